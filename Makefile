@@ -1,0 +1,50 @@
+# Everything a newcomer needs: `make run` and `make test` set themselves up.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-fast lint format fuzz lock clean
+
+help:  ## what this Makefile can do
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP)  ## make .venv with the `ottla` command and the tools to develop it
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ottla needs Python 3.11 or newer; set PYTHON=/path/to/it")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+run: setup  ## start a broker on localhost:9092, data under ./ottla-data
+	@exec $(BIN)/ottla start
+
+test: setup  ## all tests
+	$(BIN)/python -m pytest
+
+test-fast: setup  ## the tests that take under two minutes together
+	$(BIN)/python -m pytest -m "not slow and not java"
+
+lint: setup  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## put the code into the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+fuzz: setup  ## mutate frames and batches against a running broker
+	$(BIN)/python -m tests.fuzz.run
+
+lock: setup  ## pin the dependencies again, with hashes
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements/runtime.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml -o requirements/dev.txt
+
+clean:  ## remove what was built, keep the data
+	rm -rf $(VENV) build dist .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,1 @@
+"""Kafka, whole, for people who work in Python."""

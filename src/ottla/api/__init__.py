@@ -1,0 +1,1 @@
+"""One file per API, grouped by area: `data/`, `topics/`, `cluster/`, `groups/`."""

@@ -1,0 +1,84 @@
+"""What every API file is written against: the declaration of an API, and the request it answers.
+
+A handler is a plain function `(broker, ctx, request) -> Answer`. It returns the response message at once, or
+`PARKED` and calls `ctx.respond` later on the event loop, or `NO_RESPONSE`. It may raise `KafkaError`.
+Memory views inside `request` (record batches) are valid only until the handler returns: copy what is kept.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ottla.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.api.broker import Broker
+
+
+class _Outcome(Enum):
+    PARKED = "parked"
+    NO_RESPONSE = "no response"
+
+
+PARKED = _Outcome.PARKED
+"""The answer comes later, through `ctx.respond`."""
+
+NO_RESPONSE = _Outcome.NO_RESPONSE
+"""The client expects no answer (Produce with acks=0)."""
+
+Message = Any
+"""A message class instance compiled from the schema table (see `ottla.wire.messages`)."""
+
+Answer = Message | _Outcome
+Handler = Callable[["Broker", "RequestContext", Message], Answer]
+ErrorAnswer = Callable[["RequestContext", Message, KafkaError], Message]
+
+
+class RequestContext(ABC):
+    """One request in flight: who asks, in which version, and the one way to answer."""
+
+    __slots__ = ()
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    principal: str
+    client_host: str
+    listener_name: str
+    local_host: str
+    """The address by which the client reached us: what an unset `advertised.listeners` answers."""
+    local_port: int
+    connection_id: str
+    received_at: float
+    """On the monotonic clock, in seconds."""
+
+    @abstractmethod
+    def respond(self, response: Message) -> None:
+        """Answer the request, once. Later calls and calls after the client has gone do nothing."""
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """The client has gone: a parked request need not be answered any more."""
+
+    @abstractmethod
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Call back once when the client goes away before the answer (to drop what the request parked)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """An API that this broker serves. `min_version`/`max_version` are what ApiVersions tells clients."""
+
+    key: int
+    min_version: int
+    max_version: int
+    handle: Handler
+    on_error: ErrorAnswer | None = None
+    """Builds the answer for an error that concerns the whole request. Left out, the response's own
+    `error_code` (and `error_message`) is set; an API whose response has none must give one."""

@@ -1,0 +1,29 @@
+"""Bounds on what one peer can make us hold: every queue, count and buffer has its number here.
+
+Bounds that Kafka has as configuration keys are not repeated here; these are the ones it lacks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+DECODE_AMPLIFICATION: Final = 4
+"""A frame's decoded form may take this many times the frame's size ..."""
+
+DECODE_FLOOR_BYTES: Final = 16 << 20
+"""... but never less than this much, so that small frames of many small elements decode."""
+
+MAX_PIPELINED_REQUESTS: Final = 64
+"""Requests of one connection that may be unanswered before we stop reading from it."""
+
+MAX_WRITE_BUFFER_BYTES: Final = 8 << 20
+"""Response bytes a slow reader may leave with us before we stop reading its requests."""
+
+MAX_CONNECTIONS: Final = 10_000
+"""Connections of one broker where `max.connections` is left at Kafka's unlimited default."""
+
+MAX_CONNECTIONS_PER_IP: Final = 5_000
+"""The same for one address and `max.connections.per.ip`."""
+
+MAX_FETCH_PARTITIONS: Final = 100_000
+"""Partitions of one fetch session."""
