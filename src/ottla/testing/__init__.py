@@ -1,0 +1,1 @@
+"""Tools for tests, of Ottla and of programs that use it: real broker processes, and faults to put them through."""

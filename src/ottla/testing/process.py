@@ -1,0 +1,136 @@
+"""A broker as a process of its own, the way a user runs it: started, waited for, stopped or killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+_READY = re.compile(r"ready on (?P<host>\[[^\]]+\]|[^\s:]+):(?P<port>\d+)")
+
+
+class BrokerFailed(Exception):
+    """The process ended, or did not get ready in time; the text is what it printed."""
+
+
+class BrokerProcess:
+    """`ottla start` on a data directory. After `start()` the broker answers on `bootstrap`."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        listen: str = "127.0.0.1:0",
+        settings: Mapping[str, object] | None = None,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.data = data
+        self.listen = listen
+        self.settings = dict(settings or {})
+        self.arguments = list(arguments)
+        self.environment = dict(environment or {})
+        self.host = ""
+        self.port = 0
+        self.ready_line = ""
+        self._process: subprocess.Popen[str] | None = None
+        self._log_path = data.with_name(data.name + ".stderr")
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What the broker has written to standard error so far."""
+        return self._log_path.read_text() if self._log_path.exists() else ""
+
+    def command(self) -> list[str]:
+        words = [sys.executable, "-m", "ottla", "start", "--data", str(self.data), "--listen", self.listen]
+        for key, value in self.settings.items():
+            words += ["--set", f"{key}={value}"]
+        return words + self.arguments
+
+    def start(self, timeout_s: float = 30.0) -> BrokerProcess:
+        """Start it and wait for its ready line. A second start keeps the port that the first one got."""
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, **self.environment},
+            )
+        self.ready_line = self._wait_for_line(timeout_s)
+        found = _READY.search(self.ready_line)
+        if found is None:
+            self.kill()
+            raise BrokerFailed(f"unexpected first line {self.ready_line!r}\n{self.log}")
+        self.host, self.port = found["host"], int(found["port"])
+        self.listen = f"{self.host}:{self.port}"
+        return self
+
+    def _wait_for_line(self, timeout_s: float) -> str:
+        assert self._process is not None and self._process.stdout is not None
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > 0:
+            readable, _, _ = select.select([self._process.stdout], [], [], left)
+            if readable:
+                if line := self._process.stdout.readline():
+                    return line.strip()
+                code = self._process.wait()
+                raise BrokerFailed(f"the broker ended with code {code} before it was ready\n{self.log}")
+        self.kill()
+        raise BrokerFailed(f"the broker was not ready within {timeout_s} s\n{self.log}")
+
+    def stop(self, timeout_s: float = 30.0) -> int:
+        """Ask it to stop, as Ctrl-C does, and give back its exit code."""
+        if self._process is None:
+            return 0
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerFailed(f"the broker did not stop within {timeout_s} s\n{self.log}") from None
+        finally:
+            self._close_pipe()
+
+    def kill(self) -> None:
+        """kill -9: no last word, no flush."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait()
+            self._close_pipe()
+
+    def _close_pipe(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def __enter__(self) -> BrokerProcess:
+        return self if self.running else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.running:
+            self.stop()

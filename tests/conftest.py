@@ -1,0 +1,48 @@
+"""Real brokers for the tests: one shared by a module, or as many as a test wants of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.testing.process import BrokerProcess
+
+_names = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker process on a fresh directory, shared by the tests of a module: use `topic` for a name of your own."""
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data").start()
+    try:
+        yield process
+        assert process.running, f"the broker died during the tests\n{process.log}"
+        assert process.stop() == 0, process.log
+        assert "Traceback" not in process.log, process.log
+    finally:
+        process.kill()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses."""
+    return f"{request.node.name.split('[')[0][:60].replace('_', '-')}-{next(_names)}"
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """Starts brokers of the test's own: `start_broker(name="b", settings={...})`; killed when the test ends."""
+    started: list[BrokerProcess] = []
+
+    def start(name: str = "data", **options: Any) -> BrokerProcess:
+        process = BrokerProcess(tmp_path / name, **options)
+        started.append(process)
+        return process.start()
+
+    yield start
+    for process in started:
+        process.kill()
