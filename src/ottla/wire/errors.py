@@ -1,0 +1,30 @@
+"""What can go wrong between bytes and messages."""
+
+from __future__ import annotations
+
+from ottla.errors import ErrorCode, KafkaError
+
+
+class DecodeError(KafkaError):
+    """The bytes are not what the schema says, or would take more memory than they may."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> None:
+        super().__init__(code, message)
+
+
+class EncodeError(KafkaError):
+    """The message holds a value that its schema cannot express: a fault of our own."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
+        super().__init__(code, message)
+
+
+class UnsupportedVersionError(EncodeError, DecodeError):
+    """The message, or a field that was set, does not exist in this version."""
+
+    def __init__(self, message: str, code: ErrorCode = ErrorCode.UNSUPPORTED_VERSION) -> None:
+        KafkaError.__init__(self, code, message)
+
+
+class FrameTooLargeError(DecodeError):
+    """A frame announces more bytes than it may have, or a negative number of them."""
