@@ -1,0 +1,329 @@
+"""The file system seam: every file of a broker is opened, written, renamed and removed through an `Fs`.
+
+`OsFs` is the machine's; `ottla.log.memfs.MemFs` is its in-memory twin that loses and corrupts what was not synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from ottla.log.types import WouldBlock
+
+Buffer = bytes | bytearray | memoryview
+
+
+class DirEntry(NamedTuple):
+    name: str
+    is_dir: bool
+
+
+class Stat(NamedTuple):
+    size: int
+    mtime_ms: int
+
+
+class Lock(Protocol):
+    """A held lock file; released on `release` or when the process dies."""
+
+    def release(self) -> None: ...
+
+
+class File(Protocol):
+    """An open file. Reads are safe in any thread, also while another one appends, truncates or closes it."""
+
+    @property
+    def path(self) -> str: ...
+
+    def pread(self, size: int, offset: int, *, nowait: bool = False) -> memoryview:
+        """Up to `size` bytes at `offset`; short only at the end of the file.
+
+        With `nowait`, raises `WouldBlock` when the bytes are not in memory.
+        """
+        ...
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write the buffers at the end, all of them or (raising `OSError`) none that stays."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def fsync(self) -> None: ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None:
+        """Let go of the file; the descriptor is closed once no reader in any thread uses it any more."""
+        ...
+
+
+class Fs(Protocol):
+    """A file system. Paths are plain strings; errors are `OSError` with the usual errno."""
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> File:
+        """Open for reading and appending; `create` makes it where missing, `truncate` empties it."""
+        ...
+
+    def listdir(self, path: str) -> list[str]: ...
+
+    def entries(self, path: str) -> list[DirEntry]: ...
+
+    def stat(self, path: str) -> Stat: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def mkdir(self, path: str, *, parents: bool = False) -> None:
+        """Make a directory; one that is already there is fine."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename over whatever file is at `new`."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is fine."""
+        ...
+
+    def rmtree(self, path: str) -> None: ...
+
+    def fsync_dir(self, path: str) -> None: ...
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        """Create or replace a file with no promise about crashes: for what can be rebuilt."""
+        ...
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Replace a file whole: temporary file, fsync, rename, fsync of the directory (the syncs if `sync`)."""
+        ...
+
+    def lock(self, path: str) -> Lock | None:
+        """Take an exclusive lock on a lock file, or None where another process holds it."""
+        ...
+
+    def disk_usage(self, path: str) -> tuple[int, int]:
+        """(total, usable) bytes of the volume that holds the path."""
+        ...
+
+
+class _Descriptor:
+    """A file descriptor that closes itself when the last reference is gone: readers in threads hold one."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_CLOSED = "file is closed"
+
+
+class OsFile:
+    """A file of the operating system, opened for appending."""
+
+    __slots__ = ("_fd", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd: _Descriptor | None = _Descriptor(fd)
+
+    def _descriptor(self) -> _Descriptor:
+        fd = self._fd
+        if fd is None:
+            raise OSError(errno.EBADF, _CLOSED, self.path)
+        return fd
+
+    def pread(self, size: int, offset: int, *, nowait: bool = False) -> memoryview:
+        global _NOWAIT
+        fd = self._descriptor()
+        if not nowait or not _NOWAIT:
+            # A platform without RWF_NOWAIT (or a file system that refuses it) reads inline: the page
+            # cache answers almost always, and the caller has no better way to ask.
+            return memoryview(os.pread(fd.number, size, offset))
+        buf = bytearray(size)
+        try:
+            count = os.preadv(fd.number, [buf], offset, _NOWAIT)
+        except BlockingIOError:
+            raise WouldBlock from None
+        except OSError as e:
+            if e.errno not in _UNSUPPORTED:
+                raise
+            _NOWAIT = 0
+            return memoryview(os.pread(fd.number, size, offset))
+        if count < size and offset + count < os.fstat(fd.number).st_size:
+            raise WouldBlock
+        return memoryview(buf)[:count]
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        fd = self._descriptor()
+        total = 0
+        for b in buffers:
+            total += len(b)
+        written = os.writev(fd.number, buffers)
+        if written != total:
+            self._append_rest(fd, buffers, written, total)
+        return total
+
+    def _append_rest(self, fd: _Descriptor, buffers: Sequence[Buffer], written: int, total: int) -> None:
+        """Finish a short write; take it back where the rest fails, so that no half batch stays."""
+        rest = b"".join(buffers)
+        try:
+            while written < total:
+                written += os.write(fd.number, memoryview(rest)[written:])
+        except OSError:
+            os.ftruncate(fd.number, os.fstat(fd.number).st_size - written)
+            raise
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor().number, size)
+
+    def fsync(self) -> None:
+        fd = self._descriptor()
+        os.fdatasync(fd.number)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor().number).st_size
+
+    def fileno(self) -> int:
+        return self._descriptor().number
+
+    def close(self) -> None:
+        self._fd = None
+
+
+class _OsLock:
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class OsFs:
+    """The machine's own file system."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+        if create:
+            flags |= os.O_CREAT
+        if truncate:
+            flags |= os.O_TRUNC
+        return OsFile(path, os.open(path, flags, 0o644))
+
+    def listdir(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def entries(self, path: str) -> list[DirEntry]:
+        with os.scandir(path) as it:
+            return [DirEntry(e.name, e.is_dir()) for e in it]
+
+    def stat(self, path: str) -> Stat:
+        st = os.stat(path)
+        return Stat(st.st_size, st.st_mtime_ns // 1_000_000)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def mkdir(self, path: str, *, parents: bool = False) -> None:
+        if parents:
+            os.makedirs(path, exist_ok=True)
+            return
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def rmtree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+
+    def fsync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read_bytes(self, path: str) -> bytes:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(fd).st_size
+            return os.pread(fd, size, 0) if size else b""
+        finally:
+            os.close(fd)
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(fd, data)
+        finally:
+            os.close(fd)
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        tmp = path + ".tmp"
+        fd = os.open(tmp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(fd, data)
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(tmp, path)
+        if sync:
+            self.fsync_dir(os.path.dirname(path))
+
+    def lock(self, path: str) -> Lock | None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        try:
+            # Java's FileChannel.lock is a POSIX record lock: take that too, so that an Apache Kafka on the
+            # same directory sees us and we see it.
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            os.close(fd)
+            if e.errno in (errno.EACCES, errno.EAGAIN):
+                return None
+            raise
+        return _OsLock(fd)
+
+    def disk_usage(self, path: str) -> tuple[int, int]:
+        usage = shutil.disk_usage(path)
+        return usage.total, usage.free
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
