@@ -39,7 +39,7 @@ format: setup  ## put the code into the house style
 	$(BIN)/ruff format .
 
 fuzz: setup  ## mutate frames and batches against a running broker
-	$(BIN)/python -m tests.fuzz.run
+	PYTHONPATH=tests $(BIN)/python -m fuzz.run
 
 lock: setup  ## pin the dependencies again, with hashes
 	$(BIN)/python -m pip install --quiet uv

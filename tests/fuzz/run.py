@@ -1,0 +1,111 @@
+"""Throws mutated frames and batches at a broker process and checks that it goes on serving: `make fuzz`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import socket
+import struct
+import tempfile
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from fuzz.frames import good_request, mutate
+from ottla.testing.process import BrokerProcess
+from ottla.wire import decode_prefix, messages
+
+TOPIC = "fuzzed"
+WITNESS = "witness"
+FRAMES_PER_CONNECTION = 50
+MAX_RSS_MB = 400
+
+
+def served_apis(address: tuple[str, int]) -> list[tuple[int, int, int]]:
+    """(key, lowest, highest version) of what the broker says it serves."""
+    with socket.create_connection(address, 10) as connection:
+        connection.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+        stream = connection.makefile("rb")
+        (size,) = struct.unpack(">i", stream.read(4))
+        body = stream.read(size)
+    response, _ = decode_prefix(messages.ApiVersionsResponse, 0, body, 4)
+    apis = [(api.api_key, api.min_version, api.max_version) for api in response.api_keys]
+    return [(key, 3 if key == 0 else low, high) for key, low, high in apis]
+
+
+def throw(address: tuple[str, int], frames: list[bytes]) -> None:
+    """Send frames down one connection; the broker may answer, or hang up at the first bad one."""
+    with socket.create_connection(address, 10) as connection, contextlib.suppress(ConnectionError):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(b"".join(frames))
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(65536):
+            pass
+
+
+def frame(rng: random.Random, body: bytearray) -> bytes:
+    """Mostly an honest length in front; now and then one that lies."""
+    size = len(body) if rng.random() < 0.97 else rng.choice((0, -1, 1, 1 << 20, 2**31 - 1, len(body) + 1))
+    return struct.pack(">i", size) + body
+
+
+def serves_still(broker: BrokerProcess, offset: int) -> None:
+    """A record goes in and comes out: the broker is whole."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(WITNESS, b"%d" % offset, partition=0)
+    assert producer.flush(20) == 0, f"the broker does not take records any more\n{broker.log[-3000:]}"
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    consumer.assign([TopicPartition(WITNESS, 0, offset)])
+    message = consumer.poll(20)
+    assert message is not None and message.value() == b"%d" % offset, broker.log[-3000:]
+    consumer.close()
+
+
+def rss_mb(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 >> 20
+
+
+def fuzz(broker: BrokerProcess, count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    address = (broker.host, broker.port)
+    apis = served_apis(address)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.create_topics([NewTopic(TOPIC, 1, 1), NewTopic(WITNESS, 1, 1)]).values():
+        future.result(10)
+    checks = 0
+    for first in range(0, count, FRAMES_PER_CONNECTION):
+        frames = []
+        for _ in range(FRAMES_PER_CONNECTION):
+            _, _, body = good_request(rng, apis, TOPIC)
+            frames.append(frame(rng, mutate(rng, body) if rng.random() < 0.8 else body))
+        # A broken frame ends its connection, so most go alone.
+        for group in [frames] if rng.random() < 0.1 else [[one] for one in frames]:
+            throw(address, group)
+        if first // FRAMES_PER_CONNECTION % 100 == 0:
+            serves_still(broker, checks)
+            checks += 1
+            assert rss_mb(broker.pid) < MAX_RSS_MB, "the broker's memory grows with hostile input"
+    serves_still(broker, checks)
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--count", type=int, default=200_000)
+    words.add_argument("--seed", type=int, default=1)
+    given = words.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        broker = BrokerProcess(
+            Path(directory) / "data", settings={"auto.create.topics.enable": "false"}
+        ).start()
+        try:
+            fuzz(broker, given.count, given.seed)
+            print(f"{given.count} frames later the broker serves; {rss_mb(broker.pid)} MB")
+            assert broker.stop() == 0, broker.log
+        finally:
+            broker.kill()
+
+
+if __name__ == "__main__":
+    main()
