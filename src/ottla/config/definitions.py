@@ -1,0 +1,183 @@
+"""The table of broker and topic keys: type, default, valid values, and how a key may be changed.
+
+`configs.jsonl` holds Kafka 4.3's facts; the few defaults of ours that differ stand here, with the reason.
+What a running broker's values are is `broker.py`'s and `topic.py`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import Enum
+from importlib import resources
+from typing import Any, Final
+
+import msgspec
+
+from ottla import limits
+from ottla.config.errors import ConfigError
+from ottla.config.validators import Check, compile_check
+
+DATA_DIRECTORY: Final = "./ottla-data"
+
+OWN_DEFAULTS: Final = {
+    # Kafka's are unlimited: a client that leaks connections takes the broker's memory with it.
+    "max.connections": str(limits.MAX_CONNECTIONS),
+    "max.connections.per.ip": str(limits.MAX_CONNECTIONS_PER_IP),
+    # Kafka's is under /tmp, which many systems empty.
+    "log.dir": DATA_DIRECTORY,
+}
+"""Where we differ from Kafka's defaults on purpose."""
+
+Value = str | int | float | bool | tuple[str, ...] | None
+REQUIRED: Final = "<required>"
+
+
+class ConfigType(Enum):
+    """Kafka's types of values, with the number that DescribeConfigs gives each."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class UpdateMode(Enum):
+    """Whether a broker key may be changed while the broker runs, and for whom."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+_BITS: Final = {ConfigType.INT: 31, ConfigType.SHORT: 15, ConfigType.LONG: 63}
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDef:
+    """One key."""
+
+    name: str
+    type: ConfigType
+    default: str | None
+    """As text, before parsing; None is Kafka's null. Never `REQUIRED`."""
+    required: bool
+    importance: str
+    update_mode: UpdateMode
+    internal: bool
+    check: Check | None
+
+    @property
+    def sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def read_only(self) -> bool:
+        return self.update_mode is UpdateMode.READ_ONLY
+
+    def parse(self, text: str | None) -> Any:
+        """The typed value of a text, or a ConfigError that says what was expected."""
+        value = None if text is None else self._convert(text)
+        expected = self.check(value) if self.check is not None else None
+        if expected is not None:
+            raise ConfigError.bad_value(self.name, self._shown(text), expected)
+        return value
+
+    def _shown(self, text: str | None) -> str | None:
+        return "[hidden]" if self.sensitive else text
+
+    def _convert(self, text: str) -> Value:
+        trimmed = text.strip()
+        if self.type in _BITS:
+            bits = _BITS[self.type]
+            value = int(trimmed) if _INTEGER.match(trimmed) and len(trimmed) < 25 else None
+            if value is None or not -(1 << bits) <= value < 1 << bits:
+                raise ConfigError.bad_value(self.name, text, f"a number of type {self.type.name}")
+            return value
+        if self.type is ConfigType.BOOLEAN:
+            if trimmed.lower() not in ("true", "false"):
+                raise ConfigError.bad_value(self.name, text, "true or false")
+            return trimmed.lower() == "true"
+        if self.type is ConfigType.DOUBLE:
+            try:
+                number = float(trimmed)
+            except ValueError:
+                number = math.nan
+            if math.isnan(number):
+                raise ConfigError.bad_value(self.name, text, "a number of type DOUBLE")
+            return number
+        if self.type is ConfigType.LIST:
+            return self._split(text, trimmed)
+        return trimmed if self.type is not ConfigType.PASSWORD else text
+
+    def _split(self, text: str, trimmed: str) -> tuple[str, ...]:
+        words = [word.strip() for word in trimmed.split(",")] if trimmed else []
+        if "" in words:
+            raise ConfigError.bad_value(self.name, text, "a list without empty elements")
+        return tuple(dict.fromkeys(words))
+
+
+class _Row(msgspec.Struct):
+    scope: str
+    name: str
+    type: str
+    default: str | None
+    importance: str
+    valid: str | None = None
+    internal: bool = False
+    update: str = UpdateMode.READ_ONLY.value
+
+
+def _load() -> tuple[dict[str, ConfigDef], dict[str, ConfigDef]]:
+    scopes: dict[str, dict[str, ConfigDef]] = {"broker": {}, "topic": {}}
+    text = resources.files("ottla.config").joinpath("configs.jsonl").read_bytes()
+    for row in msgspec.json.Decoder(_Row).decode_lines(text):
+        is_topic = row.scope == "topic"
+        default = row.default if is_topic else OWN_DEFAULTS.get(row.name, row.default)
+        scopes[row.scope][row.name] = ConfigDef(
+            name=row.name,
+            type=ConfigType[row.type],
+            default=None if default == REQUIRED else default,
+            required=default == REQUIRED,
+            importance=row.importance,
+            update_mode=UpdateMode.CLUSTER_WIDE if is_topic else UpdateMode(row.update),
+            internal=row.internal,
+            check=compile_check(row.valid),
+        )
+    return scopes["broker"], scopes["topic"]
+
+
+BROKER_KEYS, TOPIC_KEYS = _load()
+
+EXTENSION_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+"""Keys that Kafka's own plug-ins read beside the table; a server.properties may well hold them."""
+
+
+def text_of(value: Value) -> str | None:
+    """The text that Kafka prints for a typed value."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return _java_double(value) if isinstance(value, float) else str(value)
+
+
+def _java_double(value: float) -> str:
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    mantissa, _, exponent = repr(value).partition("e")
+    if not exponent:
+        mantissa, _, exponent = f"{value:.16e}".partition("e")
+        mantissa = mantissa.rstrip("0")
+    if "." not in mantissa or mantissa.endswith("."):
+        mantissa = mantissa.rstrip(".") + ".0"
+    return f"{mantissa}E{int(exponent)}"

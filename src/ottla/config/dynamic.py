@@ -1,0 +1,56 @@
+"""Broker keys that change at run time: which may, for one broker or for all, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from ottla.config.definitions import BROKER_KEYS, ConfigDef, UpdateMode
+from ottla.config.errors import ConfigError
+from ottla.config.synonyms import base_of_listener_key
+
+log = logging.getLogger(__name__)
+
+_CLUSTER_WIDE_LISTENER_KEYS = frozenset(
+    {"max.connections", "max.connection.creation.rate", "num.network.threads"}
+)
+
+
+def definition_of(name: str) -> ConfigDef | None:
+    """The table's entry of a key, with or without a listener prefix."""
+    return BROKER_KEYS.get(base_of_listener_key(name) or name)
+
+
+def check_dynamic(name: str, value: str | None, *, per_broker: bool) -> None:
+    """Refuse a change that may not be made at run time. `value` None is the removal of a key."""
+    definition = definition_of(name)
+    if definition is None:
+        # As Kafka: keys it does not know are kept for plug-ins.
+        return
+    if definition.read_only:
+        raise ConfigError(f"Cannot change configuration {name} while the broker runs", key=name)
+    if _only_per_broker(name, definition) and not per_broker:
+        raise ConfigError(
+            f"Cannot change configuration {name} for all brokers: name the broker it is for", key=name
+        )
+    if value is not None:
+        definition.parse(value)
+
+
+def _only_per_broker(name: str, definition: ConfigDef) -> bool:
+    if base_of_listener_key(name) is not None:
+        return definition.name not in _CLUSTER_WIDE_LISTENER_KEYS
+    return definition.update_mode is UpdateMode.PER_BROKER
+
+
+def usable_dynamic(changes: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    """What of these changes can be put in force; the rest is logged."""
+    usable: dict[str, str] = {}
+    for name, value in changes.items():
+        try:
+            check_dynamic(name, value, per_broker=per_broker)
+        except ConfigError as error:
+            log.error("A dynamic change is not put in force: %s", error.message)
+        else:
+            usable[name] = value
+    return usable

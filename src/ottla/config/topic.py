@@ -1,0 +1,129 @@
+"""A topic's configuration in force: its own overrides on top of the broker's defaults, typed and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.definitions import TOPIC_KEYS, Value, text_of
+from ottla.config.errors import ConfigError
+from ottla.config.synonyms import TOPIC_SYNONYMS
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One attribute for each topic key. -1 stands for no limit, as in Kafka."""
+
+    cleanup_policy: frozenset[str]
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    follower_replication_throttled_replicas: tuple[str, ...]
+    index_interval_bytes: int
+    internal_segment_bytes: int | None
+    leader_replication_throttled_replicas: tuple[str, ...]
+    local_retention_bytes: int
+    local_retention_ms: int
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    message_timestamp_type: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    min_insync_replicas: int
+    preallocate: bool
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
+    remote_storage_enable: bool
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    """`internal.segment.bytes` where that is set: Kafka's own way to have segments under 1 MiB."""
+    segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
+    unclean_leader_election_enable: bool
+
+    @property
+    def compact(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @classmethod
+    def build(cls, broker: BrokerConfig, overrides: Mapping[str, str] = _NOTHING) -> TopicConfig:
+        """The configuration in force; a ConfigError for an unknown key or a value that does not fit."""
+        values = topic_values(broker, overrides)
+        _check_together(broker, values)
+        values["cleanup.policy"] = frozenset(values["cleanup.policy"])
+        if values["internal.segment.bytes"] is not None:
+            values["segment.bytes"] = values["internal.segment.bytes"]
+        return cls(**{name.replace(".", "_"): value for name, value in values.items()})
+
+
+def topic_values(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Any]:
+    """The typed value of every topic key, each by itself valid."""
+    for name in overrides:
+        if name not in TOPIC_KEYS:
+            raise ConfigError(f"Unknown topic config name: {name}", key=name)
+    values: dict[str, Any] = {}
+    for name, definition in TOPIC_KEYS.items():
+        text = overrides.get(name)
+        values[name] = default_value(broker, name) if text is None else definition.parse(text)
+    return values
+
+
+def default_value(broker: BrokerConfig, name: str) -> Value:
+    """What a topic key is for topics that do not set it."""
+    definition = TOPIC_KEYS[name]
+    for synonym in TOPIC_SYNONYMS.get(name, ()):
+        value: Value = broker[synonym.name]
+        if value is None:
+            continue
+        if synonym.factor != 1 and isinstance(value, int):
+            value = value * synonym.factor if value >= 0 else -1
+        # The topic's range may be narrower than the broker key's: a broker default must fit it too.
+        definition.parse(text_of(value))
+        return value
+    fixed: Value = definition.parse(definition.default)
+    return fixed
+
+
+def _check_together(broker: BrokerConfig, values: Mapping[str, Any]) -> None:
+    least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if least > most:
+        raise ConfigError.bad_value("min.compaction.lag.ms", least, f"at most max.compaction.lag.ms, {most}")
+    if not values["remote.storage.enable"]:
+        return
+    if not broker.bool("remote.log.storage.system.enable"):
+        raise ConfigError.bad_value(
+            "remote.storage.enable", "true", "false, as remote.log.storage.system.enable is off in the broker"
+        )
+    if "compact" in values["cleanup.policy"]:
+        raise ConfigError.bad_value("remote.storage.enable", "true", "false for a compacted topic")
+    for total in ("retention.ms", "retention.bytes"):
+        local = "local." + total
+        own, limit = values[local], values[total]
+        if limit != -1 and own != -2 and (own == -1 or own > limit):
+            raise ConfigError.bad_value(local, own, f"at most {total}, {limit}")
+        if values["remote.log.copy.disable"] and own not in (-2, limit):
+            raise ConfigError.bad_value(
+                local, own, f"the same as {total}, {limit}, while copying is disabled"
+            )

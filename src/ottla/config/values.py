@@ -1,0 +1,61 @@
+"""Typed access to values by key: each accessor says which type the caller counts on."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.config.definitions import Value
+
+
+class TypedValues:
+    """Values by key. The accessors are named after Kafka's types; the table keeps their promises."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values = values
+
+    def __getitem__(self, key: builtins.str) -> Any:
+        return self._values[key]
+
+    def get(self, key: builtins.str) -> Any:
+        """The value of a key that may be missing altogether (`listener.name...`)."""
+        return self._values.get(key)
+
+    def int(self, key: builtins.str) -> builtins.int:
+        value = self._values[key]
+        assert type(value) is int, key
+        return value
+
+    def opt_int(self, key: builtins.str) -> builtins.int | None:
+        value = self._values[key]
+        assert value is None or type(value) is int, key
+        return value
+
+    def float(self, key: builtins.str) -> builtins.float:
+        value = self._values[key]
+        assert isinstance(value, (int, float)), key
+        return value
+
+    def bool(self, key: builtins.str) -> builtins.bool:
+        value = self._values[key]
+        assert isinstance(value, bool), key
+        return value
+
+    def str(self, key: builtins.str) -> builtins.str:
+        value = self._values[key]
+        assert isinstance(value, str), key
+        return value
+
+    def opt_str(self, key: builtins.str) -> builtins.str | None:
+        value = self._values[key]
+        assert value is None or isinstance(value, str), key
+        return value
+
+    def list(self, key: builtins.str) -> tuple[builtins.str, ...]:
+        """The elements of a LIST; none where it is unset."""
+        value = self._values[key]
+        assert value is None or isinstance(value, tuple), key
+        return value or ()
