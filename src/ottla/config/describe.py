@@ -1,0 +1,151 @@
+"""What DescribeConfigs tells about broker and topic keys: value, where it comes from, what else could set it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS, ConfigDef, text_of
+from ottla.config.dynamic import definition_of
+from ottla.config.synonyms import TOPIC_SYNONYMS, base_of_listener_key, broker_synonyms
+from ottla.config.topic import topic_values
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, by Kafka's numbers; the lower one wins."""
+
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+UNKNOWN_TYPE: Final = 0
+"""DescribeConfigs' type of a key that is not in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class SynonymEntry:
+    """A key that sets the same thing, with its own value."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One key of a resource."""
+
+    name: str
+    value: str | None
+    """None where it is unset, and for secrets."""
+    source: ConfigSource
+    synonyms: tuple[SynonymEntry, ...]
+    """The values that could be in force, the one that is first."""
+    type: int
+    read_only: bool
+    sensitive: bool
+
+
+def describe_broker(config: BrokerConfig, keys: Iterable[str] | None = None) -> list[ConfigEntry]:
+    """The entries of one broker, by name; all of them, or those of `keys` that exist."""
+    given = config.static.keys() | config.dynamic_default.keys() | config.dynamic.keys()
+    public = {name for name, definition in BROKER_KEYS.items() if not definition.internal}
+    names = _chosen(given | public, keys)
+    return [_broker_entry(config, name, text_of(config[name]), per_broker=True) for name in names]
+
+
+def describe_broker_defaults(config: BrokerConfig, keys: Iterable[str] | None = None) -> list[ConfigEntry]:
+    """The entries of the cluster-wide default: what was changed for all brokers, and nothing else."""
+    changed = config.dynamic_default
+    return [_broker_entry(config, name, changed[name], per_broker=False) for name in _chosen(changed, keys)]
+
+
+def describe_topic(
+    config: BrokerConfig, overrides: Mapping[str, str], keys: Iterable[str] | None = None
+) -> list[ConfigEntry]:
+    """The entries of one topic. Overrides that are not topic keys are left out."""
+    own = {name: text for name, text in overrides.items() if name in TOPIC_KEYS}
+    values = topic_values(config, own)
+    public = {name for name, definition in TOPIC_KEYS.items() if not definition.internal}
+    entries: list[ConfigEntry] = []
+    for name in _chosen(own.keys() | public, keys):
+        value = text_of(values[name])
+        synonyms = [SynonymEntry(name, value, ConfigSource.TOPIC_CONFIG)] if name in own else []
+        if broker_keys := TOPIC_SYNONYMS.get(name):
+            synonyms += _broker_synonyms(config, broker_keys[0].name, sensitive=False)
+        entries.append(_entry(name, value, TOPIC_KEYS[name], tuple(synonyms), read_only=False))
+    return entries
+
+
+def _chosen(names: Iterable[str], keys: Iterable[str] | None) -> list[str]:
+    return sorted(names if keys is None else set(names).intersection(keys))
+
+
+def _broker_entry(config: BrokerConfig, name: str, value: str | None, *, per_broker: bool) -> ConfigEntry:
+    definition = definition_of(name)
+    sensitive = definition is None or definition.sensitive
+    synonyms = tuple(
+        item
+        for item in _broker_synonyms(config, name, sensitive=sensitive)
+        if per_broker or item.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    )
+    plain = BROKER_KEYS.get(name)
+    return _entry(name, value, definition, synonyms, read_only=plain is None or plain.read_only)
+
+
+def _entry(
+    name: str,
+    value: str | None,
+    definition: ConfigDef | None,
+    synonyms: tuple[SynonymEntry, ...],
+    *,
+    read_only: bool,
+) -> ConfigEntry:
+    # As Kafka: what a key unknown to us holds may well be a secret.
+    sensitive = definition is None or definition.sensitive
+    return ConfigEntry(
+        name=name,
+        value=None if sensitive else value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+        synonyms=synonyms,
+        type=UNKNOWN_TYPE if definition is None else definition.type.value,
+        read_only=read_only,
+        sensitive=sensitive,
+    )
+
+
+def _broker_synonyms(config: BrokerConfig, name: str, *, sensitive: bool) -> list[SynonymEntry]:
+    base = base_of_listener_key(name)
+    names = broker_synonyms(name) if base is None else (name, base)
+    found = [
+        SynonymEntry(key, None if sensitive else text, source)
+        for source, values in _layers(config, names)
+        for key, text in values.items()
+    ]
+    # As Kafka: the list begins with the key that was asked for, even if another one is stronger.
+    start = next((index for index, item in enumerate(found) if item.name == name), len(found))
+    return found[start:]
+
+
+def _layers(config: BrokerConfig, names: tuple[str, ...]) -> Iterator[tuple[ConfigSource, dict[str, str]]]:
+    """What each source, the strongest first, says about these keys."""
+    defaults = {name: text for name in names if (text := _default_text(name)) is not None}
+    yield ConfigSource.DYNAMIC_BROKER_CONFIG, _picked(config.dynamic, names)
+    yield ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, _picked(config.dynamic_default, names)
+    yield ConfigSource.STATIC_BROKER_CONFIG, _picked(config.static, names)
+    yield ConfigSource.DEFAULT_CONFIG, defaults
+
+
+def _picked(values: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    return {name: values[name] for name in names if name in values}
+
+
+def _default_text(name: str) -> str | None:
+    definition = BROKER_KEYS.get(name)
+    return None if definition is None else text_of(definition.parse(definition.default))
