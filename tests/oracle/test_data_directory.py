@@ -16,7 +16,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from oracle.apache import ApacheKafka, dump_log, needs_java
+from oracle.kafka_tools import dump_log, needs_java
+from ottla.testing.apache import ApacheKafka
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -98,7 +99,7 @@ def test_a_directory_moves_from_kafka_to_ottla_and_back(tmp_path: Path, standalo
     if standalone:
         voters = str(kafka.settings.pop("controller.quorum.voters"))
         kafka.settings["controller.quorum.bootstrap.servers"] = voters.partition("@")[2]
-        kafka.format("MkU3OEVBNTcwNTJENDM2Qg", "--standalone")
+        kafka.format("--standalone")
     else:
         kafka.format()
     kafka.start()

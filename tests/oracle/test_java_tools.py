@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from oracle.apache import needs_java, run_java
+from oracle.kafka_tools import needs_java
+from ottla.testing.apache import run_java
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]

@@ -1,0 +1,3 @@
+"""Where tests find Java class paths."""
+
+from ottla.testing.maven import classpath as classpath
