@@ -27,3 +27,9 @@ MAX_CONNECTIONS_PER_IP: Final = 5_000
 
 MAX_FETCH_PARTITIONS: Final = 100_000
 """Partitions of one fetch session."""
+
+MAX_UNPACKED_BATCH_BYTES: Final = 128 << 20
+"""What one compressed batch may unpack to where the broker has to look inside."""
+
+MAX_RECORD_ERRORS: Final = 10_000
+"""Records of one refused batch that the answer names one by one."""

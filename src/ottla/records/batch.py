@@ -12,8 +12,9 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.limits import MAX_UNPACKED_BATCH_BYTES
 from ottla.records.codecs import Compression, compress, decompress
-from ottla.records.record import InvalidRecordError, Record, append_record, iter_raw, read_headers
+from ottla.records.record import InvalidRecordError, Record, append_record, iter_raw, value_and_headers
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12
@@ -39,11 +40,7 @@ NO_LEADER_EPOCH = -1
 CREATE_TIME = 0
 LOG_APPEND_TIME = 1
 
-DEFAULT_MAX_DECOMPRESSED = 256 << 20
-"""What one batch may unpack to where the caller names no bound of its own."""
-
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_CRC = struct.Struct(">I")
 _OFFSET_AND_LENGTH = struct.Struct(">qi")
 _STAMP_OFFSET = struct.Struct(">q")
 _STAMP_EPOCH = struct.Struct(">i")
@@ -186,20 +183,33 @@ def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch:
 
 def stamp_max_timestamp(
     buf: bytearray | memoryview, pos: int, timestamp_type: int, max_timestamp: int
-) -> None:
+) -> BatchHeader:
     """Set timestamp type and max timestamp of the batch at `pos` and renew its checksum."""
     header = read_header(buf, pos)
+    body = memoryview(buf)[pos + HEADER_SIZE : pos + header.size_in_bytes]
+    header = with_timestamps(header, body, timestamp_type, max_timestamp)
+    _HEADER.pack_into(buf, pos, *header)
+    return header
+
+
+def with_timestamps(
+    header: BatchHeader, body: Buffer, timestamp_type: int, max_timestamp: int
+) -> BatchHeader:
+    """The header with another timestamp type and max timestamp, and the checksum over it and its records."""
     attributes = header.attributes & ~LOG_APPEND_TIME_FLAG
     if timestamp_type == LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME_FLAG
-    struct.pack_into(">h", buf, pos + 21, attributes)
-    struct.pack_into(">q", buf, pos + 35, max_timestamp)
-    view = memoryview(buf)[pos + ATTRIBUTES_POSITION : pos + header.size_in_bytes]
-    _CRC.pack_into(buf, pos + 17, crc32c(view))
+    changed = header._replace(attributes=attributes, max_timestamp=max_timestamp)
+    return changed._replace(crc=crc32c(body, crc32c(_UNDER_CRC.pack(*changed[5:]))))
+
+
+def pack_header(header: BatchHeader) -> bytes:
+    """The header's 61 bytes."""
+    return _HEADER.pack(*header)
 
 
 def record_bytes(
-    buf: Buffer, pos: int, header: BatchHeader, max_output: int = DEFAULT_MAX_DECOMPRESSED
+    buf: Buffer, pos: int, header: BatchHeader, max_output: int = MAX_UNPACKED_BATCH_BYTES
 ) -> bytes:
     """The records of the batch at `pos` as plain bytes, unpacked up to `max_output` bytes."""
     body = memoryview(buf)[pos + HEADER_SIZE : pos + header.size_in_bytes]
@@ -213,7 +223,7 @@ def iter_records(
     buf: Buffer,
     pos: int = 0,
     header: BatchHeader | None = None,
-    max_output: int = DEFAULT_MAX_DECOMPRESSED,
+    max_output: int = MAX_UNPACKED_BATCH_BYTES,
 ) -> Iterator[Record]:
     """The records of the one batch at `pos`, unpacked. The checksum is not looked at."""
     if header is None:
@@ -229,13 +239,14 @@ def iter_records(
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
-    for timestamp_delta, offset_delta, key, value, headers_pos, _, end in iter_raw(data, header.count):
+    for timestamp_delta, offset_delta, key, value_start, length, _, end in iter_raw(data, header.count):
+        value, headers = value_and_headers(data, value_start, length, end)
         yield Record(
             base_offset + offset_delta,
             base_timestamp + timestamp_delta if append_time is None else append_time,
             key,
             value,
-            read_headers(data, headers_pos, end),
+            headers,
         )
 
 

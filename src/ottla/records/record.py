@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from ottla.errors import ErrorCode, KafkaError
 
 Header = tuple[str, bytes | None]
-RawRecord = tuple[int, int, bytes | None, bytes | None, int, int, int]
-"""(timestamp delta, offset delta, key, value, position of the header count, start, end) of one record."""
+RawRecord = tuple[int, int, bytes | None, int, int, int, int]
+"""(timestamp delta, offset delta, key, start of the value, its length or -1, start, end) of one record."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def iter_raw(data: bytes, count: int) -> Iterator[RawRecord]:
-    """Walk over `count` records, without their headers.
+    """Walk over `count` records, leaving values and headers where they are.
 
     Raises `InvalidRecordError` where a length leads outside its record, or bytes are missing or left over.
     """
@@ -100,19 +100,28 @@ def iter_raw(data: bytes, count: int) -> Iterator[RawRecord]:
                 length = (byte >> 1) ^ -(byte & 1)
             else:
                 length, pos = read_varint(data, pos - 1)
-            value: bytes | None = None
+            value_start = pos
             if length >= 0:
-                value = data[pos : pos + length]
                 pos += length
             # The header count takes at least a byte, so a position at or past the end is one too far.
             if pos >= end or (data[pos] == 0 and pos + 1 != end):
                 raise InvalidRecordError(f"a record's fields do not add up to its size of {body} bytes")
-            yield timestamp_delta, offset_delta, key, value, pos, start, end
+            yield timestamp_delta, offset_delta, key, value_start, length, start, end
             pos = end
     except IndexError:
         raise InvalidRecordError(f"the batch ends inside one of its {count} records") from None
     if pos != size:
         raise InvalidRecordError(f"{size - pos} bytes follow the last of {count} records")
+
+
+def value_and_headers(
+    data: bytes, value_start: int, length: int, end: int
+) -> tuple[bytes | None, tuple[Header, ...]]:
+    """What `iter_raw` left out of a record: its value and its headers."""
+    if length < 0:
+        return None, read_headers(data, value_start, end)
+    value_end = value_start + length
+    return data[value_start:value_end], read_headers(data, value_end, end)
 
 
 def read_headers(data: bytes, pos: int, end: int) -> tuple[Header, ...]:
