@@ -53,6 +53,8 @@ class RequestContext(ABC):
     local_host: str
     """The address by which the client reached us: what an unset `advertised.listeners` answers."""
     local_port: int
+    on_controller_listener: bool
+    """The request came in on a listener of `controller.listener.names`."""
     connection_id: str
     received_at: float
     """On the monotonic clock, in seconds."""
@@ -60,6 +62,10 @@ class RequestContext(ABC):
     @abstractmethod
     def respond(self, response: Message) -> None:
         """Answer the request, once. Later calls and calls after the client has gone do nothing."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Close the connection instead of answering: the only way to tell an acks=0 producer of an error."""
 
     @property
     @abstractmethod

@@ -1,0 +1,318 @@
+"""One client's connection: cuts frames, keeps the order of answers, and never holds more than its bounds.
+
+Requests are taken in order and answered in order; the next one is handled while an earlier one is still parked. What
+a frame means is left to the dispatcher, whether a connection is let in to `ottla.net.admission`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING, cast
+
+from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
+from ottla.net.buffers import FIRST_GROWTH_BYTES, ReceiveBuffers
+from ottla.net.request import Buffer, Request
+
+if TYPE_CHECKING:
+    from ottla.clock import Clock
+    from ottla.net.dispatch import Dispatcher
+
+log = logging.getLogger(__name__)
+
+_SIZE = Struct(">i")
+_JOIN_BELOW_BYTES = 16 << 10
+"""Answers smaller than this are joined: one copy is cheaper than several entries in the write queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end, and by which door it came in."""
+
+    connection_id: str
+    client_host: str
+    local_host: str
+    local_port: int
+    listener_name: str
+    on_controller_listener: bool
+    principal: str = "User:ANONYMOUS"
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol of one accepted socket."""
+
+    __slots__ = (
+        "_buffers",
+        "_clock",
+        "_end",
+        "_finishing",
+        "_granted",
+        "_held_answer_bytes",
+        "_identify",
+        "_loop",
+        "_max_request_bytes",
+        "_on_lost",
+        "_own",
+        "_reading",
+        "_resume_scheduled",
+        "_slots",
+        "_transport",
+        "_write_paused",
+        "dispatcher",
+        "last_active",
+        "peer",
+    )
+
+    peer: Peer
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        buffers: ReceiveBuffers,
+        clock: Clock,
+        *,
+        max_request_bytes: int,
+        identify: Callable[[asyncio.Transport], Peer],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self.dispatcher = dispatcher
+        self._buffers = buffers
+        self._clock = clock
+        self._max_request_bytes = max_request_bytes
+        self._identify = identify
+        self._on_lost = on_lost
+        self._transport: asyncio.Transport | None = None
+        self._own: bytearray | None = None
+        self._end = 0
+        self._granted = True
+        self._slots: deque[Request] = deque()
+        self._held_answer_bytes = 0
+        self._reading = True
+        self._write_paused = False
+        self._finishing = False
+        self._resume_scheduled = False
+        self.last_active = clock.monotonic()
+
+    # -- what the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=MAX_WRITE_BUFFER_BYTES)
+        self.peer = self._identify(self._transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        own = self._own
+        # All connections share the scratch buffer: it is filled and emptied within one turn of the loop.
+        return self._buffers.scratch if own is None else memoryview(own)[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = now = self._clock.monotonic()
+        own = self._own
+        if own is None:
+            view = self._buffers.scratch[:nbytes]
+        else:
+            self._end += nbytes
+            view = memoryview(own)[: self._end]
+        self._take_frames(view, now)
+
+    def eof_received(self) -> bool:
+        # Parked requests of a client that closed its side are of no use to it any more.
+        return False
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._stop_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.last_active = self._clock.monotonic()
+        self._schedule_resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._release_own()
+        slots, self._slots = self._slots, deque()
+        self._held_answer_bytes = 0
+        self._on_lost(self)
+        for request in slots:
+            for callback in request.peer_gone():
+                callback()
+
+    # -- what requests, the reaper and the listener call
+
+    @property
+    def pending(self) -> int:
+        """Requests taken and not answered yet."""
+        return len(self._slots)
+
+    @property
+    def write_paused(self) -> bool:
+        return self._write_paused
+
+    def add(self, request: Request) -> None:
+        """Take the next place in the queue of answers."""
+        self._slots.append(request)
+
+    def answered(self, request: Request) -> None:
+        """A request has its answer: write all answers whose turn it is."""
+        slots = self._slots
+        if slots and slots[0] is not request:
+            self._held_answer_bytes += request.size
+            return
+        self.last_active = self._clock.monotonic()
+        transport = self._transport
+        while slots and (buffers := slots[0].buffers) is not None:
+            head = slots.popleft()
+            if head is not request:
+                self._held_answer_bytes -= head.size
+            if transport is not None and buffers:
+                _write(transport, buffers, head.size)
+        if self._finishing:
+            if not slots:
+                self.close()
+        elif not self._reading:
+            self._schedule_resume()
+
+    def finish(self) -> None:
+        """Take no more requests, and close once those that were taken are answered."""
+        self._finishing = True
+        if self._slots:
+            self._stop_reading()
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Close after what is already written has been sent. Parked requests are dropped."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- taking requests
+
+    @property
+    def _blocked(self) -> bool:
+        return (
+            self._write_paused
+            or self._finishing
+            or len(self._slots) >= MAX_PIPELINED_REQUESTS
+            or self._held_answer_bytes > MAX_WRITE_BUFFER_BYTES
+        )
+
+    def _take_frames(self, view: memoryview, now: float) -> None:
+        """Hand every whole frame to the dispatcher, as far as the bounds allow, and keep the rest."""
+        position, end = 0, len(view)
+        missing = 0
+        dispatch = self.dispatcher.dispatch
+        while end - position >= 4 and not self._blocked:
+            size: int = _SIZE.unpack_from(view, position)[0]
+            if size < 0 or size > self._max_request_bytes:
+                self._refuse_size(size)
+                break
+            start = position + 4
+            if end - start < size:
+                missing = size - (end - start)
+                break
+            position = start + size
+            dispatch(self, view[start:position], now)
+            if self._closing:
+                break
+        if self._closing:
+            self._release_own()
+        else:
+            self._keep(view, position, missing)
+
+    def _keep(self, view: memoryview, position: int, missing: int) -> None:
+        """Keep what was not taken, with room for the bytes that its first frame still misses."""
+        rest = len(view) - position
+        old = self._own
+        if rest == 0:
+            self._release_own()
+        elif old is None and self._buffers.exhausted:
+            # Not granted by the pool: else those who wait for memory would be the ones who hold it.
+            self._own, self._granted = bytearray(view[position:]), False
+        else:
+            room = _room(rest, missing)
+            if old is None or room > len(old):
+                self._own = own = self._buffers.take(room)
+                own[:rest] = view[position:]
+                if old is not None and self._granted:
+                    self._buffers.give_back(old)
+                self._granted = True
+            elif position:
+                memoryview(old)[:rest] = view[position:]
+        self._end = rest
+        if self._blocked:
+            self._stop_reading()
+        elif not self._granted:
+            self._stop_reading()
+            self._buffers.wait(self._schedule_resume)
+
+    def _refuse_size(self, size: int) -> None:
+        log.warning(
+            "Closing %s: it announced a request of %d bytes, the limit (socket.request.max.bytes) is %d",
+            self.peer.connection_id,
+            size,
+            self._max_request_bytes,
+        )
+        self.close()
+
+    def _stop_reading(self) -> None:
+        if self._reading and self._transport is not None and not self._closing:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _schedule_resume(self) -> None:
+        # Answers come from inside other connections' requests: go on in a turn of our own.
+        if not self._resume_scheduled and not self._reading and self._transport is not None:
+            self._resume_scheduled = True
+            self._loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resume_scheduled = False
+        if self._closing or self._blocked:
+            return
+        if self._own is not None:
+            if not self._granted and self._buffers.exhausted:
+                self._buffers.wait(self._schedule_resume)
+                return
+            self._take_frames(memoryview(self._own)[: self._end], self._clock.monotonic())
+            if self._closing or self._blocked or not self._granted:
+                return
+        self._reading = True
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    @property
+    def _closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def _release_own(self) -> None:
+        own, self._own, self._end = self._own, None, 0
+        if own is not None and self._granted:
+            self._buffers.give_back(own)
+        self._granted = True
+
+
+def _room(rest: int, missing: int) -> int:
+    """How large a buffer must be that holds `rest` bytes and waits for `missing` more."""
+    whole = rest + max(missing, 1)
+    # A length that was only announced is believed step by step.
+    return whole if rest >= FIRST_GROWTH_BYTES else max(rest + 1, min(whole, FIRST_GROWTH_BYTES))
+
+
+def _write(transport: asyncio.Transport, buffers: list[Buffer], size: int) -> None:
+    if len(buffers) == 1:
+        transport.write(buffers[0])
+    elif size < _JOIN_BELOW_BYTES:
+        transport.write(b"".join(buffers))
+    else:
+        transport.writelines(buffers)

@@ -1,0 +1,155 @@
+"""From a frame to a handler and from its answer to buffers: headers, versions, decoding, errors.
+
+The connection gives frames and writes buffers; the handlers know what a request means.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from ottla.api.base import NO_RESPONSE, PARKED, Api, Message
+from ottla.api.registry import serves
+from ottla.errors import ErrorCode, KafkaError
+from ottla.net.request import Buffer, Request
+from ottla.wire.apis import ApiKey
+from ottla.wire.codec import decode_prefix, encode_into
+from ottla.wire.errors import DecodeError
+from ottla.wire.headers import decode_request_header, response_header_version
+from ottla.wire.messages import request_class, response_class
+
+if TYPE_CHECKING:
+    from ottla.api.broker import Broker
+    from ottla.net.connection import Connection
+
+log = logging.getLogger(__name__)
+
+_SIZE = Struct(">i")
+_HEADER = Struct(">ii")
+_FLEXIBLE_HEADER = Struct(">iiB")
+
+
+class Dispatcher:
+    """Serves the APIs of one kind of listener."""
+
+    __slots__ = ("_apis", "_broker", "_served")
+
+    def __init__(self, broker: Broker, apis: Mapping[int, Api]) -> None:
+        self._broker = broker
+        self._apis = apis
+        self._served: dict[tuple[int, int], bool] = {}
+        """(API key, version): whether the answer's header is flexible. Filled as requests come."""
+
+    def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
+        """Take one request: answer it, park it, or close the connection that sent it."""
+        try:
+            header, offset = decode_request_header(frame)
+            key, version = header.request_api_key, header.request_api_version
+            if (key, version) not in self._served and not self._learn(connection, key, version):
+                if key == ApiKey.API_VERSIONS:
+                    self._answer_unknown_version(connection, header.correlation_id, now)
+                return
+            message, end = decode_prefix(request_class(key), version, frame, offset)
+            if end != len(frame):
+                raise DecodeError(f"{len(frame) - end} bytes follow the end of the request")
+        except DecodeError as error:
+            log.warning("Closing %s: %s", connection.peer.connection_id, error.message)
+            connection.close()
+            return
+        request = Request(connection, self._apis[key], version, header.correlation_id, header.client_id, now)
+        connection.add(request)
+        self._handle(request, message)
+
+    def _learn(self, connection: Connection, key: int, version: int) -> bool:
+        """Whether a version is served. As Kafka does, a client that asks for another one is cut off."""
+        api = self._apis.get(key)
+        if api is not None and serves(api, version):
+            self._served[key, version] = response_header_version(key, version) > 0
+            return True
+        if key != ApiKey.API_VERSIONS:
+            name = ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
+            log.warning(
+                "Closing %s: it sent a request of API %s in version %d, which is not served here",
+                connection.peer.connection_id,
+                name,
+                version,
+            )
+            connection.close()
+        return False
+
+    def _answer_unknown_version(self, connection: Connection, correlation_id: int, now: float) -> None:
+        api = self._apis[ApiKey.API_VERSIONS]
+        self._served[api.key, 0] = False
+        request = Request(connection, api, 0, correlation_id, None, now)
+        connection.add(request)
+        error = KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this version of ApiVersions is not known")
+        self._fail(request, None, error)
+
+    def _handle(self, request: Request, message: Message) -> None:
+        try:
+            answer = request.api.handle(self._broker, request, message)
+        except KafkaError as error:
+            self._fail(request, message, error)
+        except Exception:
+            # Whatever goes wrong in one request, the broker goes on.
+            log.exception("Unexpected error in a request of API %s", _describe(request))
+            self._fail(request, message, _UNEXPECTED)
+        else:
+            if answer is NO_RESPONSE:
+                request.complete([], 0)
+            elif answer is not PARKED:
+                self.answer(request, answer)
+
+    def _fail(self, request: Request, message: Message, error: KafkaError) -> None:
+        if request.buffers is not None:
+            return
+        try:
+            answer = _error_answer(request, message, error)
+        except Exception:
+            log.exception(
+                "The error of a request of API %s cannot be told; closing its connection", _describe(request)
+            )
+            request.complete([], 0)
+            request.abort()
+        else:
+            self.answer(request, answer)
+
+    def answer(self, request: Request, response: Message) -> None:
+        """Encode the answer and put it into its place in the queue."""
+        flexible = self._served[request.api_key, request.version]
+        header = _FLEXIBLE_HEADER if flexible else _HEADER
+        out = bytearray(header.size)
+        buffers: list[Buffer] = []
+        try:
+            buffers.append(encode_into(response, request.version, out, buffers))
+        except KafkaError:
+            log.exception("An answer of API %s cannot be written", _describe(request))
+            request.complete([], 0)
+            request.abort()
+            return
+        size = sum(map(len, buffers))
+        if flexible:
+            _FLEXIBLE_HEADER.pack_into(out, 0, size - 4, request.correlation_id, 0)
+        else:
+            _HEADER.pack_into(out, 0, size - 4, request.correlation_id)
+        request.complete(buffers, size)
+
+
+_UNEXPECTED = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error.")
+
+
+def _describe(request: Request) -> str:
+    return f"{ApiKey(request.api_key).name} version {request.version} from {request.connection_id}"
+
+
+def _error_answer(request: Request, message: Message, error: KafkaError) -> Message:
+    """The answer that says that the whole request failed."""
+    if request.api.on_error is not None:
+        return request.api.on_error(request, message, error)
+    cls = response_class(request.api_key)
+    fields: dict[str, Any] = {"error_code": error.code}
+    if "error_message" in cls.__struct_fields__:
+        fields["error_message"] = error.message
+    return cls(**fields)

@@ -1,0 +1,55 @@
+"""Closes connections that nobody uses: one periodic look at all of them, no timer per connection."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.clock import Clock, Timer
+    from ottla.net.connection import Connection
+
+log = logging.getLogger(__name__)
+
+_LONGEST_INTERVAL_S = 15.0
+_SHORTEST_INTERVAL_S = 0.05
+
+
+class IdleReaper:
+    """Looks at each connection every tenth of the allowed idle time (at most every 15 s)."""
+
+    __slots__ = ("_clock", "_connections", "_max_idle_s", "_timer")
+
+    def __init__(
+        self, clock: Clock, max_idle_ms: int, connections: Callable[[], Iterable[Connection]]
+    ) -> None:
+        self._clock = clock
+        self._max_idle_s = max_idle_ms / 1000
+        self._connections = connections
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        """Begin to look. A negative idle time means that connections stay for ever."""
+        if self._max_idle_s >= 0:
+            interval = min(max(self._max_idle_s / 10, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
+            self._timer = self._clock.call_later(interval, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        oldest = self._clock.monotonic() - self._max_idle_s
+        for connection in list(self._connections()):
+            if connection.last_active > oldest:
+                continue
+            # One that waits for its answer is not idle; one that does not read its answers is.
+            if connection.pending == 0:
+                log.debug("Closing idle connection %s", connection.peer.connection_id)
+                connection.close()
+            elif connection.write_paused:
+                log.info("Closing %s: it has not read its answers", connection.peer.connection_id)
+                connection.abort()
+        self.start()

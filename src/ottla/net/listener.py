@@ -1,0 +1,261 @@
+"""Listening sockets: bound early, opened late, and an accept loop that can hold newcomers back.
+
+Accepted sockets become connections; who is let in is decided by `ottla.net.admission`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.clock import Clock, Timer
+from ottla.net.admission import Admission, Verdict
+from ottla.net.buffers import ReceiveBuffers
+from ottla.net.connection import Connection, Peer
+from ottla.net.dispatch import Dispatcher
+
+log = logging.getLogger(__name__)
+
+_ACCEPTS_PER_TURN = 64
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_RETRY_ACCEPT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSettings:
+    """What a listener needs to know of the configuration."""
+
+    name: str
+    host: str
+    """Empty for every address of the machine."""
+    port: int
+    on_controller_listener: bool
+    max_request_bytes: int
+    backlog: int
+    send_buffer_bytes: int
+    """-1 leaves it to the operating system."""
+    receive_buffer_bytes: int
+
+
+class BindError(OSError):
+    """A listener's address cannot be used; the text says which and why."""
+
+
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Bind, without listening, every address that the host stands for; all get the same port."""
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in _addresses(host):
+            bound_port = sockets[0].getsockname()[1] if sockets else port
+            sock = socket.socket(family, socket.SOCK_STREAM)
+            sockets.append(sock)
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "" else 1)
+            try:
+                sock.bind((address, bound_port))
+            except OSError as error:
+                # A name may stand for an address that this machine does not have (::1 without IPv6).
+                if error.errno != errno.EADDRNOTAVAIL or len(sockets) == 1:
+                    raise
+                sockets.pop().close()
+    except OSError as error:
+        for sock in sockets:
+            sock.close()
+        where = f"{host or '*'}:{port}"
+        if error.errno == errno.EADDRINUSE:
+            raise BindError(
+                error.errno, f"cannot listen on {where}: the port is taken by another process"
+            ) from error
+        raise BindError(error.errno or 0, f"cannot listen on {where}: {error.strerror or error}") from error
+    return sockets
+
+
+def _addresses(host: str) -> list[tuple[int, str]]:
+    if host == "":
+        return [(socket.AF_INET6, "::")] if socket.has_dualstack_ipv6() else [(socket.AF_INET, "0.0.0.0")]
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    unique = dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found)
+    return sorted(unique, key=lambda entry: entry[0] != socket.AF_INET)
+
+
+class Listener:
+    """One configured listener. `sockets` come from `bind`."""
+
+    def __init__(
+        self,
+        settings: ListenerSettings,
+        sockets: list[socket.socket],
+        dispatcher: Dispatcher,
+        buffers: ReceiveBuffers,
+        admission: Admission,
+        clock: Clock,
+    ) -> None:
+        self.settings = settings
+        self.connections: set[Connection] = set()
+        self._sockets = sockets
+        self._dispatcher = dispatcher
+        self._buffers = buffers
+        self._admission = admission
+        self._clock = clock
+        self._accepting = False
+        self._stopped = False
+        self._held_back: Timer | None = None
+        self._opening: set[asyncio.Task[None]] = set()
+        self._ips: dict[Connection, str] = {}
+        self._count = 0
+        self._all_gone: asyncio.Event | None = None
+        self.on_room: Callable[[], None] = self.resume_accepting
+        """Called when a connection has gone: listeners that wait for room may go on."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host (as configured, or the address bound to) and the real port."""
+        bound = self._sockets[0].getsockname()
+        return self.settings.host or str(bound[0]), int(bound[1])
+
+    def open(self) -> None:
+        """Listen and accept."""
+        for sock in self._sockets:
+            if self.settings.receive_buffer_bytes >= 0:
+                # Accepted sockets inherit it; set later it would not widen the window any more.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.settings.receive_buffer_bytes)
+            sock.listen(self.settings.backlog)
+        self.resume_accepting()
+
+    def resume_accepting(self) -> None:
+        if self._stopped or self._accepting or self._held_back is not None:
+            return
+        if self._admission.full(self.settings.name):
+            return
+        self._accepting = True
+        loop = asyncio.get_running_loop()
+        for sock in self._sockets:
+            loop.add_reader(sock.fileno(), self._accept, sock)
+
+    async def stop(self, grace_s: float) -> None:
+        """Accept no more, let what runs finish for a moment, then close every connection."""
+        self._stopped = True
+        self._pause_accepting()
+        if self._held_back is not None:
+            self._held_back.cancel()
+        for sock in self._sockets:
+            sock.close()
+        if self._opening:
+            await asyncio.wait(self._opening)
+        if not self.connections:
+            return
+        self._all_gone = all_gone = asyncio.Event()
+        for connection in self.connections.copy():
+            connection.finish()
+        abort = self._clock.call_later(grace_s, self._abort_all)
+        await all_gone.wait()
+        abort.cancel()
+
+    def _abort_all(self) -> None:
+        for connection in self.connections.copy():
+            connection.abort()
+
+    # -- accepting
+
+    def _pause_accepting(self) -> None:
+        if self._accepting:
+            self._accepting = False
+            loop = asyncio.get_running_loop()
+            for sock in self._sockets:
+                loop.remove_reader(sock.fileno())
+
+    def _hold_back(self, delay_s: float) -> None:
+        self._pause_accepting()
+        self._held_back = self._clock.call_later(delay_s, self._end_hold)
+
+    def _end_hold(self) -> None:
+        self._held_back = None
+        self.resume_accepting()
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            if self._admission.full(self.settings.name):
+                log.warning("Listener %s is full: new connections wait", self.settings.name)
+                self._pause_accepting()
+                return
+            delay_s = self._admission.delay(self.settings.name, self._clock.monotonic())
+            if delay_s > 0:
+                self._hold_back(delay_s)
+                return
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _OUT_OF_RESOURCES:
+                    raise
+                log.error(
+                    "Cannot accept connections: %s; trying again in %.0f s", error.strerror, _RETRY_ACCEPT_S
+                )
+                self._hold_back(_RETRY_ACCEPT_S)
+                return
+            self._admit(accepted, _plain(str(address[0])))
+
+    def _admit(self, accepted: socket.socket, ip: str) -> None:
+        if self._admission.admit(self.settings.name, ip) is Verdict.REFUSE:
+            log.info("Refusing a connection of %s: it has too many (max.connections.per.ip)", ip)
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.settings.send_buffer_bytes >= 0:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.settings.send_buffer_bytes)
+        task = asyncio.get_running_loop().create_task(self._start(accepted, ip))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _start(self, accepted: socket.socket, ip: str) -> None:
+        connection = Connection(
+            self._dispatcher,
+            self._buffers,
+            self._clock,
+            max_request_bytes=self.settings.max_request_bytes,
+            identify=self._identify,
+            on_lost=self._lost,
+        )
+        self.connections.add(connection)
+        self._ips[connection] = ip
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+        except OSError as error:
+            log.info("A connection of %s was lost while it was opened: %s", ip, error)
+            accepted.close()
+            self._lost(connection)
+
+    def _identify(self, transport: asyncio.Transport) -> Peer:
+        local = transport.get_extra_info("sockname")
+        remote = transport.get_extra_info("peername")
+        local_host, remote_host = _plain(str(local[0])), _plain(str(remote[0]))
+        self._count += 1
+        return Peer(
+            connection_id=f"{local_host}:{local[1]}-{remote_host}:{remote[1]}-{self._count}",
+            client_host=remote_host,
+            local_host=local_host,
+            local_port=int(local[1]),
+            listener_name=self.settings.name,
+            on_controller_listener=self.settings.on_controller_listener,
+        )
+
+    def _lost(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.discard(connection)
+            self._admission.release(self.settings.name, self._ips.pop(connection))
+            self.on_room()
+        if self._all_gone is not None and not self.connections:
+            self._all_gone.set()
+
+
+def _plain(address: str) -> str:
+    """An IPv4 address as such, also when it came in through a dual-stack socket."""
+    return address.removeprefix("::ffff:") if "." in address else address
