@@ -1,0 +1,68 @@
+"""ApiVersions 0-4: which APIs and features this broker serves.
+
+1 adds the throttle time; 3 is flexible, has the client's name and version in the request and features in the answer;
+4 lists features whose lowest level is 0. A version we do not know is answered in version 0 with
+UNSUPPORTED_VERSION, so that the client can fall back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ottla.api.base import Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from ottla.wire import messages
+from ottla.wire.apis import ApiKey
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+    # Imported here because the registry lists this module.
+    from ottla.api.registry import supported
+
+    if ctx.version >= 3 and not (
+        _SOFTWARE.fullmatch(request.client_software_name)
+        and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "client software name and version must be words")
+    apis = supported(on_controller_listener=ctx.on_controller_listener)
+    image = broker.image
+    response = messages.ApiVersionsResponse
+    finalized = dict(image.features)
+    if broker.raft.kraft_version > 0:
+        finalized[KRAFT_VERSION] = broker.raft.kraft_version
+    return response(
+        api_keys=[
+            response.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            for api in apis.values()
+        ],
+        # Clients from before version 4 stumble over features whose lowest level is 0.
+        supported_features=[
+            response.SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
+            for name, levels in SUPPORTED_FEATURES.items()
+            if ctx.version >= 4 or levels.min > 0
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            response.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in finalized.items()
+        ],
+        zk_migration_ready=False,
+    )
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    response: Any = messages.ApiVersionsResponse
+    answer = response(error_code=error.code)
+    if error.code is ErrorCode.UNSUPPORTED_VERSION:
+        answer.api_keys = [
+            response.ApiVersion(api_key=API.key, min_version=API.min_version, max_version=API.max_version)
+        ]
+    return answer
+
+
+API = Api(ApiKey.API_VERSIONS, 0, 4, handle, on_error)

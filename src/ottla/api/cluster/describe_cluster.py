@@ -1,0 +1,70 @@
+"""DescribeCluster 0-2: the cluster's id, its controller and its brokers (or, on a controller listener, controllers).
+
+1 adds the kind of endpoint that is asked for, 2 fenced brokers.
+"""
+
+from __future__ import annotations
+
+from ottla.api.base import Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, NO_NODE, Node, advertised_controller, nodes
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire import messages
+from ottla.wire.apis import ApiKey
+
+_BROKERS, _CONTROLLERS = 1, 2
+_KIND = {_BROKERS: "broker", _CONTROLLERS: "controller"}
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+    here = _CONTROLLERS if ctx.on_controller_listener else _BROKERS
+    _check_kind(ctx, request.endpoint_type, here)
+    response = messages.DescribeClusterResponse
+    if here == _BROKERS:
+        found = list(nodes(broker, ctx, broker.image))
+        controller = advertised_controller(broker, [node for node in found if not node.fenced])
+        found = [node for node in found if request.include_fenced_brokers or not node.fenced]
+    else:
+        found = _controllers(broker, ctx)
+        leader = broker.raft.leader_id
+        controller = leader if leader is not None and leader in {node.id for node in found} else NO_NODE
+    answer = response(
+        cluster_id=broker.cluster_id,
+        controller_id=controller,
+        endpoint_type=here,
+        brokers=[
+            response.DescribeClusterBroker(
+                broker_id=node.id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.fenced
+            )
+            for node in found
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return answer
+
+
+def _check_kind(ctx: RequestContext, asked: int, here: int) -> None:
+    if asked not in _KIND:
+        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there are no endpoints of type {asked}"
+    elif asked != here:
+        code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        text = f"this is a {_KIND[here]} endpoint, the request is for a {_KIND[asked]} endpoint"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_REQUEST if ctx.version == 0 else code, text)
+
+
+def _controllers(broker: Broker, ctx: RequestContext) -> list[Node]:
+    found = []
+    for registration in broker.image.controllers.values():
+        endpoint = registration.listeners.get(ctx.listener_name)
+        if endpoint is not None:
+            host, port = endpoint.host, endpoint.port
+            if registration.id == broker.node_id and broker.config.advertised(ctx.listener_name) is None:
+                host, port = ctx.local_host, ctx.local_port
+            found.append(Node(registration.id, host, port, None, fenced=False))
+    return found
+
+
+API = Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, handle)

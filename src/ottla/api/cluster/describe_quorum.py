@@ -1,0 +1,89 @@
+"""DescribeQuorum 0-2: leader, epoch and progress of the metadata quorum.
+
+1 adds when replicas fetched and caught up; 2 their directories, the nodes' endpoints and error messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.api.base import Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.errors import ErrorCode
+from ottla.raft.types import CLUSTER_METADATA, QuorumInfo, ReplicaState
+from ottla.wire import messages
+from ottla.wire.apis import ApiKey
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+    response = messages.DescribeQuorumResponse
+    if not _asks_for_metadata(request):
+        return response(
+            topics=[
+                response.TopicData(
+                    topic_name=topic.topic_name,
+                    partitions=[
+                        response.PartitionData(
+                            partition_index=partition.partition_index,
+                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+    info = broker.raft.describe_quorum()
+    partition = (
+        response.PartitionData(
+            partition_index=CLUSTER_METADATA.partition,
+            error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            leader_id=-1,
+        )
+        if info is None
+        else _partition(info)
+    )
+    answer = response(topics=[response.TopicData(topic_name=CLUSTER_METADATA.topic, partitions=[partition])])
+    if ctx.version >= 2 and info is not None:
+        answer.nodes = [
+            response.Node(
+                node_id=node_id,
+                listeners=[
+                    response.Listener(name=name, host=host, port=port) for name, host, port in listeners
+                ],
+            )
+            for node_id, listeners in info.nodes
+        ]
+    return answer
+
+
+def _asks_for_metadata(request: Message) -> bool:
+    asked = [(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions]
+    return asked == [tuple(CLUSTER_METADATA)]
+
+
+def _partition(info: QuorumInfo) -> Message:
+    return messages.DescribeQuorumResponse.PartitionData(
+        partition_index=CLUSTER_METADATA.partition,
+        leader_id=info.leader_id,
+        leader_epoch=info.leader_epoch,
+        high_watermark=info.high_watermark,
+        current_voters=_states(info.voters),
+        observers=_states(info.observers),
+    )
+
+
+def _states(replicas: Iterable[ReplicaState]) -> list[Message]:
+    return [
+        messages.DescribeQuorumResponse.ReplicaState(
+            replica_id=replica.key.id,
+            replica_directory_id=replica.key.directory_id,
+            log_end_offset=replica.log_end_offset,
+            last_fetch_timestamp=replica.last_fetch_timestamp,
+            last_caught_up_timestamp=replica.last_caught_up_timestamp,
+        )
+        for replica in replicas
+    ]
+
+
+API = Api(ApiKey.DESCRIBE_QUORUM, 0, 2, handle)

@@ -1,0 +1,137 @@
+"""FindCoordinator 0-6: which broker keeps a group, a transactional id or a share partition.
+
+1 adds the kind of key and the throttle time; 3 is flexible; 4 asks for several keys at once; 5 may tell
+TRANSACTION_ABORTABLE; 6 adds share partitions.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from ottla.api.base import Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.cluster.nodes import NO_NODE, alive_node
+from ottla.api.topics.auto_create import auto_create_topics
+from ottla.controller.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire import messages
+from ottla.wire.apis import ApiKey
+from ottla.wire.uuid import uuid_from_str
+
+_BATCHED_FROM = 4
+_SHARE_FROM = 6
+
+
+class KeyType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+_TOPICS = {
+    KeyType.GROUP: OFFSETS_TOPIC,
+    KeyType.TRANSACTION: TRANSACTIONS_TOPIC,
+    KeyType.SHARE: SHARE_STATE_TOPIC,
+}
+
+
+class Found(NamedTuple):
+    error: ErrorCode
+    message: str | None = None
+    node_id: int = NO_NODE
+    host: str = ""
+    port: int = -1
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+    response = messages.FindCoordinatorResponse
+    if ctx.version < _BATCHED_FROM:
+        found = _find(broker, ctx, request.key_type, request.key)
+        return response(
+            error_code=found.error,
+            error_message=found.message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+    coordinators = []
+    for key in request.coordinator_keys:
+        found = _find(broker, ctx, request.key_type, key)
+        coordinators.append(
+            response.Coordinator(
+                key=key,
+                error_code=found.error,
+                error_message=found.message,
+                node_id=found.node_id,
+                host=found.host,
+                port=found.port,
+            )
+        )
+    return response(coordinators=coordinators)
+
+
+def _find(broker: Broker, ctx: RequestContext, key_type: int, key: str) -> Found:
+    try:
+        kind = KeyType(key_type)
+    except ValueError:
+        return Found(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
+    if kind is KeyType.SHARE:
+        if ctx.version < _SHARE_FROM:
+            return Found(ErrorCode.INVALID_REQUEST, f"version {ctx.version} does not know share coordinators")
+        if not is_share_key(key):
+            return Found(ErrorCode.INVALID_REQUEST, f"'{key}' is not of the form group:topic id:partition")
+    topic_name = _TOPICS[kind]
+    topic = broker.image.topics.by_name.get(topic_name)
+    if topic is None:
+        auto_create_topics(broker, [topic_name])
+        return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic_name} is being created")
+    partition = topic.partitions[partition_for(key, len(topic.partitions))]
+    node = alive_node(broker, ctx, broker.image, partition.leader)
+    if node is None:
+        return Found(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator's partition of {topic_name} has no leader"
+        )
+    return Found(ErrorCode.NONE, None, node.id, node.host, node.port)
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of a coordinator topic that keeps a key: by the hash that Java has for strings."""
+    value = 0
+    units = key.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFF_FFFF
+    if value == 0x8000_0000:
+        # The one number without a positive twin counts as 0.
+        return 0
+    return min(value, 0x1_0000_0000 - value) % partition_count
+
+
+def is_share_key(key: str) -> bool:
+    """`group:topic id:partition`; the group may contain colons itself."""
+    parts = key.rsplit(":", 2)
+    if len(parts) != 3 or not parts[0].strip():
+        return False
+    try:
+        uuid_from_str(parts[1])
+        int(parts[2])
+    except (ValueError, KafkaError):
+        return False
+    return True
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    response = messages.FindCoordinatorResponse
+    if ctx.version < _BATCHED_FROM:
+        return response(error_code=error.code, error_message=error.message, node_id=NO_NODE, port=-1)
+    return response(
+        coordinators=[
+            response.Coordinator(
+                key=key, error_code=error.code, error_message=error.message, node_id=NO_NODE, port=-1
+            )
+            for key in request.coordinator_keys
+        ]
+    )
+
+
+API = Api(ApiKey.FIND_COORDINATOR, 0, 6, handle, on_error)

@@ -1,0 +1,69 @@
+"""Brokers as the clients of a listener see them: who is alive, and by which address it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.api.base import RequestContext
+from ottla.api.broker import Broker
+from ottla.metadata.image import BrokerRegistration, MetadataImage
+
+NO_NODE: Final = -1
+
+# What anyone may do while there is no authorizer: bits by Kafka's numbers of the operations.
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
+CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+TOPIC_OPERATIONS: Final = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+CLUSTER_OPERATIONS: Final = _bits(
+    CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
+)
+
+
+class Node(NamedTuple):
+    """A broker's address for the clients of one listener."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool
+
+
+def node_of(broker: Broker, ctx: RequestContext, registration: BrokerRegistration) -> Node | None:
+    """The broker as this client should reach it; None when it has no listener of that name."""
+    endpoint = registration.listeners.get(ctx.listener_name)
+    if endpoint is None:
+        return None
+    host, port = endpoint.host, endpoint.port
+    if registration.id == broker.node_id and broker.config.advertised(ctx.listener_name) is None:
+        # Nothing was said about how we are reached: the way by which this client came does work.
+        host, port = ctx.local_host, ctx.local_port
+    return Node(registration.id, host, port, registration.rack, registration.fenced)
+
+
+def nodes(broker: Broker, ctx: RequestContext, image: MetadataImage) -> Iterator[Node]:
+    """All registered brokers that have the client's listener, fenced ones included."""
+    for registration in image.brokers.values():
+        node = node_of(broker, ctx, registration)
+        if node is not None:
+            yield node
+
+
+def alive_node(broker: Broker, ctx: RequestContext, image: MetadataImage, node_id: int) -> Node | None:
+    registration = image.brokers.get(node_id)
+    if registration is None or registration.fenced:
+        return None
+    return node_of(broker, ctx, registration)
+
+
+def advertised_controller(broker: Broker, alive: list[Node]) -> int:
+    """The node told as controller: any alive broker, since each passes admin requests on. Ourselves if we can."""
+    ids = [node.id for node in alive]
+    return broker.node_id if broker.node_id in ids else next(iter(ids), NO_NODE)
