@@ -2,3 +2,17 @@
 
 Everything here is free of I/O. Messages are reached through `ottla.wire.messages`.
 """
+
+from ottla.wire.codec import decode, decode_prefix, encode, encode_buffers
+from ottla.wire.errors import DecodeError, EncodeError, FrameTooLargeError, UnsupportedVersionError
+
+__all__ = [
+    "DecodeError",
+    "EncodeError",
+    "FrameTooLargeError",
+    "UnsupportedVersionError",
+    "decode",
+    "decode_prefix",
+    "encode",
+    "encode_buffers",
+]

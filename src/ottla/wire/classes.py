@@ -1,0 +1,145 @@
+"""Message classes made from the schema table: one per message for all its versions, built when first asked for.
+
+Construction is native (msgspec), since a fetch response builds dozens of them. A struct field that is left out
+holds one shared default that refuses assignment: set the field to a new struct instead of filling that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, ClassVar
+
+import msgspec
+
+from ottla.wire import schema
+from ottla.wire.errors import UnsupportedVersionError
+
+Codec = Any
+
+
+class WireStruct(msgspec.Struct, eq=False):
+    """What messages and the structs inside of them have in common."""
+
+    SCHEMA: ClassVar[schema.Struct]
+    DEFAULT: ClassVar[Any]
+    """The shared, frozen default; `None` for a struct that holds lists, of which each owner has its own."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WireStruct) or self.SCHEMA is not other.SCHEMA:
+            return NotImplemented
+        names = self.__struct_fields__
+        return all(_same(getattr(self, name), getattr(other, name)) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _same(mine: Any, theirs: Any) -> bool:
+    # An untouched `unknown_tagged_fields` is an empty tuple, a list otherwise.
+    return bool(mine == theirs) or (not mine and not theirs and mine is not None and theirs is not None)
+
+
+class WireMessage(WireStruct, eq=False):
+    """A message: a request, response, header, or the key or value of a record."""
+
+    NAME: ClassVar[str]
+    API_KEY: ClassVar[int | None]
+    MIN_VERSION: ClassVar[int]
+    MAX_VERSION: ClassVar[int]
+    FIRST_FLEXIBLE: ClassVar[int]
+    MESSAGE: ClassVar[schema.Message]
+    ENCODERS: ClassVar[Codecs]
+    DECODERS: ClassVar[Codecs]
+
+
+class Codecs(dict[int, Codec]):
+    """The codecs of one message by version, compiled when first asked for."""
+
+    __slots__ = ("_compile", "_message")
+
+    def __init__(self, message: schema.Message, compiler: Callable[[schema.Message, int], Codec]) -> None:
+        super().__init__()
+        self._message = message
+        self._compile = compiler
+
+    def __missing__(self, version: int) -> Codec:
+        versions = self._message.versions
+        if version not in versions:
+            known = f"{versions.first} to {versions.last}" if versions.first <= versions.last else "none"
+            raise UnsupportedVersionError(
+                f"{self._message.name} has no version {version}; its versions are {known}"
+            )
+        codec = self[version] = self._compile(self._message, version)
+        return codec
+
+
+@cache
+def message_class(name: str) -> type[WireMessage]:
+    """The class of a message. KeyError if the table has none of that name."""
+    from ottla.wire.decoder import compile_decoder
+    from ottla.wire.encoder import compile_encoder
+
+    message = schema.message(name)
+    low, high = message.versions
+    namespace: dict[str, Any] = {
+        "NAME": name,
+        "API_KEY": message.api_key,
+        "MIN_VERSION": low if low <= high else 0,
+        "MAX_VERSION": high,
+        "FIRST_FLEXIBLE": message.flexible.first,
+        "MESSAGE": message,
+        "ENCODERS": Codecs(message, compile_encoder),
+        "DECODERS": Codecs(message, compile_decoder),
+    }
+    namespace.update(struct_classes(name))
+    cls: type[WireMessage] = _define(message.root, WireMessage, namespace, struct_classes(name))
+    return cls
+
+
+@cache
+def struct_classes(name: str) -> dict[str, type[WireStruct]]:
+    """The classes of the structs inside a message, by their names in the schema."""
+    message = schema.message(name)
+    classes: dict[str, type[WireStruct]] = {}
+    for struct in message.structs.values():
+        _define_struct(struct, classes, name)
+    return classes
+
+
+def _define_struct(struct: schema.Struct, classes: dict[str, type[WireStruct]], owner: str) -> None:
+    if struct.name in classes:
+        return
+    for field in struct.fields:
+        if field.struct is not None:
+            _define_struct(field.struct, classes, owner)
+    cls = _define(struct, WireStruct, {}, classes)
+    cls.__qualname__ = f"{owner}.{struct.name}"
+    classes[struct.name] = cls
+
+
+def _define(
+    struct: schema.Struct, base: type[Any], namespace: dict[str, Any], classes: dict[str, type[WireStruct]]
+) -> Any:
+    fields: list[tuple[str, Any, Any]] = []
+    shareable = True
+    for field in struct.fields:
+        default = field.default
+        if default is schema.NEW:
+            if field.is_array:
+                shareable = False
+                default = msgspec.field(default_factory=list)
+            else:
+                inner = classes[field.type]
+                default = inner.DEFAULT
+                if default is None:
+                    shareable = False
+                    default = msgspec.field(default_factory=inner)
+        fields.append((field.name, Any, default))
+    fields.append(("unknown_tagged_fields", Any, ()))
+    namespace = {**namespace, "SCHEMA": struct}
+    options: dict[str, Any] = {"module": "ottla.wire.messages", "eq": False}
+    cls: Any = msgspec.defstruct(struct.name, fields, bases=(base,), namespace=namespace, **options)
+    cls.DEFAULT = None
+    if shareable:
+        cls.DEFAULT = msgspec.defstruct(struct.name, [], bases=(cls,), frozen=True, **options)()
+    return cls

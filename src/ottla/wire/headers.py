@@ -1,0 +1,85 @@
+"""Request and response headers, and whole messages with their header and length prefix.
+
+A header's version follows from the API and its version. Responses to ApiVersions always carry the oldest one,
+since the client does not know yet what we speak.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any
+
+from ottla.wire import schema
+from ottla.wire.apis import ApiKey
+from ottla.wire.classes import WireMessage, message_class
+from ottla.wire.codec import decode_prefix, encode_into
+from ottla.wire.errors import DecodeError
+from ottla.wire.primitives import Buffer
+
+_KEY_AND_VERSION = struct.Struct(">hh")
+_SIZE = struct.Struct(">i")
+_SIZE_AND_ID = struct.Struct(">ii")
+
+
+@cache
+def _first_flexible(kind: str, api_key: int) -> int:
+    name = schema.api_message_names().get((kind, api_key))
+    if name is None:
+        raise DecodeError(f"there is no API with the key {api_key}")
+    return schema.first_flexible(name)
+
+
+def request_header_version(api_key: int, api_version: int) -> int:
+    """The version of the header that precedes such a request. DecodeError for an unknown API key."""
+    return 2 if api_version >= _first_flexible("request", api_key) else 1
+
+
+def response_header_version(api_key: int, api_version: int) -> int:
+    """The version of the header that precedes the response. DecodeError for an unknown API key."""
+    if api_key == ApiKey.API_VERSIONS:
+        return 0
+    return 1 if api_version >= _first_flexible("response", api_key) else 0
+
+
+def decode_request_header(buf: Buffer, offset: int = 0) -> tuple[Any, int]:
+    """A request's header (`request_api_key`, `request_api_version`, `correlation_id`, `client_id`) and where
+    the request itself begins."""
+    if len(buf) - offset < 4:
+        raise DecodeError(f"a frame of {len(buf) - offset} bytes is too short for a request header")
+    api_key, api_version = _KEY_AND_VERSION.unpack_from(buf, offset)
+    version = request_header_version(api_key, api_version)
+    return decode_prefix(_request_header(), version, buf, offset)
+
+
+def decode_response_header(api_key: int, api_version: int, buf: Buffer, offset: int = 0) -> tuple[Any, int]:
+    """A response's header (`correlation_id`) and where the response itself begins."""
+    version = response_header_version(api_key, api_version)
+    return decode_prefix(message_class("ResponseHeader"), version, buf, offset)
+
+
+def encode_response(correlation_id: int, response: Any, version: int) -> list[Buffer]:
+    """A whole frame: size, header and response, as buffers to be written one after the other."""
+    flexible = response_header_version(response.API_KEY, version)
+    buffers: list[Buffer] = []
+    first = bytearray(9 if flexible else 8)
+    buffers.append(encode_into(response, version, first, buffers))
+    size = len(first) if len(buffers) == 1 else sum(map(len, buffers))
+    _SIZE_AND_ID.pack_into(first, 0, size - 4, correlation_id)
+    return buffers
+
+
+def encode_request(correlation_id: int, client_id: str | None, request: Any, version: int) -> list[Buffer]:
+    """A whole frame: size, header and request, as buffers to be written one after the other."""
+    header = _request_header()(request.API_KEY, version, correlation_id, client_id)
+    first = bytearray(4)
+    encode_into(header, request_header_version(request.API_KEY, version), first, None)
+    buffers: list[Buffer] = []
+    buffers.append(encode_into(request, version, first, buffers))
+    _SIZE.pack_into(first, 0, sum(map(len, buffers)) - 4)
+    return buffers
+
+
+@cache
+def _request_header() -> type[WireMessage]:
+    return message_class("RequestHeader")
