@@ -15,6 +15,22 @@ _CLUSTER_WIDE_LISTENER_KEYS = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 )
 
+_SECURITY_KEYS = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""May be changed for one listener at a time only."""
+
 
 def definition_of(name: str) -> ConfigDef | None:
     """The table's entry of a key, with or without a listener prefix."""
@@ -29,6 +45,11 @@ def check_dynamic(name: str, value: str | None, *, per_broker: bool) -> None:
         return
     if definition.read_only:
         raise ConfigError(f"Cannot change configuration {name} while the broker runs", key=name)
+    if name in _SECURITY_KEYS:
+        raise ConfigError(
+            f"Cannot change configuration {name} for all listeners: use listener.name.<listener>.{name}",
+            key=name,
+        )
     if _only_per_broker(name, definition) and not per_broker:
         raise ConfigError(
             f"Cannot change configuration {name} for all brokers: name the broker it is for", key=name
