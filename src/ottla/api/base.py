@@ -14,6 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ottla.errors import KafkaError
+from ottla.wire.apis import API_VERSIONS
 
 if TYPE_CHECKING:
     from ottla.api.broker import Broker
@@ -88,3 +89,11 @@ class Api:
     on_error: ErrorAnswer | None = None
     """Builds the answer for an error that concerns the whole request. Left out, the response's own
     `error_code` (and `error_message`) is set; an API whose response has none must give one."""
+
+    def serves(self, version: int) -> bool:
+        """Whether requests of this version are answered.
+
+        Narrower than what ApiVersions tells for Produce: Kafka advertises it from 0 for the sake of old
+        librdkafka clients, but answers from 3.
+        """
+        return max(self.min_version, API_VERSIONS[self.key].min_version) <= version <= self.max_version

@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla.api import cluster, data, topics
 from ottla.api.base import Api
-from ottla.wire.apis import API_VERSIONS, ApiKey
+from ottla.wire.apis import ApiKey
 
 CONTROLLER_LISTENER_APIS: Final = frozenset(
     {
@@ -48,12 +48,3 @@ _CONTROLLER: Final = MappingProxyType({k: a for k, a in _BROKER.items() if k in 
 def supported(*, on_controller_listener: bool) -> Mapping[int, Api]:
     """The APIs by key that a listener serves."""
     return _CONTROLLER if on_controller_listener else _BROKER
-
-
-def serves(api: Api, version: int) -> bool:
-    """Whether requests of this version are answered.
-
-    Narrower than what ApiVersions tells for Produce: Kafka advertises it from 0 for the sake of old librdkafka
-    clients, but answers from 3.
-    """
-    return max(api.min_version, API_VERSIONS[api.key].min_version) <= version <= api.max_version

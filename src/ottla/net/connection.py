@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, ReceiveBuffers
-from ottla.net.request import Buffer, Request
+from ottla.net.request import Request
+from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.clock import Clock
@@ -47,13 +48,13 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_buffers",
+        "_call_soon",
         "_clock",
         "_end",
         "_finishing",
         "_granted",
         "_held_answer_bytes",
         "_identify",
-        "_loop",
         "_max_request_bytes",
         "_on_lost",
         "_own",
@@ -75,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         buffers: ReceiveBuffers,
         clock: Clock,
         *,
+        call_soon: Callable[[Callable[[], None]], object],
         max_request_bytes: int,
         identify: Callable[[asyncio.Transport], Peer],
         on_lost: Callable[[Connection], None],
@@ -82,6 +84,7 @@ class Connection(asyncio.BufferedProtocol):
         self.dispatcher = dispatcher
         self._buffers = buffers
         self._clock = clock
+        self._call_soon = call_soon
         self._max_request_bytes = max_request_bytes
         self._identify = identify
         self._on_lost = on_lost
@@ -100,7 +103,6 @@ class Connection(asyncio.BufferedProtocol):
     # -- what the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=MAX_WRITE_BUFFER_BYTES)
         self.peer = self._identify(self._transport)
@@ -274,7 +276,7 @@ class Connection(asyncio.BufferedProtocol):
         # Answers come from inside other connections' requests: go on in a turn of our own.
         if not self._resume_scheduled and not self._reading and self._transport is not None:
             self._resume_scheduled = True
-            self._loop.call_soon(self._resume)
+            self._call_soon(self._resume)
 
     def _resume(self) -> None:
         self._resume_scheduled = False

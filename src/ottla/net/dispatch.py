@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from ottla.api.base import NO_RESPONSE, PARKED, Api, Message
-from ottla.api.registry import serves
 from ottla.errors import ErrorCode, KafkaError
-from ottla.net.request import Buffer, Request
+from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
-from ottla.wire.codec import decode_prefix, encode_into
+from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
-from ottla.wire.headers import decode_request_header, response_header_version
+from ottla.wire.headers import decode_request_header, encode_response
 from ottla.wire.messages import request_class, response_class
 
 if TYPE_CHECKING:
@@ -25,10 +23,6 @@ if TYPE_CHECKING:
     from ottla.net.connection import Connection
 
 log = logging.getLogger(__name__)
-
-_SIZE = Struct(">i")
-_HEADER = Struct(">ii")
-_FLEXIBLE_HEADER = Struct(">iiB")
 
 
 class Dispatcher:
@@ -39,8 +33,8 @@ class Dispatcher:
     def __init__(self, broker: Broker, apis: Mapping[int, Api]) -> None:
         self._broker = broker
         self._apis = apis
-        self._served: dict[tuple[int, int], bool] = {}
-        """(API key, version): whether the answer's header is flexible. Filled as requests come."""
+        self._served: set[tuple[int, int]] = set()
+        """(API key, version) pairs found to be served. Filled as requests come."""
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, or close the connection that sent it."""
@@ -65,8 +59,8 @@ class Dispatcher:
     def _learn(self, connection: Connection, key: int, version: int) -> bool:
         """Whether a version is served. As Kafka does, a client that asks for another one is cut off."""
         api = self._apis.get(key)
-        if api is not None and serves(api, version):
-            self._served[key, version] = response_header_version(key, version) > 0
+        if api is not None and api.serves(version):
+            self._served.add((key, version))
             return True
         if key != ApiKey.API_VERSIONS:
             name = ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
@@ -81,7 +75,6 @@ class Dispatcher:
 
     def _answer_unknown_version(self, connection: Connection, correlation_id: int, now: float) -> None:
         api = self._apis[ApiKey.API_VERSIONS]
-        self._served[api.key, 0] = False
         request = Request(connection, api, 0, correlation_id, None, now)
         connection.add(request)
         error = KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this version of ApiVersions is not known")
@@ -118,23 +111,14 @@ class Dispatcher:
 
     def answer(self, request: Request, response: Message) -> None:
         """Encode the answer and put it into its place in the queue."""
-        flexible = self._served[request.api_key, request.version]
-        header = _FLEXIBLE_HEADER if flexible else _HEADER
-        out = bytearray(header.size)
-        buffers: list[Buffer] = []
         try:
-            buffers.append(encode_into(response, request.version, out, buffers))
+            buffers = encode_response(request.correlation_id, response, request.version)
         except KafkaError:
             log.exception("An answer of API %s cannot be written", _describe(request))
             request.complete([], 0)
             request.abort()
             return
-        size = sum(map(len, buffers))
-        if flexible:
-            _FLEXIBLE_HEADER.pack_into(out, 0, size - 4, request.correlation_id, 0)
-        else:
-            _HEADER.pack_into(out, 0, size - 4, request.correlation_id)
-        request.complete(buffers, size)
+        request.complete(buffers, sum(map(len, buffers)))
 
 
 _UNEXPECTED = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error.")

@@ -220,6 +220,7 @@ class Listener:
             self._dispatcher,
             self._buffers,
             self._clock,
+            call_soon=asyncio.get_running_loop().call_soon,
             max_request_bytes=self.settings.max_request_bytes,
             identify=self._identify,
             on_lost=self._lost,

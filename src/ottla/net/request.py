@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.api.base import Api, Message, RequestContext
+from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.net.connection import Connection
-
-Buffer = bytes | bytearray | memoryview
 
 
 class Request(RequestContext):
