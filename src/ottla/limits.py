@@ -33,3 +33,12 @@ MAX_UNPACKED_BATCH_BYTES: Final = 128 << 20
 
 MAX_RECORD_ERRORS: Final = 10_000
 """Records of one refused batch that the answer names one by one."""
+
+MAX_PARKED_REQUESTS: Final = 100_000
+"""Requests that may wait for data or replicas at once; one more is answered as if its time was up."""
+
+MAX_QUEUED_APPEND_BYTES: Final = 64 << 20
+"""Batches of one partition that may wait to be looked into before they are appended."""
+
+MAX_WAITING_FOR_PRODUCER_ID: Final = 10_000
+"""Producers that may wait for the controller's next block of ids."""

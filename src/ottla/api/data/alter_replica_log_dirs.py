@@ -1,0 +1,55 @@
+"""AlterReplicaLogDirs (34): move replicas of this broker between its log directories.
+
+1   the same as 0 was
+2   flexible
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.api.base import Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.types import TopicPartition
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import AlterReplicaLogDirsResponse as Response
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+    return _response(request, lambda path, tp: _move(broker, path, tp))
+
+
+def _move(broker: Broker, path: str, tp: TopicPartition) -> ErrorCode:
+    try:
+        broker.replicas.partition(tp.topic, tp.partition).local_log()
+        broker.log_manager.move(tp, path)
+    except KafkaError as error:
+        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return error.code
+    return ErrorCode.NONE
+
+
+def _response(request: Message, outcome: Any) -> Message:
+    topics: dict[str, list[Any]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                code = outcome(directory.path, TopicPartition(topic.name, index))
+                topics.setdefault(topic.name, []).append(
+                    Response.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                )
+    return Response(
+        results=[
+            Response.AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ]
+    )
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return _response(request, lambda path, tp: error.code)
+
+
+API = Api(key=ApiKey.ALTER_REPLICA_LOG_DIRS, min_version=1, max_version=2, handle=handle, on_error=on_error)

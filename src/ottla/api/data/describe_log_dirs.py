@@ -1,0 +1,98 @@
+"""DescribeLogDirs (35): log directories, their room, and the logs in them.
+
+1   the same as 0 was
+2   flexible
+3   an error code for the whole answer
+4   total and usable bytes of the volume
+5   whether the directory is cordoned: gets no new replicas
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.errors import ErrorCode
+from ottla.log.types import TopicPartition
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import DescribeLogDirsResponse as Response
+
+if TYPE_CHECKING:
+    from ottla.log.log_dir import LogDir
+    from ottla.log.manager import LogManager
+
+_Rooms = list[tuple[int, int] | OSError]
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    wanted = None
+    if request.topics is not None:
+        wanted = {
+            TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions
+        }
+    manager = broker.log_manager
+    described = [(directory, _describe(manager, directory, wanted)) for directory in manager.dirs]
+    # Asking a volume for its room can hang with the volume.
+    broker.replicas.offload.run(
+        partial(_rooms, manager, [directory for directory, _ in described]), partial(_respond, ctx, described)
+    )
+    return PARKED
+
+
+def _describe(manager: LogManager, directory: LogDir, wanted: set[TopicPartition] | None) -> Message:
+    if directory.offline:
+        return Response.DescribeLogDirsResult(
+            log_dir=directory.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+        )
+    topics: dict[str, list[Any]] = {}
+    for log in manager.logs_in(directory):
+        tp = log.topic_partition
+        if wanted is None or tp in wanted:
+            topics.setdefault(tp.topic, []).append(_partition(manager, tp, log))
+    return Response.DescribeLogDirsResult(
+        log_dir=directory.path,
+        topics=[
+            Response.DescribeLogDirsTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+
+
+def _partition(manager: LogManager, tp: TopicPartition, log: Any) -> Message:
+    current = manager.get(tp)
+    is_future = manager.future_logs.get(tp) is log
+    if current is None:
+        lag = -1
+    elif is_future:
+        lag = current.log_end_offset - log.log_end_offset
+    else:
+        lag = max(log.high_watermark - log.log_end_offset, 0)
+    return Response.DescribeLogDirsPartition(
+        partition_index=tp.partition, partition_size=log.size, offset_lag=lag, is_future_key=is_future
+    )
+
+
+def _rooms(manager: LogManager, directories: Iterable[LogDir]) -> _Rooms:
+    rooms: _Rooms = []
+    for directory in directories:
+        try:
+            rooms.append(manager.fs.disk_usage(directory.path))
+        except OSError as error:
+            rooms.append(error)
+    return rooms
+
+
+def _respond(ctx: RequestContext, described: list[tuple[LogDir, Message]], future: Future[_Rooms]) -> None:
+    for (_, result), room in zip(described, future.result(), strict=True):
+        if isinstance(room, OSError):
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        elif not result.error_code:
+            result.total_bytes, result.usable_bytes = room
+    ctx.respond(Response(results=[result for _, result in described]))
+
+
+API = Api(key=ApiKey.DESCRIBE_LOG_DIRS, min_version=1, max_version=5, handle=handle)

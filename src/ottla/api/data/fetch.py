@@ -1,0 +1,159 @@
+"""Fetch (1): read record batches from partitions, waiting for them if there are too few.
+
+4   isolation level, last stable offset, aborted transactions
+5   log start offsets, of followers and in the answer
+7   fetch sessions (KIP-227)
+9   the leader epoch that the client believes in is checked
+10  zstd
+11  rack of the client, preferred read replica in the answer
+12  flexible; last fetched epoch and diverging epoch
+13  topic ids instead of names
+14  nothing for clients (tiered storage's OFFSET_MOVED_TO_TIERED_STORAGE)
+15  a follower tells its epoch: replica state instead of replica id
+16  the answer hints at the leader where this broker is not it
+17  replica directory id    18  high watermark of a follower (raft)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replica.fetch import Fetch, Results
+from ottla.replica.fetch_sessions import FetchContext, FetchPartition, PartitionKey
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import FetchResponse
+
+READ_COMMITTED: Final = 1
+_TOPIC_IDS: Final = 13
+_REPLICA_STATE: Final = 15
+_LEADER_HINTS: Final = 16
+_STORAGE_ERRORS: Final = 6
+
+_HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_TopicResponse: Any = FetchResponse.FetchableTopicResponse
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    version = ctx.version
+    replica_id = request.replica_id if version < _REPLICA_STATE else request.replica_state.replica_id
+    session = broker.fetch_sessions.open(
+        version,
+        request.session_id,
+        request.session_epoch,
+        _asked_for(request, version),
+        _forgotten(request, version) if request.forgotten_topics_data else (),
+        follower=replica_id >= 0,
+    )
+    if session.error:
+        return FetchResponse(error_code=session.error)
+    fetch = Fetch(
+        broker.replicas,
+        session.partitions,
+        partial(_respond, broker, ctx, session),
+        max_bytes=min(request.max_bytes, broker.config.int("fetch.max.bytes")),
+        min_bytes=request.min_bytes,
+        max_wait_ms=request.max_wait_ms,
+        read_committed=request.isolation_level == READ_COMMITTED,
+        replica_id=replica_id,
+        incremental=session.incremental,
+    )
+    results = fetch.start()
+    if results is not None:
+        return _response(broker, ctx, session, results)
+    ctx.on_close(fetch.cancel)
+    return PARKED
+
+
+def _asked_for(request: Message, version: int) -> list[FetchPartition]:
+    return [
+        FetchPartition(
+            topic.topic_id if version >= _TOPIC_IDS else topic.topic,
+            part.partition,
+            part.fetch_offset,
+            part.partition_max_bytes,
+            part.current_leader_epoch,
+            part.last_fetched_epoch,
+            part.log_start_offset,
+        )
+        for topic in request.topics
+        for part in topic.partitions
+    ]
+
+
+def _forgotten(request: Message, version: int) -> Iterable[PartitionKey]:
+    for topic in request.forgotten_topics_data:
+        key = topic.topic_id if version >= _TOPIC_IDS else topic.topic
+        for index in topic.partitions:
+            yield key, index
+
+
+def _respond(broker: Broker, ctx: RequestContext, session: FetchContext, results: Results) -> None:
+    ctx.respond(_response(broker, ctx, session, results))
+
+
+def _response(broker: Broker, ctx: RequestContext, session: FetchContext, results: Results) -> Message:
+    error, session_id, sent = session.finish(results)
+    version = ctx.version
+    by_id = version >= _TOPIC_IDS
+    topics: list[Any] = []
+    response = FetchResponse(error_code=error, session_id=session_id, responses=topics)
+    hints: list[LeaderHint] = []
+    topic: str | bytes | None = None
+    partitions: list[Any] = []
+    for part, data in sent:
+        if part.key[0] != topic:
+            topic = part.key[0]
+            partitions = []
+            if by_id:
+                topics.append(_TopicResponse(topic_id=topic, partitions=partitions))
+            else:
+                topics.append(_TopicResponse(topic=topic, partitions=partitions))
+        if data.error_code:
+            _explain(broker, ctx, part, data, hints)
+        partitions.append(data)
+    if hints:
+        response.node_endpoints = endpoints(FetchResponse, hints)
+    return response
+
+
+def _explain(
+    broker: Broker, ctx: RequestContext, part: FetchPartition, data: Message, hints: list[LeaderHint]
+) -> None:
+    """Say where the leader is; and to clients that know no storage errors, something that they retry."""
+    version = ctx.version
+    if data.error_code in _HINTED and version >= _LEADER_HINTS:
+        hint = leader_hint(broker, ctx, *part.key)
+        hints.append(hint)
+        data.current_leader = FetchResponse.LeaderIdAndEpoch(
+            leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+        )
+    elif data.error_code == ErrorCode.KAFKA_STORAGE_ERROR and version < _STORAGE_ERRORS:
+        data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    if ctx.version >= 7:
+        return FetchResponse(error_code=error.code)
+    return FetchResponse(
+        responses=[
+            _TopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    FetchResponse.PartitionData(
+                        partition_index=part.partition, error_code=error.code, high_watermark=-1, records=b""
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(key=ApiKey.FETCH, min_version=4, max_version=18, handle=handle, on_error=on_error)

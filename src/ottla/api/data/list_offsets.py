@@ -1,0 +1,205 @@
+"""ListOffsets (2): the offset of a partition for a timestamp, or for one of the names below.
+
+1   one offset for each partition instead of a list
+2   isolation level
+4   the leader epoch that the client believes in is checked, and that of the offset told
+5   OFFSET_NOT_AVAILABLE while a new leader does not know the high watermark
+6   flexible
+7   -3, the record of the highest timestamp
+8   -4, the earliest offset on the local disk
+9   -5, the last offset in tiered storage
+10  a timeout for lookups in tiered storage
+11  -6, the first offset that tiered storage is still to get
+
+There is no tiered storage: -4 is the earliest offset, -5 and -6 answer -1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.types import TimestampOffset
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import ListOffsetsResponse
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+    from ottla.replica.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+_SINCE_VERSION: Final = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_CONSUMER: Final = -1
+_DEBUGGING_CONSUMER: Final = -2
+_READ_COMMITTED: Final = 1
+_OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+
+_Answer: Any = ListOffsetsResponse.ListOffsetsPartitionResponse
+_Lookup = Callable[[], TimestampOffset | None]
+_NOTHING: Final = TimestampOffset(-1, -1, -1)
+
+
+class _Search:
+    """A lookup that reads files, and is therefore done in a thread."""
+
+    __slots__ = ("answer", "bound", "lagging", "lookup")
+
+    def __init__(self, answer: Message, lookup: _Lookup, bound: int, *, lagging: bool) -> None:
+        self.answer = answer
+        self.lookup = lookup
+        self.bound = bound
+        """The first offset that the client may not see."""
+        self.lagging = lagging
+        """A new leader that does not know the high watermark: what it does not find may still be there."""
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    searches: list[_Search] = []
+    topics = []
+    asked = Counter(
+        (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
+    )
+    for topic in request.topics:
+        answers = []
+        for part in topic.partitions:
+            times = asked.pop((topic.name, part.partition_index), 0)
+            if times:
+                answers.append(_answer(broker, ctx, request, topic.name, part, times, searches))
+        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    response = ListOffsetsResponse(topics=topics)
+    if not searches:
+        return response
+    broker.replicas.offload.run(partial(_search, searches), partial(_found, ctx, response, searches))
+    return PARKED
+
+
+def _answer(
+    broker: Broker,
+    ctx: RequestContext,
+    request: Message,
+    topic: str,
+    part: Message,
+    times: int,
+    searches: list[_Search],
+) -> Message:
+    answer = _Answer(partition_index=part.partition_index)
+    timestamp = part.timestamp
+    if times > 1:
+        answer.error_code = ErrorCode.INVALID_REQUEST
+    elif timestamp < 0 and ctx.version < _SINCE_VERSION.get(timestamp, ctx.version + 1):
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+    else:
+        try:
+            partition = broker.replicas.partition(topic, part.partition_index)
+            if request.replica_id != _DEBUGGING_CONSUMER or part.current_leader_epoch >= 0:
+                partition.check_leader(part.current_leader_epoch)
+            _look_up(request, partition, timestamp, answer, searches)
+        except KafkaError as error:
+            _fail(ctx, answer, error.code)
+    return answer
+
+
+def _look_up(
+    request: Message, partition: Partition, timestamp: int, answer: Message, searches: list[_Search]
+) -> None:
+    log = partition.local_log()
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        _tell(answer, log.earliest())
+        return
+    client = request.replica_id == _CONSUMER
+    bound = _bound(log, request) if client else log.log_end_offset
+    lagging = client and partition.epoch_start_offset > log.high_watermark
+    if timestamp == LATEST:
+        if lagging:
+            raise KafkaError(
+                ErrorCode.OFFSET_NOT_AVAILABLE, "The high watermark of this epoch is not known yet"
+            )
+        _tell(answer, TimestampOffset(-1, bound, partition.leader_epoch))
+    elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        _tell(answer, _NOTHING)
+    else:
+        lookup = (
+            log.max_timestamp if timestamp == MAX_TIMESTAMP else partial(log.offset_for_timestamp, timestamp)
+        )
+        searches.append(_Search(answer, lookup, bound, lagging=lagging))
+
+
+def _bound(log: PartitionLog, request: Message) -> int:
+    return log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
+
+
+def _tell(answer: Message, found: TimestampOffset) -> None:
+    answer.timestamp = found.timestamp
+    answer.offset = found.offset
+    answer.leader_epoch = found.leader_epoch
+
+
+def _fail(ctx: RequestContext, answer: Message, code: ErrorCode) -> None:
+    if code == ErrorCode.OFFSET_NOT_AVAILABLE and ctx.version < _OFFSET_NOT_AVAILABLE_SINCE:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    answer.error_code = code
+
+
+def _search(searches: list[_Search]) -> list[TimestampOffset | KafkaError | None]:
+    found: list[TimestampOffset | KafkaError | None] = []
+    for search in searches:
+        try:
+            found.append(search.lookup())
+        except KafkaError as error:
+            found.append(error)
+        except OSError as error:
+            found.append(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+    return found
+
+
+def _found(
+    ctx: RequestContext,
+    response: Message,
+    searches: list[_Search],
+    future: Future[list[TimestampOffset | KafkaError | None]],
+) -> None:
+    for search, result in zip(searches, future.result(), strict=True):
+        if isinstance(result, KafkaError):
+            _fail(ctx, search.answer, result.code)
+        elif result is not None and result.offset < search.bound:
+            _tell(search.answer, result)
+        elif search.lagging:
+            _fail(ctx, search.answer, ErrorCode.OFFSET_NOT_AVAILABLE)
+    ctx.respond(response)
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _Answer(partition_index=part.partition_index, error_code=error.code)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(key=ApiKey.LIST_OFFSETS, min_version=1, max_version=11, handle=handle, on_error=on_error)

@@ -1,0 +1,55 @@
+"""OffsetForLeaderEpoch (23): where a leader epoch ended, so that clients and followers find where logs went apart.
+
+2   the leader epoch that the client believes in is checked
+3   replica id
+4   flexible
+"""
+
+from __future__ import annotations
+
+from ottla.api.base import Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import OffsetForLeaderEpochResponse as Response
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+    return Response(
+        topics=[
+            Response.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(broker, topic.topic, part) for part in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(broker: Broker, topic: str, part: Message) -> Message:
+    answer = Response.EpochEndOffset(partition=part.partition)
+    try:
+        partition = broker.replicas.partition(topic, part.partition)
+        partition.check_leader(part.current_leader_epoch)
+        answer.leader_epoch, answer.end_offset = partition.local_log().end_offset_for_epoch(part.leader_epoch)
+    except KafkaError as error:
+        answer.error_code = error.code
+    return answer
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return Response(
+        topics=[
+            Response.OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    Response.EpochEndOffset(partition=part.partition, error_code=error.code)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+API = Api(key=ApiKey.OFFSET_FOR_LEADER_EPOCH, min_version=2, max_version=4, handle=handle, on_error=on_error)

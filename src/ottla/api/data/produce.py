@@ -1,0 +1,160 @@
+"""Produce (0): append record batches to partitions.
+
+3   transactional id; only batches of magic 2, one for each partition
+5   the answer tells the log start offset
+7   zstd
+8   the answer names single records that were refused, and says why
+9   flexible
+10  the answer hints at the leader where this broker is not it
+11  KIP-890: the client can handle TRANSACTION_ABORTABLE
+12  KIP-890 part 2: a transactional batch adds its partition to the transaction
+13  topic ids instead of names
+
+ApiVersions tells a range from 0, as old librdkafka clients check for it; versions 0 to 2 are not answered.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.api.base import NO_RESPONSE, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
+from ottla.api.data.produce_pending import PendingProduce, fill
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.types import AppendInfo
+from ottla.records.batch import TRANSACTIONAL_FLAG
+from ottla.replica.partition import ACKS_ALL
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import ProduceResponse
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_ATTRIBUTES_LOW_BYTE: Final = 22
+_TOPIC_IDS: Final = 13
+_LEADER_HINTS: Final = 10
+_ADMIN_CLIENT: Final = "__admin_client"
+
+_TopicResponse: Any = ProduceResponse.TopicProduceResponse
+_PartitionResponse: Any = ProduceResponse.PartitionProduceResponse
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    acks = request.acks
+    refusal = _refusal(request)
+    if refusal is not None:
+        return _finish(broker, ctx, acks, on_error(ctx, request, refusal))
+    find = broker.replicas.find
+    version = ctx.version
+    by_id = version >= _TOPIC_IDS
+    now_ms = broker.clock.now_ms()
+    topics: list[Any] = []
+    response = ProduceResponse(responses=topics)
+    pending: PendingProduce | None = None
+    for topic in request.topic_data:
+        key = topic.topic_id if by_id else topic.name
+        answers: list[Any] = []
+        topics.append(_TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        for data in topic.partition_data:
+            index = data.index
+            try:
+                partition = find((key, index))
+                if partition.topic in INTERNAL_TOPICS and ctx.client_id != _ADMIN_CLIENT:
+                    raise _internal(partition.topic)
+                result = partition.append(data.records or b"", acks, now_ms, version)
+            except KafkaError as error:
+                answers.append(_failed(index, error))
+                continue
+            if isinstance(result, AppendInfo):
+                answer = _PartitionResponse(
+                    index=index,
+                    base_offset=result.first_offset,
+                    log_append_time_ms=result.log_append_time,
+                    log_start_offset=result.log_start_offset,
+                )
+                answers.append(answer)
+                if acks != ACKS_ALL or len(partition.isr) == 1:
+                    continue
+            else:
+                answer = _PartitionResponse(index=index)
+                answers.append(answer)
+            if pending is None:
+                pending = PendingProduce(
+                    broker, ctx, response, acks=acks, timeout_ms=request.timeout_ms, finish=_finish
+                )
+            if isinstance(result, AppendInfo):
+                pending.replicate(partition, result.last_offset + 1, answer)
+            else:
+                pending.append_later(partition, result, answer)
+    return _finish(broker, ctx, acks, response) if pending is None else pending.start()
+
+
+def _failed(index: int, error: KafkaError) -> Message:
+    answer = _PartitionResponse(index=index)
+    fill(answer, error)
+    return answer
+
+
+def _refusal(request: Message) -> KafkaError | None:
+    """Why the request is refused as a whole."""
+    if not -1 <= request.acks <= 1:
+        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, expected -1, 0 or 1")
+    if request.transactional_id is None:
+        for topic in request.topic_data:
+            for data in topic.partition_data:
+                records = data.records
+                if (
+                    records is not None
+                    and len(records) > _ATTRIBUTES_LOW_BYTE
+                    and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG
+                ):
+                    return KafkaError(
+                        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                        "Transactional records need a transactional id",
+                    )
+    return None
+
+
+def _internal(topic: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Clients may not write to the internal topic {topic}"
+    )
+
+
+def _finish(broker: Broker, ctx: RequestContext, acks: int, response: Message) -> Answer:
+    """Add the leader hints. With acks=0 nobody reads an answer: an error closes the connection instead."""
+    hints: list[LeaderHint] = []
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            code = answer.error_code
+            if not code:
+                continue
+            if acks == 0:
+                ctx.abort()
+                return NO_RESPONSE
+            if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.version >= _LEADER_HINTS:
+                key = topic.topic_id if ctx.version >= _TOPIC_IDS else topic.name
+                hint = leader_hint(broker, ctx, key, answer.index)
+                hints.append(hint)
+                answer.current_leader = ProduceResponse.LeaderIdAndEpoch(
+                    leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+                )
+    if hints:
+        response.node_endpoints = endpoints(ProduceResponse, hints)
+    return NO_RESPONSE if acks == 0 else response
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return ProduceResponse(
+        responses=[
+            _TopicResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_failed(data.index, error) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+API = Api(key=ApiKey.PRODUCE, min_version=0, max_version=13, handle=handle, on_error=on_error)

@@ -1,0 +1,169 @@
+"""A Produce request that cannot be answered at once: batches in a thread, or replicas that have yet to fetch.
+
+Versions and the shape of the answer are `produce.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.api.base import NO_RESPONSE, PARKED, Answer, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.types import AppendInfo
+from ottla.records.validation import RecordValidationError
+from ottla.replica.partition import ACKS_ALL
+from ottla.wire.messages import ProduceResponse
+
+if TYPE_CHECKING:
+    from ottla.records.validation import ValidatedBatch
+    from ottla.replica.partition import Partition
+    from ottla.replica.waiting import Parked
+
+Finish = Callable[[Broker, RequestContext, int, Message], Answer]
+
+_ONLY_EVENTS: Final = 1 << 62
+"""More bytes than will ever be appended: only a moved high watermark or a change of leader wakes the request."""
+
+
+def fill(answer: Message, result: AppendInfo | KafkaError) -> None:
+    """Write what an append came to into its place in the response."""
+    if isinstance(result, AppendInfo):
+        answer.base_offset = result.first_offset
+        answer.log_append_time_ms = result.log_append_time
+        answer.log_start_offset = result.log_start_offset
+        return
+    answer.error_code = result.code
+    answer.error_message = result.message
+    answer.base_offset = -1
+    if isinstance(result, RecordValidationError):
+        answer.record_errors = [
+            ProduceResponse.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
+            for at, message in result.record_errors
+        ]
+
+
+class _Unreplicated(NamedTuple):
+    partition: Partition
+    end_offset: int
+    answer: Message
+
+
+class PendingProduce:
+    """Fills in what is missing of the response, and sends it when all is there or the time is up.
+
+    Holds nothing of the request: its buffers are gone once the handler has returned.
+    """
+
+    __slots__ = (
+        "_acks",
+        "_broker",
+        "_ctx",
+        "_finish",
+        "_in_threads",
+        "_parked",
+        "_response",
+        "_started",
+        "_timeout_s",
+        "_unreplicated",
+    )
+
+    def __init__(
+        self,
+        broker: Broker,
+        ctx: RequestContext,
+        response: Message,
+        *,
+        acks: int,
+        timeout_ms: int,
+        finish: Finish,
+    ) -> None:
+        self._broker = broker
+        self._ctx = ctx
+        self._response = response
+        self._acks = acks
+        self._timeout_s = max(timeout_ms, 0) / 1000
+        self._finish = finish
+        self._in_threads = 0
+        self._started = False
+        self._unreplicated: list[_Unreplicated] = []
+        self._parked: Parked | None = None
+
+    def append_later(self, partition: Partition, batch: ValidatedBatch, answer: Message) -> None:
+        """Append behind what the partition has under way; `answer` is filled in then."""
+        self._in_threads += 1
+        partition.append_later(batch, self._acks, partial(self._appended, partition, answer))
+
+    def replicate(self, partition: Partition, end_offset: int, answer: Message) -> None:
+        """Wait until the in-sync replicas have everything before `end_offset`."""
+        self._unreplicated.append(_Unreplicated(partition, end_offset, answer))
+
+    def start(self) -> Answer:
+        """All partitions have been seen: answer as soon as may be."""
+        self._started = True
+        if self._acks == 0:
+            # The client expects nothing, and its next requests must not wait for this one.
+            self._advance()
+            return NO_RESPONSE
+        self._ctx.on_close(self._cancel)
+        self._advance()
+        return PARKED
+
+    def _appended(self, partition: Partition, answer: Message, result: AppendInfo | KafkaError) -> None:
+        self._in_threads -= 1
+        fill(answer, result)
+        if isinstance(result, AppendInfo) and self._acks == ACKS_ALL and len(partition.isr) > 1:
+            self.replicate(partition, result.last_offset + 1, answer)
+        if self._started:
+            self._advance()
+
+    def _advance(self) -> None:
+        if self._in_threads:
+            return
+        if not self._settled(expired=False):
+            partitions = {each.partition: None for each in self._unreplicated}
+            self._parked = self._broker.replicas.waiting.park(
+                partitions, _ONLY_EVENTS, self._timeout_s, self._woken
+            )
+            if self._parked is not None:
+                return
+            self._settled(expired=True)
+        self._send()
+
+    def _woken(self, expired: bool) -> int:
+        if not self._settled(expired=expired):
+            return _ONLY_EVENTS
+        self._send()
+        return 0
+
+    def _settled(self, *, expired: bool) -> bool:
+        """Whether every partition has its replicas or an error."""
+        waiting = []
+        for each in self._unreplicated:
+            partition = each.partition
+            code: ErrorCode | None
+            if partition.log is None or not partition.is_leader:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            else:
+                code = partition.replicated(partition.log, each.end_offset)
+                if code is None and expired:
+                    code = ErrorCode.REQUEST_TIMED_OUT
+            if code is None:
+                waiting.append(each)
+            else:
+                each.answer.error_code = code
+        self._unreplicated = waiting
+        return not waiting
+
+    def _send(self) -> None:
+        self._parked = None
+        answer = self._finish(self._broker, self._ctx, self._acks, self._response)
+        if self._acks != 0:
+            self._ctx.respond(answer)
+
+    def _cancel(self) -> None:
+        if self._parked is not None:
+            self._parked.cancel()
+            self._parked = None

@@ -1,0 +1,1 @@
+"""Replicas of partitions: leadership, appending, reading, fetch sessions, waiting requests."""

@@ -1,0 +1,96 @@
+"""Appends that need a look into the batch (another codec, keys of a compacted topic): done in a thread, in order.
+
+Offsets are assigned in the order in which requests came, so while one batch of a partition is in a thread, everything
+after it waits here. What is looked at and how batches are re-encoded is `ottla.records.validation`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.limits import MAX_QUEUED_APPEND_BYTES
+from ottla.log.types import AppendInfo
+from ottla.records.validation import ValidatedBatch, finish
+
+if TYPE_CHECKING:
+    from ottla.replica.offload import Offload
+    from ottla.replica.partition import Partition
+
+AppendDone = Callable[[AppendInfo | KafkaError], None]
+
+
+class _Queued(NamedTuple):
+    batch: ValidatedBatch
+    acks: int
+    done: AppendDone
+
+
+class AppendQueue:
+    """The appends of one partition that cannot be done at once. The first of the queue is in a thread."""
+
+    __slots__ = ("_bytes", "_offload", "_partition", "_queue")
+
+    def __init__(self, partition: Partition, offload: Offload) -> None:
+        self._partition = partition
+        self._offload = offload
+        self._queue: deque[_Queued] = deque()
+        self._bytes = 0
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._queue)
+
+    def add(self, batch: ValidatedBatch, acks: int, done: AppendDone) -> None:
+        """Queue a detached batch; `done` is called on the event loop."""
+        if self._bytes + batch.size_in_bytes > MAX_QUEUED_APPEND_BYTES and self._queue:
+            done(
+                KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"{self._bytes} bytes are waiting to be looked into before they can be appended to "
+                    f"{self._partition.topic}-{self._partition.index}",
+                )
+            )
+            return
+        self._bytes += batch.size_in_bytes
+        self._queue.append(_Queued(batch, acks, done))
+        if len(self._queue) == 1:
+            self._advance()
+
+    def _advance(self) -> None:
+        """Append from the head of the queue up to the next batch that needs a thread."""
+        queue = self._queue
+        while queue:
+            head = queue[0]
+            if head.batch.pending:
+                self._offload.run(partial(finish, head.batch), self._finished)
+                return
+            self._append(head, head.batch)
+
+    def _finished(self, future: Future[ValidatedBatch]) -> None:
+        head = self._queue[0]
+        try:
+            ready = future.result()
+        except KafkaError as error:
+            self._pop(head)
+            head.done(error)
+        else:
+            self._append(head, ready)
+        self._advance()
+
+    def _append(self, head: _Queued, batch: ValidatedBatch) -> None:
+        result: AppendInfo | KafkaError
+        try:
+            result = self._partition.append_validated(batch, head.acks)
+        except KafkaError as error:
+            result = error
+        self._pop(head)
+        head.done(result)
+
+    def _pop(self, head: _Queued) -> None:
+        self._queue.popleft()
+        self._bytes -= head.batch.size_in_bytes

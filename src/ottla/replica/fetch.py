@@ -1,0 +1,315 @@
+"""Reading for a Fetch request: many partitions within its bounds, waiting for data where there is too little.
+
+The order of partitions and what of the result is sent are the session's business (`ottla.replica.fetch_sessions`),
+the files the log's. A read that would touch the disk is done in a thread, one partition at a time, and the request
+goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.types import LogSlice, WouldBlock
+from ottla.records.batch import iter_batches
+from ottla.replica.fetch_sessions import FetchPartition, PartitionData
+from ottla.wire.messages import FetchResponse
+
+if TYPE_CHECKING:
+    from ottla.log.partition_log import PartitionLog
+    from ottla.replica.manager import ReplicaManager
+    from ottla.replica.partition import Partition
+    from ottla.replica.waiting import Parked
+
+Results = Sequence[PartitionData | None]
+FetchDone = Callable[[Results], None]
+
+_Data: Any = FetchResponse.PartitionData
+_EMPTY: Final = b""
+_CONSUMER: Final = -1
+
+
+class Fetch:
+    """One Fetch request's reading. `start` gives the results, or None: then `done` is called with them later."""
+
+    __slots__ = (
+        "_cancelled",
+        "_done",
+        "_entries",
+        "_incremental",
+        "_limit",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_min_bytes",
+        "_min_one",
+        "_must_answer",
+        "_parked",
+        "_read_committed",
+        "_replica_id",
+        "_replicas",
+        "_results",
+        "_total",
+    )
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        entries: list[FetchPartition],
+        done: FetchDone,
+        *,
+        max_bytes: int,
+        min_bytes: int,
+        max_wait_ms: int,
+        read_committed: bool = False,
+        replica_id: int = _CONSUMER,
+        incremental: bool = False,
+    ) -> None:
+        self._replicas = replicas
+        self._entries = entries
+        self._done = done
+        self._max_bytes = max_bytes
+        self._min_bytes = min(min_bytes, max_bytes)
+        self._max_wait_ms = max_wait_ms
+        self._read_committed = read_committed
+        self._replica_id = replica_id
+        self._incremental = incremental
+        """Partitions of which there is nothing new may be `None` in the results."""
+        self._parked: Parked | None = None
+        self._cancelled = False
+
+    def start(self) -> Results | None:
+        """Read now. None: cold data is being read, or the request waits for data."""
+        self._begin()
+        if not self._read():
+            return None
+        if self._enough() or self._max_wait_ms <= 0 or not self._entries:
+            return self._results
+        return None if self._park() else self._results
+
+    def cancel(self) -> None:
+        """The client has gone."""
+        self._cancelled = True
+        if self._parked is not None:
+            self._parked.cancel()
+            self._parked = None
+
+    # -- waiting
+
+    def _enough(self) -> bool:
+        return self._must_answer or self._total >= self._min_bytes or (self._total > 0 and self._cut_short())
+
+    def _cut_short(self) -> bool:
+        """Whether some partition has more to give than it was asked for, or than its segment had."""
+        for part, data in zip(self._entries, self._results, strict=True):
+            if data is None or not data.records or part.partition is None or part.partition.log is None:
+                continue
+            if _end_offset(data.records, part.fetch_offset) < self._upper_offset(part.partition.log):
+                return True
+        return False
+
+    def _park(self) -> bool:
+        partitions = [part.partition for part in self._entries if part.partition is not None]
+        self._parked = self._replicas.waiting.park(
+            partitions, self._need(), self._max_wait_ms / 1000, self._woken
+        )
+        return self._parked is not None
+
+    def _need(self) -> int:
+        # With transactions a small marker can make many bytes readable: look after every append then.
+        return 1 if self._read_committed else max(1, self._min_bytes - self._total)
+
+    def _woken(self, expired: bool) -> int:
+        self._begin()
+        if not self._read():
+            return 0
+        if not expired and not self._enough():
+            return self._need()
+        self._finish()
+        return 0
+
+    def _finish(self) -> None:
+        self._parked = None
+        if not self._cancelled:
+            self._done(self._results)
+
+    # -- reading
+
+    def _begin(self) -> None:
+        self._results: list[PartitionData | None] = []
+        self._limit = self._max_bytes
+        self._min_one = True
+        self._total = 0
+        self._must_answer = False
+
+    def _read(self) -> bool:
+        """Read the partitions that have no result yet. False: a cold one is being read in a thread."""
+        results = self._results
+        read_one = self._read_one
+        for part in self._entries[len(results) :] if results else self._entries:
+            try:
+                results.append(read_one(part))
+            except KafkaError as error:
+                results.append(self._failed(part, error))
+            except WouldBlock:
+                self._read_cold(part)
+                return False
+        return True
+
+    def _read_one(self, part: FetchPartition) -> PartitionData | None:
+        partition = part.partition
+        if partition is None or partition.gone:
+            partition = part.partition = self._replicas.find(part.key)
+        epoch = part.leader_epoch
+        if (epoch >= 0 and epoch != partition.leader_epoch) or not partition.is_leader:
+            partition.check_leader(epoch)
+        log = partition.log or partition.local_log()
+        if part.last_fetched_epoch >= 0:
+            diverging = self._diverging(part, log)
+            if diverging is not None:
+                return diverging
+        if self._replica_id >= 0:
+            return self._read_for_follower(part, partition, log)
+        mark = log.high_watermark
+        upper = log.last_stable_offset if self._read_committed else mark
+        offset = part.fetch_offset
+        if upper <= offset <= log.log_end_offset:
+            # Caught up, by far the most common case.
+            start = log.log_start_offset
+            if self._incremental and mark == part.sent_high_watermark and start == part.sent_log_start_offset:
+                return None
+            return self._data(part, log, mark, _EMPTY)
+        piece = log.read(
+            offset,
+            min(part.max_bytes, self._limit),
+            upper_offset=upper,
+            min_one_batch=self._min_one,
+            nowait=True,
+        )
+        return self._data(part, log, mark, self._take(piece))
+
+    def _read_for_follower(
+        self, part: FetchPartition, partition: Partition, log: PartitionLog
+    ) -> PartitionData:
+        replica_id = self._replica_id
+        if replica_id not in partition.replicas:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH
+                if part.leader_epoch >= 0
+                else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"Broker {replica_id} is not a replica of {partition.topic}-{partition.index}",
+            )
+        mark = log.high_watermark
+        piece = log.read(
+            part.fetch_offset,
+            min(part.max_bytes, self._limit),
+            upper_offset=log.log_end_offset,
+            min_one_batch=self._min_one,
+            nowait=True,
+        )
+        if self._parked is None:
+            partition.follower_fetched(log, replica_id, part.fetch_offset)
+        return self._data(part, log, mark, self._take(piece))
+
+    def _diverging(self, part: FetchPartition, log: PartitionLog) -> PartitionData | None:
+        """The end of the last epoch that the log has in common with the client's, where they went apart."""
+        epoch, end_offset = log.end_offset_for_epoch(part.last_fetched_epoch)
+        if epoch < 0 or end_offset < 0 or part.fetch_offset < log.log_start_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"Offset {part.fetch_offset} of epoch {part.last_fetched_epoch} is not in the log",
+            )
+        if epoch >= part.last_fetched_epoch and end_offset >= part.fetch_offset:
+            return None
+        self._must_answer = True
+        data = self._data(part, log, log.high_watermark, _EMPTY)
+        data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return data
+
+    def _take(self, piece: LogSlice) -> Any:
+        """Count what was read against the request's bounds; a batch that did not fit is left out whole."""
+        if not piece.first_batch_complete:
+            return _EMPTY
+        records = piece.records
+        size = len(records)
+        if size:
+            self._min_one = False
+            self._total += size
+            self._limit = max(0, self._limit - size)
+        return records
+
+    def _data(self, part: FetchPartition, log: PartitionLog, mark: int, records: Any) -> PartitionData:
+        data = _Data(
+            partition_index=part.index,
+            high_watermark=mark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            records=records,
+        )
+        if self._read_committed:
+            data.aborted_transactions = _aborted(log, part.fetch_offset, records)
+        return data
+
+    def _failed(self, part: FetchPartition, error: KafkaError) -> PartitionData:
+        self._must_answer = True
+        return _Data(
+            partition_index=part.index,
+            error_code=error.code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=_EMPTY,
+        )
+
+    # -- cold data
+
+    def _read_cold(self, part: FetchPartition) -> None:
+        partition = part.partition
+        assert partition is not None and partition.log is not None  # it was just read from
+        log = partition.log
+        read = partial(
+            log.read,
+            part.fetch_offset,
+            min(part.max_bytes, self._limit),
+            upper_offset=self._upper_offset(log),
+            min_one_batch=self._min_one,
+        )
+        self._replicas.offload.run(read, partial(self._cold_done, part, log, log.high_watermark))
+
+    def _upper_offset(self, log: PartitionLog) -> int:
+        if self._replica_id >= 0:
+            return log.log_end_offset
+        return log.last_stable_offset if self._read_committed else log.high_watermark
+
+    def _cold_done(
+        self, part: FetchPartition, log: PartitionLog, mark: int, future: Future[LogSlice]
+    ) -> None:
+        if self._cancelled:
+            return
+        try:
+            self._results.append(self._data(part, log, mark, self._take(future.result())))
+        except KafkaError as error:
+            self._results.append(self._failed(part, error))
+        except OSError as error:
+            self._results.append(self._failed(part, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))))
+        if self._read():
+            self._finish()
+
+
+def _end_offset(records: Any, start: int) -> int:
+    """The offset after the last whole batch of a piece of log."""
+    end = start
+    for _, header in iter_batches(records):
+        end = header.next_offset
+    return end
+
+
+def _aborted(log: PartitionLog, start: int, records: Any) -> list[Any]:
+    if not records:
+        return []
+    return [
+        FetchResponse.AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+        for txn in log.aborted_transactions(start, _end_offset(records, start))
+    ]

@@ -1,0 +1,79 @@
+"""Producer ids for idempotent producers: blocks are allocated by the controller, single ids handed out here.
+
+How the controller is reached is not known here: a function that asks for a block is handed in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.limits import MAX_WAITING_FOR_PRODUCER_ID
+
+BlockDone = Callable[[int, int, KafkaError | None], None]
+"""`done(first_id, count, error)`."""
+
+Allocate = Callable[[BlockDone], None]
+IdDone = Callable[[int, KafkaError | None], None]
+
+_ASK_AHEAD: Final = 0.9
+"""The next block is asked for when this much of the current one is used up."""
+
+
+class ProducerIds:
+    """Hands out producer ids from the current block, asking for the next one before it runs out."""
+
+    __slots__ = ("_allocate", "_ask_at", "_asking", "_end", "_next", "_spare", "_waiting")
+
+    def __init__(self, allocate: Allocate) -> None:
+        self._allocate = allocate
+        self._next = 0
+        self._end = 0
+        self._ask_at = 0
+        self._spare: tuple[int, int] | None = None
+        """First id and end of the block after the current one."""
+        self._asking = False
+        self._waiting: deque[IdDone] = deque()
+
+    def next_id(self, done: IdDone) -> None:
+        """Call `done(id, None)` at once while the block lasts, else when the controller has answered."""
+        if self._next == self._end and self._spare is not None:
+            self._begin_block(*self._spare)
+            self._spare = None
+        if self._next == self._end:
+            if len(self._waiting) >= MAX_WAITING_FOR_PRODUCER_ID:
+                done(
+                    -1, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Too many wait for a producer id")
+                )
+                return
+            self._waiting.append(done)
+            self._ask()
+            return
+        producer_id = self._next
+        self._next += 1
+        if producer_id >= self._ask_at and self._spare is None:
+            self._ask()
+        done(producer_id, None)
+
+    def _begin_block(self, first: int, end: int) -> None:
+        self._next, self._end = first, end
+        self._ask_at = first + int((end - first) * _ASK_AHEAD)
+
+    def _ask(self) -> None:
+        if not self._asking:
+            self._asking = True
+            self._allocate(self._allocated)
+
+    def _allocated(self, first: int, count: int, error: KafkaError | None) -> None:
+        self._asking = False
+        waiting, self._waiting = self._waiting, deque()
+        if error is None:
+            self._spare = (first, first + count)
+            for done in waiting:
+                self.next_id(done)
+            return
+        for done in waiting:
+            # What producers retry; they do not know the controller's own errors.
+            done(-1, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message))

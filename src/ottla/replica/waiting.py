@@ -1,0 +1,126 @@
+"""Requests that wait for something to happen to a partition, and the batched wake-up when it does.
+
+A parked request hangs on its partitions and has one timer. Events only mark it; marked requests run together on
+the loop's next turn, so that one produce request over many partitions wakes a consumer once. What a woken request
+does is its own business.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from ottla.clock import Clock, Timer
+from ottla.limits import MAX_PARKED_REQUESTS
+
+if TYPE_CHECKING:
+    from ottla.replica.partition import Partition
+
+_MAX_PER_TURN: Final = 256
+"""Requests woken before the loop gets to do something else."""
+
+Wake = Callable[[bool], int]
+"""`wake(expired)`: 0 when the request is answered, else the bytes that it still waits for (at least 1)."""
+
+
+class Parked:
+    """A request that waits. `need` is how many more bytes would make it worth waking."""
+
+    __slots__ = ("_queued", "_waiting", "need", "partitions", "timer", "wake")
+
+    def __init__(self, waiting: Waiting, partitions: list[Partition], need: int, wake: Wake) -> None:
+        self._waiting = waiting
+        self._queued = False
+        self.partitions = partitions
+        self.need = need
+        self.wake: Wake | None = wake
+        self.timer: Timer | None = None
+
+    def progress(self, size: int) -> None:
+        """So many bytes more can be read from one of its partitions."""
+        self.need -= size
+        if self.need <= 0:
+            self.ready()
+
+    def ready(self) -> None:
+        """Wake it on the loop's next turn."""
+        if not self._queued and self.wake is not None:
+            self._queued = True
+            self._waiting.enqueue(self)
+
+    def cancel(self) -> None:
+        """Drop it unanswered, because nobody waits for the answer any more."""
+        if self.wake is not None:
+            self.wake = None
+            self._waiting.release(self)
+
+    def run(self, *, expired: bool) -> None:
+        self._queued = False
+        wake = self.wake
+        if wake is None:
+            return
+        if expired:
+            self.wake = None
+            self._waiting.release(self)
+            wake(True)
+            return
+        need = wake(False)
+        if need > 0:
+            self.need = need
+        elif self.wake is not None:
+            self.wake = None
+            self._waiting.release(self)
+
+
+class Waiting:
+    """All parked requests of the broker."""
+
+    __slots__ = ("_clock", "_limit", "_ready", "_scheduled", "count")
+
+    def __init__(self, clock: Clock, limit: int = MAX_PARKED_REQUESTS) -> None:
+        self._clock = clock
+        self._limit = limit
+        self._ready: deque[Parked] = deque()
+        self._scheduled = False
+        self.count = 0
+        """Requests that wait now."""
+
+    def park(self, partitions: Iterable[Partition], need: int, timeout_s: float, wake: Wake) -> Parked | None:
+        """Hang a request on its partitions; None when too many wait already."""
+        if self.count >= self._limit:
+            return None
+        parked = Parked(self, list(partitions), need, wake)
+        for partition in parked.partitions:
+            partition.waiters.add(parked)
+        parked.timer = self._clock.call_later(timeout_s, self._expire, parked)
+        self.count += 1
+        return parked
+
+    def release(self, parked: Parked) -> None:
+        self.count -= 1
+        if parked.timer is not None:
+            parked.timer.cancel()
+            parked.timer = None
+        for partition in parked.partitions:
+            partition.waiters.discard(parked)
+
+    def enqueue(self, parked: Parked) -> None:
+        self._ready.append(parked)
+        if not self._scheduled:
+            self._scheduled = True
+            self._clock.call_later(0.0, self._flush)
+
+    def _flush(self) -> None:
+        ready = self._ready
+        try:
+            for _ in range(min(len(ready), _MAX_PER_TURN)):
+                ready.popleft().run(expired=False)
+        finally:
+            self._scheduled = bool(ready)
+            if ready:
+                self._clock.call_later(0.0, self._flush)
+
+    def _expire(self, parked: Parked) -> None:
+        parked.timer = None
+        parked.run(expired=True)
