@@ -1,0 +1,116 @@
+"""Registrations of brokers and controllers from and to their records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import (
+    CORDONED_LOG_DIRS_FROM,
+    DIRECTORY_ASSIGNMENT_FROM,
+    LATEST_METADATA_VERSION,
+    MIGRATION_FROM,
+)
+from ottla.metadata.image import BrokerRegistration, ControllerRegistration, Endpoint, VersionRange
+from ottla.wire import messages
+
+_FENCING = {-1: False, 0: None, 1: True}
+_CONTROLLED_SHUTDOWN = {0: None, 1: True}
+
+
+def broker_from_record(r: Any) -> BrokerRegistration:
+    """The broker that a RegisterBrokerRecord registers."""
+    return BrokerRegistration(
+        id=r.broker_id,
+        epoch=r.broker_epoch,
+        incarnation_id=r.incarnation_id,
+        listeners=_endpoints(r),
+        features=_features(r),
+        rack=r.rack,
+        fenced=r.fenced,
+        in_controlled_shutdown=r.in_controlled_shutdown,
+        directories=tuple(sorted(r.log_dirs)),
+        cordoned_directories=tuple(sorted(r.cordoned_log_dirs or ())),
+        is_migrating_zk_broker=r.is_migrating_zk_broker,
+    )
+
+
+def broker_to_record(b: BrokerRegistration, metadata_version: int = LATEST_METADATA_VERSION) -> Any:
+    """The RegisterBrokerRecord that registers this broker as it is now, as far as this metadata.version can."""
+    has_directories = metadata_version >= DIRECTORY_ASSIGNMENT_FROM
+    has_cordoned = metadata_version >= CORDONED_LOG_DIRS_FROM
+    cls = messages.RegisterBrokerRecord
+    return cls(
+        broker_id=b.id,
+        broker_epoch=b.epoch,
+        incarnation_id=b.incarnation_id,
+        end_points=[cls.BrokerEndpoint(**e._asdict()) for e in b.listeners.values()],
+        features=[
+            cls.BrokerFeature(name=name, min_supported_version=v.min, max_supported_version=v.max)
+            for name, v in b.features.items()
+        ],
+        rack=b.rack,
+        fenced=b.fenced,
+        in_controlled_shutdown=b.in_controlled_shutdown,
+        log_dirs=list(b.directories) if has_directories else [],
+        cordoned_log_dirs=(list(b.cordoned_directories) or None) if has_cordoned else None,
+        is_migrating_zk_broker=b.is_migrating_zk_broker and metadata_version >= MIGRATION_FROM,
+    )
+
+
+def changed_broker(b: BrokerRegistration, r: Any) -> BrokerRegistration:
+    """The broker after a BrokerRegistrationChangeRecord."""
+    if r.fenced not in _FENCING or r.in_controlled_shutdown not in _CONTROLLED_SHUTDOWN:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"a BrokerRegistrationChangeRecord of broker {b.id} has fenced={r.fenced}, "
+            f"in_controlled_shutdown={r.in_controlled_shutdown}, which mean nothing",
+        )
+    fenced = _FENCING[r.fenced]
+    in_controlled_shutdown = _CONTROLLED_SHUTDOWN[r.in_controlled_shutdown]
+    return replace(
+        b,
+        fenced=b.fenced if fenced is None else fenced,
+        in_controlled_shutdown=b.in_controlled_shutdown
+        if in_controlled_shutdown is None
+        else in_controlled_shutdown,
+        directories=tuple(sorted(r.log_dirs)) if r.log_dirs else b.directories,
+        cordoned_directories=(
+            b.cordoned_directories if r.cordoned_log_dirs is None else tuple(sorted(r.cordoned_log_dirs))
+        ),
+    )
+
+
+def controller_from_record(r: Any) -> ControllerRegistration:
+    """The controller that a RegisterControllerRecord registers."""
+    return ControllerRegistration(
+        id=r.controller_id,
+        incarnation_id=r.incarnation_id,
+        listeners=_endpoints(r),
+        features=_features(r),
+        zk_migration_ready=r.zk_migration_ready,
+    )
+
+
+def controller_to_record(c: ControllerRegistration) -> Any:
+    """The RegisterControllerRecord that registers this controller."""
+    cls = messages.RegisterControllerRecord
+    return cls(
+        controller_id=c.id,
+        incarnation_id=c.incarnation_id,
+        zk_migration_ready=c.zk_migration_ready,
+        end_points=[cls.ControllerEndpoint(**e._asdict()) for e in c.listeners.values()],
+        features=[
+            cls.ControllerFeature(name=name, min_supported_version=v.min, max_supported_version=v.max)
+            for name, v in c.features.items()
+        ],
+    )
+
+
+def _endpoints(r: Any) -> dict[str, Endpoint]:
+    return {e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in r.end_points}
+
+
+def _features(r: Any) -> dict[str, VersionRange]:
+    return {f.name: VersionRange(f.min_supported_version, f.max_supported_version) for f in r.features}

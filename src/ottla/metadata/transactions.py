@@ -1,0 +1,44 @@
+"""Metadata transactions: records between Begin and End count together, or with Abort not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.errors import ErrorCode, KafkaError
+
+
+class TransactionFilter:
+    """Holds back the records of an open transaction."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: list[Any] | None = None
+
+    @property
+    def active(self) -> bool:
+        """A transaction is open: what was fed since it began does not count yet."""
+        return self._held is not None
+
+    def feed(self, record: Any) -> Sequence[Any]:
+        """The records that count now that this one was read; in log order."""
+        name = record.NAME
+        if name == "BeginTransactionRecord":
+            if self._held is not None:
+                raise _misplaced(name, "inside a metadata transaction")
+            self._held = []
+            return ()
+        if name in ("EndTransactionRecord", "AbortTransactionRecord"):
+            if self._held is None:
+                raise _misplaced(name, "outside a metadata transaction")
+            held, self._held = self._held, None
+            return held if name == "EndTransactionRecord" else ()
+        if self._held is not None:
+            self._held.append(record)
+            return ()
+        return (record,)
+
+
+def _misplaced(name: str, where: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata log has a {name} {where}")

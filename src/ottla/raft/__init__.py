@@ -1,0 +1,1 @@
+"""KRaft: the replicated metadata log, its elections and its snapshots. Records are opaque here."""

@@ -1,0 +1,48 @@
+"""What the quorum takes from the node's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
+from ottla.raft.node import NodeConfig
+from ottla.raft.types import MAX_BATCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """Settings of the metadata log and of elections."""
+
+    log: TopicConfig
+    """The metadata log's own: no retention, which goes by snapshots here."""
+    max_retention_bytes: int
+    max_retention_ms: int
+    node: NodeConfig
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> RaftConfig:
+        segment_bytes = config.int("metadata.log.segment.bytes")
+        return cls(
+            log=TopicConfig.build(
+                config,
+                {
+                    "cleanup.policy": "delete",
+                    "retention.ms": "-1",
+                    "retention.bytes": "-1",
+                    "max.message.bytes": str(MAX_BATCH_BYTES),
+                    "segment.bytes": str(segment_bytes),
+                    "segment.ms": str(config.int("metadata.log.segment.ms")),
+                    "compression.type": "producer",
+                    "message.timestamp.type": "CreateTime",
+                    "flush.messages": str((1 << 63) - 1),
+                    "flush.ms": str((1 << 63) - 1),
+                },
+            ),
+            max_retention_bytes=config.int("metadata.max.retention.bytes"),
+            max_retention_ms=config.int("metadata.max.retention.ms"),
+            node=NodeConfig(
+                election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
+                fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
+            ),
+        )

@@ -1,0 +1,58 @@
+"""What the control records of the log and its snapshot say: the voters and kraft.version, now and before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.raft.voters import VoterSet
+
+SNAPSHOT_AT_START = -1
+"""The offset of voters that stand in the snapshot at offset 0 and not in the log yet."""
+
+
+class ControlState:
+    """Voters and kraft.version by the offset at which they were written; starts with the configured voters."""
+
+    __slots__ = ("_kraft_versions", "_static", "_voters")
+
+    def __init__(self, static_voters: VoterSet) -> None:
+        self._static = static_voters
+        self._voters: list[tuple[int, VoterSet]] = []
+        self._kraft_versions: list[tuple[int, int]] = []
+
+    def load_snapshot(self, end_offset: int, kraft_version: int, voters: VoterSet | None) -> None:
+        """Forget what is older and take what a snapshot up to `end_offset` says."""
+        offset = end_offset - 1
+        self._kraft_versions = [(offset, kraft_version)]
+        self._voters = [] if voters is None else [(offset, voters)]
+
+    def replay(self, offset: int, message: Any) -> None:
+        """Take in a control message of the log."""
+        if message.NAME == "VotersRecord":
+            self._voters.append((offset, VoterSet.from_record(message)))
+        elif message.NAME == "KRaftVersionRecord":
+            self._kraft_versions.append((offset, message.k_raft_version))
+
+    @property
+    def voters(self) -> VoterSet:
+        return self._voters[-1][1] if self._voters else self._static
+
+    @property
+    def voters_offset(self) -> int | None:
+        """None for configured voters, `SNAPSHOT_AT_START` for those of the format snapshot."""
+        return self._voters[-1][0] if self._voters else None
+
+    @property
+    def kraft_version(self) -> int:
+        return self._kraft_versions[-1][1] if self._kraft_versions else 0
+
+    def at(self, end_offset: int) -> tuple[int, VoterSet | None]:
+        """kraft.version and voters as of the log up to here (not included): what a snapshot there must hold."""
+        kraft_version = next((v for o, v in reversed(self._kraft_versions) if o < end_offset), 0)
+        voters = next((v for o, v in reversed(self._voters) if o < end_offset), None)
+        return kraft_version, voters
+
+    def truncate_to(self, end_offset: int) -> None:
+        """The log lost everything from here on."""
+        self._voters = [entry for entry in self._voters if entry[0] < end_offset]
+        self._kraft_versions = [entry for entry in self._kraft_versions if entry[0] < end_offset]

@@ -1,0 +1,169 @@
+"""The log of `__cluster_metadata-0` and its snapshots, as one thing that can be replayed from its beginning.
+
+Retention is by snapshots: an old one goes when there are newer ones and the limits are passed, and with it the part of
+the log before the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.context import LogContext
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import open_log
+from ottla.raft.batches import read_batches
+from ottla.raft.config import RaftConfig
+from ottla.raft.snapshots import (
+    SnapshotReader,
+    parse_snapshot_name,
+    snapshot_name,
+    write_snapshot_file,
+)
+from ottla.raft.types import CLUSTER_METADATA, CommittedBatch, OffsetAndEpoch, RecordSerde
+from ottla.records.batch import iter_batches
+from ottla.wire.uuid import METADATA_TOPIC_ID
+
+_READ_BYTES: Final = 1 << 20
+
+
+class MetadataLog:
+    """Appended to and read on the event loop; `flush` and `write_snapshot` may run in any thread."""
+
+    __slots__ = ("_config", "_fs", "_log", "_serde", "_sizes", "_snapshots", "directory")
+
+    def __init__(self, context: LogContext, data_dir: str, config: RaftConfig, serde: RecordSerde) -> None:
+        """Open (and recover) what is in the directory. Blocks."""
+        fs = context.fs
+        self.directory = f"{data_dir}/{CLUSTER_METADATA}"
+        self._fs = fs
+        self._config = config
+        self._serde = serde
+        if not fs.exists(self.directory):
+            fs.mkdir(self.directory)
+            fs.fsync_dir(data_dir)
+        self._log: PartitionLog = open_log(
+            context, self.directory, config.log, clean=False, topic_id=METADATA_TOPIC_ID
+        )
+        self._snapshots: list[OffsetAndEpoch] = []
+        self._sizes: dict[OffsetAndEpoch, int] = {}
+        self._recover_snapshots()
+
+    def _recover_snapshots(self) -> None:
+        start = self._log.log_start_offset
+        unneeded = []
+        for name in self._fs.listdir(self.directory):
+            parsed = parse_snapshot_name(name)
+            if parsed is None:
+                continue
+            snapshot_id, finished = parsed
+            if finished and snapshot_id.offset >= start:
+                self._remember(snapshot_id, self._fs.stat(f"{self.directory}/{name}").size)
+            else:
+                unneeded.append(name)
+        latest = self.latest_snapshot_id
+        if start > 0 and latest is None:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.directory}: the log begins at offset {start}, but there is no snapshot of what came before",
+            )
+        for name in unneeded:
+            self._fs.remove(f"{self.directory}/{name}")
+        if latest is not None and latest.offset > self._log.log_end_offset:
+            # A snapshot was loaded from the leader, and the node stopped before the log was emptied for it.
+            self._log.truncate_fully_and_start_at(latest.offset)
+
+    def _remember(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
+        self._snapshots = sorted({*self._snapshots, snapshot_id})
+        self._sizes[snapshot_id] = size
+
+    @property
+    def start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        """Where the log ends, and the epoch of its last record."""
+        epoch = self._log.leader_epochs.latest_epoch
+        latest = self.latest_snapshot_id
+        if latest is not None and latest.offset == self._log.log_end_offset:
+            epoch = max(epoch, latest.epoch)
+        return OffsetAndEpoch(self._log.log_end_offset, max(epoch, 0))
+
+    @property
+    def latest_snapshot_id(self) -> OffsetAndEpoch | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch) -> SnapshotReader:
+        return SnapshotReader(self._fs, f"{self.directory}/{snapshot_name(snapshot_id)}", self._serde)
+
+    def append(self, batch: bytes, epoch: int) -> None:
+        """Append a batch that carries its offset and epoch. Durable only after `flush`."""
+        self._log.append_as_follower(batch, epoch)
+
+    def read(self, start: int, end: int) -> Iterator[tuple[CommittedBatch, Sequence[tuple[int, Any]]]]:
+        """The batches from one offset up to another, each with its control messages."""
+        offset = start
+        while offset < end:
+            for batch, control in read_batches(self._slice(offset, end), self._serde, self.directory):
+                yield batch, control
+                offset = batch.next_offset
+
+    def control_messages(self, start: int) -> Iterator[tuple[int, Any]]:
+        """The control messages from an offset to the end, with their offsets; data batches are only skipped over."""
+        offset, end = start, self._log.log_end_offset
+        while offset < end:
+            buf = self._slice(offset, end)
+            for pos, header in iter_batches(buf):
+                if header.is_control:
+                    one = buf[pos : pos + header.size_in_bytes]
+                    for _, control in read_batches(one, self._serde, self.directory):
+                        yield from control
+                offset = header.next_offset
+
+    def _slice(self, offset: int, end: int) -> memoryview:
+        buf = self._log.read(offset, _READ_BYTES, upper_offset=end).records
+        if not buf:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: nothing can be read at offset {offset}"
+            )
+        return buf
+
+    def flush(self, end_offset: int) -> None:
+        """Make everything below this offset durable. Blocks."""
+        while self._log.recovery_point < end_offset:
+            # A flush that met a segment being deleted gives up without an error.
+            self._log.flush(end_offset)
+
+    def set_high_watermark(self, offset: int) -> None:
+        self._log.high_watermark = offset
+
+    def write_snapshot(self, snapshot_id: OffsetAndEpoch, buffers: Iterable[bytes]) -> int:
+        """Write a snapshot file; `add_snapshot` it afterwards. Blocks."""
+        return write_snapshot_file(self._fs, self.directory, snapshot_name(snapshot_id), buffers)
+
+    def add_snapshot(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
+        """A snapshot was written: older ones may go now."""
+        self._remember(snapshot_id, size)
+
+    def clean(self, now_ms: int) -> None:
+        """Delete snapshots past the limits, but never the latest, and the log before the oldest that is left."""
+        while len(self._snapshots) > 1 and self._past_limits(self._snapshots[0], now_ms):
+            expired = self._snapshots.pop(0)
+            self._log.advance_log_start(self._snapshots[0].offset)
+            self._log.delete_old_segments(now_ms)
+            self._fs.remove(f"{self.directory}/{snapshot_name(expired)}")
+            del self._sizes[expired]
+
+    def _past_limits(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> bool:
+        config = self._config
+        if 0 <= config.max_retention_bytes < self._log.size + sum(self._sizes.values()):
+            return True
+        if config.max_retention_ms < 0:
+            return False
+        timestamp = self.read_snapshot(snapshot_id).last_contained_log_timestamp
+        return now_ms - timestamp > config.max_retention_ms
+
+    def close(self) -> None:
+        self._log.close()

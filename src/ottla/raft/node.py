@@ -1,0 +1,411 @@
+"""One replica of the quorum as a pure state machine: `step` and `tick` in, `ready` out. No files, sockets or clocks.
+
+    state        is                                    goes to, and when
+    -----------  ------------------------------------  --------------------------------------------------------
+    Unattached   knows of no leader; may have voted    Prospective: election timeout
+                 in its epoch (then Kafka's "Voted")   Follower: a leader is found    Unattached: a higher epoch
+    Prospective  asks whether it would be voted for    Candidate: a majority would    Follower: a leader is found
+                 (pre-vote), epoch unchanged           Unattached: refused, timeout, or a higher epoch
+    Candidate    asks for votes in a new epoch, has    Leader: a majority voted       Follower: a leader is found
+                 voted for itself                      Prospective: refused, timeout  Unattached: a higher epoch
+    Leader       appends; commits what a majority has  Resigned: asked to             Unattached: a higher epoch
+    Resigned     led this epoch and gave it up, or     Unattached: timeout (epoch+1) or a higher epoch
+                 was restarted in it                   Follower: a leader is found    Prospective: only voter
+    Follower     fetches from the leader               Prospective: fetch timeout     Unattached: a higher epoch
+
+A quorum of one goes from any state it starts in through Prospective and Candidate to Leader at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from ottla.raft.messages import (
+    Fetched,
+    Input,
+    LeaderFound,
+    LeaderHeard,
+    LogAppended,
+    LogFlushed,
+    Outgoing,
+    Ready,
+    Resign,
+    VoteRequest,
+    VoteResponse,
+)
+from ottla.raft.quorum_state import ElectionState
+from ottla.raft.types import OffsetAndEpoch, ReplicaKey, ReplicaState
+from ottla.raft.voters import VoterNode, VoterSet
+from ottla.wire import messages
+
+
+class State(Enum):
+    UNATTACHED = "Unattached"
+    PROSPECTIVE = "Prospective"
+    CANDIDATE = "Candidate"
+    LEADER = "Leader"
+    RESIGNED = "Resigned"
+    FOLLOWER = "Follower"
+
+
+_U, _P, _C, _L, _R, _F = State
+TRANSITIONS: Final[dict[State, frozenset[State]]] = {
+    _U: frozenset((_U, _P, _F)),
+    _P: frozenset((_U, _P, _C, _F)),
+    _C: frozenset((_U, _P, _L, _F)),
+    _L: frozenset((_U, _R, _F)),
+    _R: frozenset((_U, _P, _F)),
+    _F: frozenset((_U, _P, _F)),
+}
+"""The table above."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    end_offset: int = -1
+    last_fetch_ms: int = -1
+    last_caught_up_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """Kafka's `controller.quorum.*` timeouts."""
+
+    election_timeout_ms: int = 1_000
+    fetch_timeout_ms: int = 2_000
+
+
+class RaftNode:
+    """The replica `local`. Call `tick` before `step`, so that it knows the time, and act on `ready` after both."""
+
+    def __init__(
+        self,
+        local: VoterNode,
+        *,
+        voters: VoterSet,
+        voters_offset: int | None,
+        kraft_version: int,
+        election: ElectionState | None,
+        log_end: OffsetAndEpoch,
+        rng: random.Random,
+        config: NodeConfig,
+    ) -> None:
+        self.local = local
+        self.voters = voters
+        self.voters_offset = voters_offset
+        """Where in the log the voters stand; None when they are configured, -1 when they are in the first snapshot."""
+        self.kraft_version = kraft_version
+        self.log_end = log_end
+        self.high_watermark: int | None = None
+        self.epoch_start_offset = -1
+        """Where the leader's epoch begins; its records are the first that it may commit."""
+        self.state = State.UNATTACHED
+        self._config = config
+        self._random = rng
+        self._now_ms = 0
+        self._deadline_ms: int | None = None
+        self._granted: set[int] = set()
+        self._refused: set[int] = set()
+        self._progress: dict[int, _Progress] = {}
+        self._observers: dict[ReplicaKey, _Progress] = {}
+        self._announced = False
+        self._has_fetched = False
+        self._ready = Ready()
+        self._start_from(election or ElectionState())
+
+    # What the driver does
+
+    def start(self, now_ms: int) -> None:
+        """Begin. The only voter becomes leader at once, in a new epoch."""
+        self._now_ms = now_ms
+        if self.voters.is_only_voter(self.local.key) and self.state is not State.CANDIDATE:
+            self._become_prospective()
+        elif self.state is State.CANDIDATE:
+            self._campaign(pre_vote=False)
+        else:
+            self._reset_deadline()
+
+    def tick(self, now_ms: int) -> None:
+        """Time has moved on to here."""
+        self._now_ms = max(self._now_ms, now_ms)
+        if self._deadline_ms is None or self._now_ms < self._deadline_ms:
+            return
+        if not self.is_voter:
+            self._deadline_ms = None
+        elif self.state is State.RESIGNED:
+            self._become_unattached(self.epoch + 1)
+        elif self.state is State.PROSPECTIVE:
+            self._become_unattached(self.epoch)
+        else:
+            self._become_prospective()
+
+    def step(self, message: Input) -> None:
+        """Take in a message of another replica, or an event of this one's log."""
+        match message:
+            case LogFlushed():
+                self._advance_local(message.end_offset)
+            case LogAppended():
+                self.log_end = message.end
+            case Fetched():
+                self._advance_replica(message)
+            case VoteRequest():
+                self._answer_vote(message)
+            case VoteResponse():
+                self._count_vote(message)
+            case LeaderFound():
+                self._follow(message)
+            case LeaderHeard():
+                self._has_fetched = self.state is State.FOLLOWER
+                self._reset_deadline()
+            case Resign():
+                self._resign()
+
+    def ready(self) -> Ready:
+        """Everything there is to do since the last call; false when nothing is."""
+        ready, self._ready = self._ready, Ready()
+        return ready
+
+    @property
+    def is_leader(self) -> bool:
+        return self.state is State.LEADER
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.is_voter(self.local.key)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` is due at the latest."""
+        return self._deadline_ms
+
+    def voter_states(self) -> tuple[ReplicaState, ...]:
+        """The voters and how far they are, as the leader knows."""
+        return tuple(
+            self._replica_state(node.key, self._progress.get(node.key.id, _Progress()))
+            for node in self.voters.nodes.values()
+        )
+
+    def observer_states(self) -> tuple[ReplicaState, ...]:
+        return tuple(self._replica_state(key, progress) for key, progress in self._observers.items())
+
+    # Transitions
+
+    def _start_from(self, election: ElectionState) -> None:
+        self.epoch = election.epoch
+        self.leader_id = election.leader_id
+        self.voted_key = election.voted_key
+        if election.epoch < self.log_end.epoch:
+            # The file was lost or is older than the log: what was voted in the log's epoch is not known.
+            self.epoch, self.leader_id, self.voted_key = self.log_end.epoch, None, None
+            self._ready.election = self._election()
+        elif self.leader_id == self.local.key.id:
+            # An unflushed tail may have been lost, so this epoch must not get records again.
+            self.state = State.RESIGNED
+        elif self.voted_key is not None and self.voted_key.matches(self.local.key):
+            self.state = State.CANDIDATE
+        elif self.leader_id is not None and self.leader_id in self.voters.nodes:
+            self.state = State.FOLLOWER
+
+    def _enter(self, state: State) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"no transition from {self.state.value} to {state.value}")
+        before = (self.leader_id, self.epoch)
+        self.state = state
+        self._granted.clear()
+        self._refused.clear()
+        if state is not State.LEADER:
+            self._progress.clear()
+            self._observers.clear()
+        self._reset_deadline()
+        if state is State.FOLLOWER or (state is State.RESIGNED and before[0] is not None):
+            self._ready.leader_change = (self.leader_id if state is State.FOLLOWER else None, self.epoch)
+
+    def _become_unattached(self, epoch: int) -> None:
+        lost_leader = self.leader_id is not None
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.voted_key = None
+            self.leader_id = None
+            self._ready.election = self._election()
+            if lost_leader:
+                self._ready.leader_change = (None, epoch)
+        self._enter(State.UNATTACHED)
+
+    def _become_prospective(self) -> None:
+        self._enter(State.PROSPECTIVE)
+        self._campaign(pre_vote=True)
+
+    def _become_candidate(self) -> None:
+        self._enter(State.CANDIDATE)
+        self.epoch += 1
+        self.leader_id = None
+        self.voted_key = self.local.key
+        self._ready.election = self._election()
+        self._campaign(pre_vote=False)
+
+    def _become_leader(self) -> None:
+        granting = sorted(self._granted)
+        self._enter(State.LEADER)
+        self.leader_id = self.local.key.id
+        # Kafka's file of a leader names no vote: it cannot vote for anyone else in its own epoch anyway.
+        self.voted_key = None
+        self._ready.election = self._election()
+        self.epoch_start_offset = self.log_end.offset
+        self._announced = False
+        self._progress = {voter: _Progress() for voter in self.voters.nodes}
+        self._ready.control = self._start_of_epoch(granting)
+
+    def _follow(self, message: LeaderFound) -> None:
+        if message.epoch < self.epoch or (message.epoch == self.epoch and self.leader_id is not None):
+            return
+        if message.epoch > self.epoch:
+            self.epoch = message.epoch
+            self.voted_key = None
+        self.leader_id = message.leader_id
+        self._has_fetched = False
+        self._ready.election = self._election()
+        self._enter(State.FOLLOWER)
+
+    def _resign(self) -> None:
+        if self.state is State.LEADER:
+            self._enter(State.RESIGNED)
+
+    # Elections
+
+    def _campaign(self, *, pre_vote: bool) -> None:
+        self._granted = {self.local.key.id}
+        self._reset_deadline()
+        for node in self.voters.nodes.values():
+            if node.key.id != self.local.key.id:
+                self._send(VoteRequest(self.local.key, node.key, self.epoch, self.log_end, pre_vote))
+        self._count()
+
+    def _count_vote(self, message: VoteResponse) -> None:
+        if message.epoch > self.epoch:
+            self._become_unattached(message.epoch)
+            return
+        expected = State.PROSPECTIVE if message.pre_vote else State.CANDIDATE
+        if message.epoch < self.epoch or self.state is not expected:
+            return
+        if message.leader_id is not None:
+            self._follow(LeaderFound(message.leader_id, message.epoch))
+            return
+        (self._granted if message.granted else self._refused).add(message.sender.id)
+        self._count()
+
+    def _count(self) -> None:
+        voters = self.voters.ids
+        if len(self._granted & voters) >= self.voters.majority:
+            if self.state is State.PROSPECTIVE:
+                self._become_candidate()
+            elif self.state is State.CANDIDATE:
+                self._become_leader()
+        elif len(voters) - len(self._refused & voters) < self.voters.majority:
+            if self.state is State.PROSPECTIVE:
+                self._become_unattached(self.epoch)
+            elif self.state is State.CANDIDATE:
+                # Lost: wait out the rest of the timeout, then ask again, with a pre-vote first.
+                self._granted.clear()
+                self._refused.clear()
+
+    def _answer_vote(self, message: VoteRequest) -> None:
+        if message.epoch > self.epoch:
+            self._become_unattached(message.epoch)
+        granted = message.epoch == self.epoch and self._would_grant(message)
+        if granted and not message.pre_vote and self.voted_key is None:
+            self.voted_key = message.sender
+            self._ready.election = self._election()
+            self._reset_deadline()
+        self._send(
+            VoteResponse(
+                self.local.key, message.sender, self.epoch, self.leader_id, granted, message.pre_vote
+            )
+        )
+
+    def _would_grant(self, message: VoteRequest) -> bool:
+        up_to_date = message.last_log.is_at_least(self.log_end)
+        if self.state is State.LEADER:
+            return False
+        if message.pre_vote:
+            # A follower that hears from its leader must not help to unseat it.
+            return up_to_date and not (self.state is State.FOLLOWER and self._has_fetched)
+        if self.voted_key is not None:
+            return self.voted_key.matches(message.sender)
+        return self.leader_id is None and self.state in (State.UNATTACHED, State.PROSPECTIVE) and up_to_date
+
+    # The log
+
+    def _start_of_epoch(self, granting: Iterable[int]) -> list[Any]:
+        cls = messages.LeaderChangeMessage
+        control: list[Any] = [
+            cls(
+                version=0,
+                leader_id=self.local.key.id,
+                voters=[cls.Voter(voter_id=v) for v in sorted(self.voters.nodes)],
+                granting_voters=[cls.Voter(voter_id=v) for v in granting],
+            )
+        ]
+        if self.kraft_version > 0 and (self.voters_offset == -1 or self.voters.needs_update(self.local)):
+            control.append(messages.KRaftVersionRecord(version=0, k_raft_version=self.kraft_version))
+            control.append(self.voters.with_voter(self.local).to_record())
+        return control
+
+    def _advance_local(self, end_offset: int) -> None:
+        if self.state is State.LEADER:
+            progress = self._progress.get(self.local.key.id)
+            if progress is not None:
+                progress.end_offset = max(progress.end_offset, end_offset)
+            self._update_high_watermark()
+
+    def _advance_replica(self, message: Fetched) -> None:
+        if self.state is not State.LEADER:
+            return
+        progress = (
+            self._progress.get(message.replica.id)
+            if self.voters.is_voter(message.replica)
+            else self._observers.setdefault(message.replica, _Progress())
+        )
+        if progress is None:
+            return
+        progress.end_offset = max(progress.end_offset, message.end_offset)
+        progress.last_fetch_ms = self._now_ms
+        if message.end_offset >= self.log_end.offset:
+            progress.last_caught_up_ms = self._now_ms
+        self._update_high_watermark()
+
+    def _update_high_watermark(self) -> None:
+        offsets = sorted((p.end_offset for p in self._progress.values()), reverse=True)
+        offset = offsets[self.voters.majority - 1]
+        # Only a record of the leader's own epoch commits by being on a majority; earlier ones commit with it.
+        if offset > self.epoch_start_offset and (self.high_watermark is None or offset > self.high_watermark):
+            self.high_watermark = offset
+            self._ready.high_watermark = offset
+            if not self._announced:
+                self._announced = True
+                self._ready.leader_change = (self.leader_id, self.epoch)
+
+    # Small things
+
+    def _election(self) -> ElectionState:
+        return ElectionState(self.epoch, self.leader_id, self.voted_key)
+
+    def _send(self, message: Outgoing) -> None:
+        self._ready.outgoing.append(message)
+
+    def _reset_deadline(self) -> None:
+        if self.state is State.LEADER:
+            self._deadline_ms = None
+        elif self.state is State.FOLLOWER:
+            self._deadline_ms = self._now_ms + self._config.fetch_timeout_ms
+        else:
+            timeout = self._config.election_timeout_ms
+            self._deadline_ms = self._now_ms + timeout + self._random.randrange(timeout)
+
+    def _replica_state(self, key: ReplicaKey, progress: _Progress) -> ReplicaState:
+        if key.id == self.local.key.id and self.is_leader:
+            return ReplicaState(key, self.log_end.offset, self._now_ms, self._now_ms)
+        return ReplicaState(key, progress.end_offset, progress.last_fetch_ms, progress.last_caught_up_ms)
