@@ -1,0 +1,80 @@
+"""From the words of a command line to the configuration of a node: file, then --set, then the other flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from ottla.config.broker import SINGLE_NODE, BrokerConfig
+from ottla.config.definitions import DATA_DIRECTORY
+from ottla.config.errors import ConfigError
+from ottla.config.listeners import format_address, parse_address
+from ottla.config.properties import parse_properties
+
+DEFAULT_LISTEN: Final = "localhost:9092"
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The keys of a properties file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"Cannot read the configuration file {path}: {reason}") from None
+    return parse_properties(text)
+
+
+def parse_assignments(words: Iterable[str], flag: str) -> dict[str, str]:
+    """The pairs of a repeated `--set key=value`."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"Invalid value '{word}' for {flag}: expected key=value")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def node_config(
+    file: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    data: str | None = None,
+    listen: str | None = None,
+) -> BrokerConfig:
+    """The configuration in force. What is said nowhere makes a single node on localhost with data in ./ottla-data."""
+    given = read_properties(file) if file is not None else {}
+    given.update(settings or {})
+    if "process.roles" not in given:
+        given = {**SINGLE_NODE, **given}
+        if "broker.id" in given:
+            given["node.id"] = given["broker.id"]
+    if data is not None:
+        given.pop("log.dir", None)
+        given["log.dirs"] = data
+    elif not given.get("log.dirs") and not given.get("log.dir"):
+        given["log.dirs"] = DATA_DIRECTORY
+    if listen is not None:
+        _listen_on(given, listen)
+    elif file is None and "listeners" not in given:
+        _listen_on(given, DEFAULT_LISTEN)
+    return BrokerConfig(given)
+
+
+def _listen_on(given: dict[str, str], listen: str) -> None:
+    """Put one client listener in the place of those given; the controllers' listeners stay."""
+    address = parse_address(listen)
+    if address is None:
+        raise ConfigError(f"Invalid value '{listen}' for --listen: expected HOST:PORT")
+    controllers = {name.strip().upper() for name in given.get("controller.listener.names", "").split(",")}
+    name = given.get("inter.broker.listener.name") or given.get("security.inter.broker.protocol", "PLAINTEXT")
+    for key, own in (("listeners", [f"{name}://{format_address(*address)}"]), ("advertised.listeners", [])):
+        kept = [entry.strip() for entry in given.get(key, "").split(",") if _name_of(entry) in controllers]
+        entries = own + kept
+        given.pop(key, None)
+        if entries:
+            given[key] = ",".join(entries)
+
+
+def _name_of(entry: str) -> str:
+    return entry.partition("://")[0].strip().upper()

@@ -1,0 +1,118 @@
+"""`ottla start`: the process around a node. Signals, limits, log output, and errors in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ottla.cli.refuse import describe_os_error, refuse
+from ottla.cli.settings import node_config, parse_assignments
+from ottla.config.acted_on import unused_keys
+from ottla.config.broker import BrokerConfig
+from ottla.config.checks import check_single_node
+from ottla.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.server import Server
+
+log = logging.getLogger("ottla")
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LOG_LEVELS = ("debug", "info", "warning", "error")
+_ANY_ADDRESS = ("", "0.0.0.0", "::")
+
+
+@click.command()
+@click.option("--config", "file", metavar="FILE", help="A server.properties with Kafka's keys.")
+@click.option("--data", metavar="DIR", help="Where the data lives (log.dirs). [default: ./ottla-data]")
+@click.option("--listen", metavar="HOST:PORT", help="Where clients connect. [default: localhost:9092]")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set one key; may be repeated.")
+@click.option("--log-level", type=click.Choice(_LOG_LEVELS), default="warning", show_default=True)
+def start(
+    file: str | None, data: str | None, listen: str | None, settings: tuple[str, ...], log_level: str
+) -> None:
+    """Run a node: on its own a whole cluster of one, broker and controller."""
+    try:
+        config = node_config(file, parse_assignments(settings, "--set"), data, listen)
+    except KafkaError as error:
+        refuse(error.message)
+    run_node(config, log_level)
+
+
+def run_node(config: BrokerConfig, log_level: str) -> None:
+    """Run a node until it is told to stop; exit code 0 after a clean stop."""
+    logging.basicConfig(stream=sys.stderr, level=log_level.upper(), format=_LOG_FORMAT)
+    try:
+        check_single_node(config)
+        for key in unused_keys(config.static):
+            log.warning("Configuration %s is not acted on by this version; it is accepted as it stands", key)
+        _raise_file_limit()
+        _run(config)
+    except KafkaError as error:
+        refuse(error.message)
+    except OSError as error:
+        refuse(describe_os_error(error))
+
+
+def _run(config: BrokerConfig) -> None:
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(_serve(config))
+    else:
+        uvloop.run(_serve(config))
+
+
+async def _serve(config: BrokerConfig) -> None:
+    # The server's imports are most of the start-up time: they come after everything that may refuse.
+    from ottla.server import Server
+
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    server = Server(config)
+    await server.start()
+    try:
+        _, port = server.address(config.broker_listeners[0].name)
+        click.echo(ready_line(config, port, server.cluster_id))
+        failure = await _first_of(stopping, server)
+    finally:
+        await server.stop()
+    if failure is not None:
+        raise failure
+
+
+async def _first_of(stopping: asyncio.Event, server: Server) -> BaseException | None:
+    """Wait for a signal or for the failure that the server cannot go on after."""
+    signalled = asyncio.create_task(stopping.wait())
+    failed = asyncio.create_task(server.wait_failed())
+    done, pending = await asyncio.wait((signalled, failed), return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    return failed.result() if failed in done else None
+
+
+def ready_line(config: BrokerConfig, port: int, cluster_id: str) -> str:
+    """The one line on standard output: where to connect, and where the data is."""
+    listener = config.broker_listeners[0]
+    host = listener.host if listener.host not in _ANY_ADDRESS else "localhost"
+    data = ", ".join(config.log_dirs)
+    address = format_address(host, port)
+    return f"Ottla {__version__} is ready on {address} (data in {data}, cluster {cluster_id})"
+
+
+def _raise_file_limit() -> None:
+    """Segments, indexes and connections are files: take as many as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        # Some systems name a hard limit that they do not grant.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

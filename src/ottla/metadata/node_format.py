@@ -1,0 +1,98 @@
+"""Formatting a node: `meta.properties` and `bootstrap.checkpoint` in every directory, the first voters in one.
+
+What `kafka-storage format` does, and what a node does for itself when it starts on new directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.config.broker import BrokerConfig
+from ottla.log.checkpoints import read_meta_properties, write_meta_properties
+from ottla.log.fs import Fs
+from ottla.metadata.format import format_metadata_dir
+from ottla.raft.types import ReplicaKey
+from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
+
+DEFAULT_CONTROLLER_LISTENER: Final = "CONTROLLER"
+DEFAULT_CONTROLLER_ENDPOINT: Final = VoterEndpoint("localhost", 9093)
+"""What a cluster of one without a controller listener writes down: where Kafka's own properties put it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewDirectory:
+    """A directory to be formatted."""
+
+    path: str
+    directory_id: bytes
+    voters: VoterSet | None
+    """The first voters, for the metadata directory of a dynamic quorum."""
+    description: str
+    """In kafka-storage's words."""
+
+
+def node_directories(config: BrokerConfig) -> list[str]:
+    """Every directory that a node keeps: `log.dirs` and, where it stands apart, `metadata.log.dir`."""
+    return sorted({*config.log_dirs, config.metadata_log_dir})
+
+
+def standalone_voters(config: BrokerConfig, directory_id: bytes) -> VoterSet:
+    """This node as the only voter of its quorum."""
+    listeners = {DEFAULT_CONTROLLER_LISTENER: DEFAULT_CONTROLLER_ENDPOINT}
+    if config.controller_listeners:
+        own = config.controller_listeners[0]
+        shown = config.advertised(own.name) or own
+        listeners = {own.name: VoterEndpoint(shown.host or "localhost", shown.port)}
+    return VoterSet.of([VoterNode(ReplicaKey(config.node_id, directory_id), listeners)])
+
+
+def plan_directories(
+    config: BrokerConfig, paths: Sequence[str], new_id: Callable[[], bytes], voters: VoterSet | None
+) -> list[NewDirectory]:
+    """What to write into each of these paths, all of them new.
+
+    `voters` are those of a dynamic quorum; None stands for a static one (`controller.quorum.voters`).
+    """
+    own = None if voters is None else voters.nodes.get(config.node_id)
+    plan: list[NewDirectory] = []
+    for path in paths:
+        if path != config.metadata_log_dir:
+            plan.append(NewDirectory(path, new_id(), None, "data directory"))
+        elif own is not None:
+            plan.append(NewDirectory(path, own.key.directory_id, voters, "dynamic metadata voter directory"))
+        else:
+            kind = "metadata directory" if voters is None else "dynamic metadata directory"
+            plan.append(NewDirectory(path, new_id(), voters, kind))
+    return plan
+
+
+def format_directory(
+    fs: Fs,
+    directory: NewDirectory,
+    *,
+    cluster_id: str,
+    node_id: int,
+    records: Sequence[Any] | None,
+    now_ms: int,
+) -> None:
+    """Write everything into one directory; `meta.properties`, which makes it a formatted one, comes last."""
+    fs.mkdir(directory.path, parents=True)
+    format_metadata_dir(fs, directory.path, now_ms=now_ms, records=records, voters=directory.voters)
+    write_meta_properties(fs, directory.path, cluster_id, node_id, directory.directory_id)
+
+
+def format_new_node(
+    fs: Fs, config: BrokerConfig, *, cluster_id: str, new_id: Callable[[], bytes], now_ms: int
+) -> bool:
+    """Format a node whose directories are all new, as a cluster of one; False where one is formatted already."""
+    paths = node_directories(config)
+    if any(read_meta_properties(fs, path) is not None for path in paths):
+        return False
+    voters = None if config.voters else standalone_voters(config, new_id())
+    for directory in plan_directories(config, paths, new_id, voters):
+        format_directory(
+            fs, directory, cluster_id=cluster_id, node_id=config.node_id, records=None, now_ms=now_ms
+        )
+    return True
