@@ -1,0 +1,199 @@
+"""The work of one cleaning, as steps that run in a thread: gather the last offset of each key, group the segments,
+write what survives of a group into a new one. Putting that in the place of the old ones is the cleaner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ottla.limits import MAX_UNPACKED_BATCH_BYTES
+from ottla.log.cleaner_filter import BatchFilter, FilterStats, LastOfProducer, control_type
+from ottla.log.cleaner_map import OffsetMap
+from ottla.log.cleaner_pace import Pace
+from ottla.log.cleaner_target import LogToClean
+from ottla.log.cleaner_txns import CleanedTransactions
+from ottla.log.fs import Buffer, Fs
+from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment
+from ottla.log.types import AbortedTxn
+from ottla.records.batch import BatchHeader, CorruptBatchError, check_crc, read_header, record_bytes
+from ottla.records.record import iter_raw
+
+_WRITE_BYTES = 1 << 20
+_WRITE_BUFFERS = 512
+"""What one write may take: systems bound the number of its buffers at 1024."""
+_OFFSET_ENTRY_BYTES = 8
+_TIME_ENTRY_BYTES = 12
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the first step found: the keys, and the groups of segments that become one segment each."""
+
+    target: LogToClean
+    offset_map: OffsetMap
+    groups: list[list[Segment]]
+    sizes: dict[Segment, int]
+    """The size of each segment when it was planned: one that changed since must not be replaced."""
+    txns: CleanedTransactions
+
+    @property
+    def end_offset(self) -> int:
+        """Up to here the log is clean afterwards."""
+        return self.offset_map.latest_offset + 1
+
+
+@dataclass(slots=True)
+class CleanedGroup:
+    """A new segment with the suffix `.cleaned`, complete and synced, and those whose place it takes."""
+
+    segment: Segment
+    replaces: list[Segment]
+    stats: FilterStats
+
+
+def make_plan(target: LogToClean, offset_map: OffsetMap, pace: Pace) -> Plan:
+    """Read the dirty stretch into the map, and group the segments below its end."""
+    log = target.log
+    segments = [s for s in log.segments[:-1] if s.base_offset < target.upper_bound]
+    start = segments[0].base_offset if segments else target.first_dirty_offset
+    aborted = log.aborted_transactions(start, target.upper_bound)
+    fill_map(segments, target.first_dirty_offset, target.upper_bound, aborted, offset_map, pace)
+    involved = [s for s in segments if s.base_offset <= offset_map.latest_offset]
+    groups = group_segments(
+        involved, log.config.segment_bytes, log.config.segment_index_bytes, target.upper_bound
+    )
+    sizes = {segment: segment.size for segment in involved}
+    return Plan(target, offset_map, groups, sizes, CleanedTransactions(aborted))
+
+
+def fill_map(
+    segments: Sequence[Segment],
+    start: int,
+    end: int,
+    aborted: Iterable[AbortedTxn],
+    offset_map: OffsetMap,
+    pace: Pace,
+) -> None:
+    """Note the last offset of every key in [start, end), as far as the map has room: at least one batch."""
+    txns = CleanedTransactions(aborted)
+    for index, segment in enumerate(segments):
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else end
+        if following <= start:
+            continue
+        position = segment.offset_index.lookup(start) if segment.base_offset < start else 0
+        for _, header, batch in segment.batches(position):
+            if offset_map.full:
+                return
+            _note_batch(header, batch, start, txns, offset_map)
+            if header.last_offset >= start:
+                offset_map.read_up_to(header.last_offset)
+            pace(len(batch))
+        offset_map.read_up_to(following - 1)
+
+
+def _note_batch(
+    header: BatchHeader, batch: Buffer, start: int, txns: CleanedTransactions, offset_map: OffsetMap
+) -> None:
+    if not check_crc(batch, 0, header):
+        raise CorruptBatchError(f"batch at offset {header.base_offset} does not match its checksum")
+    if not header.is_control and txns.is_aborted(header):
+        return
+    data = record_bytes(batch, 0, header, MAX_UNPACKED_BATCH_BYTES) if header.count else b""
+    if header.is_control:
+        txns.is_marker_done(header, control_type(data, header.count))
+        return
+    base_offset = header.base_offset
+    for _, offset_delta, key, _, _, _, _ in iter_raw(data, header.count):
+        if key is not None and base_offset + offset_delta >= start:
+            offset_map.put(key, base_offset + offset_delta)
+
+
+def group_segments(
+    segments: Sequence[Segment], max_bytes: int, max_index_bytes: int, end: int
+) -> list[list[Segment]]:
+    """Neighbours that fit together into one segment, by their size, their indexes and their offsets."""
+    groups: list[list[Segment]] = []
+    size = offsets = times = 0
+    for index, segment in enumerate(segments):
+        following = segments[index + 1].base_offset if index + 1 < len(segments) else end
+        offset_bytes = len(segment.offset_index) * _OFFSET_ENTRY_BYTES
+        time_bytes = len(segment.time_index) * _TIME_ENTRY_BYTES
+        fits = (
+            bool(groups)
+            and size + segment.size <= max_bytes
+            and offsets + offset_bytes <= max_index_bytes
+            and times + time_bytes <= max_index_bytes
+            and (not segment.size or following - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET)
+        )
+        if fits:
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            size = offsets = times = 0
+        size += segment.size
+        offsets += offset_bytes
+        times += time_bytes
+    return groups
+
+
+def clean_group(
+    fs: Fs,
+    plan: Plan,
+    group: list[Segment],
+    producers: Mapping[int, LastOfProducer],
+    now_ms: int,
+    pace: Pace,
+) -> CleanedGroup:
+    """Write what survives of a group into a new segment, synced and ready to be swapped in."""
+    log = plan.target.log
+    cleaned = log.new_cleaned_segment(group[0].base_offset)
+    try:
+        plan.txns.set_on_kept_abort(cleaned.txn_index.append)
+        batch_filter = BatchFilter(
+            plan.offset_map,
+            plan.txns,
+            producers,
+            now_ms=now_ms,
+            delete_retention_ms=log.config.delete_retention_ms,
+            upper_bound=plan.target.upper_bound,
+        )
+        for segment in group:
+            _clean_into(segment, cleaned, batch_filter, pace)
+        cleaned.become_inactive()
+        cleaned.fsync(indexes=True)
+    except BaseException:
+        discard(fs, cleaned)
+        raise
+    return CleanedGroup(cleaned, group, batch_filter.stats)
+
+
+def _clean_into(source: Segment, cleaned: Segment, batch_filter: BatchFilter, pace: Pace) -> None:
+    buffers: list[Buffer] = []
+    appended: list[AppendedBatch] = []
+    waiting = 0
+    end = 0
+    for position, header, batch in source.batches():
+        end = position + len(batch)
+        kept = batch_filter.apply(header, batch)
+        if kept is not None:
+            new = header if kept is batch else read_header(kept)
+            buffers.append(kept)
+            appended.append((len(kept), new.last_offset, new.max_timestamp))
+            waiting += len(kept)
+            if waiting >= _WRITE_BYTES or len(buffers) >= _WRITE_BUFFERS:
+                cleaned.append(buffers, appended)
+                buffers, appended, waiting = [], [], 0
+        pace(len(batch))
+    if buffers:
+        cleaned.append(buffers, appended)
+    if end != source.size:
+        # What cannot be read must not be dropped: somebody may still be able to rescue it.
+        raise CorruptBatchError(f"{source} has no whole batch at position {end}")
+
+
+def discard(fs: Fs, cleaned: Segment) -> None:
+    """Remove a `.cleaned` segment that will not be swapped in."""
+    cleaned.close_files()
+    for path in cleaned.paths():
+        fs.remove(path)
