@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla import __version__
 from ottla.cli.refuse import describe_os_error, refuse
 from ottla.cli.settings import node_config, parse_assignments
 from ottla.config.acted_on import unused_keys
 from ottla.config.broker import BrokerConfig
 from ottla.config.checks import check_single_node
+from ottla.config.listeners import format_address
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -81,13 +83,14 @@ async def _serve(config: BrokerConfig) -> None:
     server = Server(config)
     await server.start()
     try:
-        _, port = server.address(config.broker_listeners[0].name)
-        click.echo(ready_line(config, port, server.cluster_id))
+        assert server.broker is not None
+        _, port = server.addresses[config.broker_listeners[0].name]
+        click.echo(ready_line(config, port, server.broker.cluster_id))
         failure = await _first_of(stopping, server)
     finally:
         await server.stop()
     if failure is not None:
-        raise failure
+        refuse(f"the node stopped because of an error: {failure}")
 
 
 async def _first_of(stopping: asyncio.Event, server: Server) -> BaseException | None:
