@@ -1,0 +1,31 @@
+"""AlterConfigs 0-2: all of a resource's dynamic configs at once; what is not named is removed.
+
+1 is for brokers that may throttle; 2 is flexible. Broker loggers cannot be changed with it.
+"""
+
+from __future__ import annotations
+
+from ottla.api.base import Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.topics import config_admin
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import AlterConfigsResponse
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    return config_admin.alter(
+        broker,
+        ctx,
+        request,
+        AlterConfigsResponse,
+        broker.controller.alter_configs,
+        may_change_loggers=False,
+    )
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return config_admin.all_failed(request, AlterConfigsResponse, error)
+
+
+API = Api(ApiKey.ALTER_CONFIGS, 0, 2, handle, on_error)

@@ -1,0 +1,88 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: what this node answers by itself, and the rest.
+
+Log levels are changed here at once. A broker's own configs go through that broker, so that it can refuse them; for
+all else, and to store them, the controller is asked. The answers come back in the order of the request.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from ottla.api.base import PARKED, Answer, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.topics import loggers
+from ottla.controller.result import NO_ERROR, ApiError
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.image import ConfigResourceType
+
+AskController = Callable[[Message, Callable[[Message], None], Callable[[KafkaError], None]], None]
+
+
+def check_is_this_node(broker: Broker, name: str) -> None:
+    """Raises INVALID_REQUEST unless the name is this node's id."""
+    if not name.isdecimal():
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: '{name}'.")
+    if int(name) != broker.node_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker.node_id}, but received {name}.",
+        )
+
+
+def alter(
+    broker: Broker,
+    ctx: RequestContext,
+    request: Message,
+    response_class: Any,
+    ask_controller: AskController,
+    *,
+    may_change_loggers: bool,
+) -> Answer:
+    """Answer what concerns this node alone, have the controller do the rest, and join the results."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    own: dict[int, ApiError] = {}
+    for index, resource in enumerate(request.resources):
+        if times[resource.resource_type, resource.resource_name] > 1:
+            continue
+        try:
+            if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name:
+                check_is_this_node(broker, resource.resource_name)
+            elif resource.resource_type == ConfigResourceType.BROKER_LOGGER and may_change_loggers:
+                check_is_this_node(broker, resource.resource_name)
+                loggers.alter_levels(resource.configs, validate_only=request.validate_only)
+                own[index] = NO_ERROR
+        except KafkaError as error:
+            own[index] = ApiError.of(error)
+
+    def done(response: Message) -> None:
+        stored = iter(response.responses)
+        results = [
+            _result(response_class, resource, own[index]) if index in own else next(stored)
+            for index, resource in enumerate(request.resources)
+        ]
+        ctx.respond(response_class(responses=results))
+
+    rest = type(request)(
+        resources=[resource for index, resource in enumerate(request.resources) if index not in own],
+        validate_only=request.validate_only,
+    )
+    ask_controller(rest, done, lambda error: ctx.respond(all_failed(request, response_class, error)))
+    return PARKED
+
+
+def all_failed(request: Message, response_class: Any, error: KafkaError) -> Message:
+    """The answer when nothing of the request could be done."""
+    return response_class(
+        responses=[_result(response_class, resource, ApiError.of(error)) for resource in request.resources]
+    )
+
+
+def _result(response_class: Any, resource: Message, error: ApiError) -> Message:
+    return response_class.AlterConfigsResourceResponse(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )

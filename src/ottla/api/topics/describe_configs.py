@@ -1,0 +1,149 @@
+"""DescribeConfigs 1-4: the configs in force of topics, brokers, loggers, groups and client-metrics subscriptions.
+
+1 tells the source of each value and its synonyms; 3 its type and documentation; 4 is flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ottla.api.base import Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.topics import loggers
+from ottla.api.topics.config_admin import check_is_this_node
+from ottla.config.definitions import BROKER_KEYS, ConfigDef, text_of
+from ottla.config.describe import ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
+from ottla.controller.names import validate_topic_name
+from ottla.controller.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.image import ConfigResourceType
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import DescribeConfigsResponse
+
+_DEFAULT: Final = 5
+_LOGGER: Final = 6
+_CLIENT_METRICS: Final = 7
+_GROUP: Final = 8
+"""Sources beside those of brokers and topics, by Kafka's numbers."""
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResponse.DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        try:
+            result.configs = _describe(broker, resource, with_synonyms=request.include_synonyms)
+        except KafkaError as error:
+            result.error_code = error.code
+            result.error_message = error.message
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(broker: Broker, resource: Message, *, with_synonyms: bool) -> list[Message]:
+    kind, name = resource.resource_type, resource.resource_name
+    # An empty list of keys is what old clients send for all of them.
+    keys = resource.configuration_keys or None
+    if kind == ConfigResourceType.TOPIC:
+        return _entries(_topic(broker, name, keys), with_synonyms)
+    if kind == ConfigResourceType.BROKER:
+        if not name:
+            return _entries(describe_broker_defaults(broker.config, keys), with_synonyms)
+        check_is_this_node(broker, name)
+        return _entries(describe_broker(broker.config, keys), with_synonyms)
+    if kind == ConfigResourceType.BROKER_LOGGER:
+        check_is_this_node(broker, name)
+        return [
+            _result(logger, level, _LOGGER)
+            for logger, level in loggers.current_levels().items()
+            if keys is None or logger in keys
+        ]
+    if kind == ConfigResourceType.GROUP and name:
+        defaults = {key: _group_default(broker, key) for key in GROUP_KEYS}
+        return _stored(broker, kind, name, GROUP_KEYS, defaults, keys, _GROUP)
+    if kind == ConfigResourceType.CLIENT_METRICS and name:
+        defaults = {key: definition.default for key, definition in CLIENT_METRICS_KEYS.items()}
+        return _stored(broker, kind, name, CLIENT_METRICS_KEYS, defaults, keys, _CLIENT_METRICS)
+    if kind in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The resource must have a name.")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind} for resource '{name}'.")
+
+
+def _topic(broker: Broker, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
+    validate_topic_name(name)
+    if name not in broker.image.topics.by_name:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    overrides = broker.image.configs.of(ConfigResourceType.TOPIC, name)
+    return describe_topic(broker.config, overrides, keys)
+
+
+def _group_default(broker: Broker, key: str) -> str | None:
+    synonym = broker_synonym(key)
+    return text_of(broker.config[synonym]) if synonym in BROKER_KEYS else GROUP_KEYS[key].default
+
+
+def _stored(
+    broker: Broker,
+    kind: int,
+    name: str,
+    definitions: Mapping[str, ConfigDef],
+    defaults: Mapping[str, str | None],
+    keys: Iterable[str] | None,
+    source: int,
+) -> list[Message]:
+    """A resource that has nothing but its own configs and their defaults."""
+    own = broker.image.configs.of(kind, name)
+    wanted = definitions.keys() if keys is None else definitions.keys() & set(keys)
+    return [
+        _result(
+            key,
+            own.get(key, defaults[key]),
+            source if key in own else _DEFAULT,
+            config_type=definitions[key].type.value,
+        )
+        for key in sorted(wanted)
+    ]
+
+
+def _entries(entries: Iterable[ConfigEntry], with_synonyms: bool) -> list[Message]:
+    synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+    return [
+        _result(
+            entry.name,
+            entry.value,
+            entry.source,
+            read_only=entry.read_only,
+            is_sensitive=entry.sensitive,
+            config_type=entry.type,
+            synonyms=[synonym(name=s.name, value=s.value, source=s.source) for s in entry.synonyms]
+            if with_synonyms
+            else [],
+        )
+        for entry in entries
+    ]
+
+
+def _result(name: str, value: str | None, source: int, **more: Any) -> Message:
+    return DescribeConfigsResponse.DescribeConfigsResourceResult(
+        name=name, value=value, config_source=source, documentation=None, **more
+    )
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResponse.DescribeConfigsResult(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+API = Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, handle, on_error)

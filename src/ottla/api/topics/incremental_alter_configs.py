@@ -1,0 +1,28 @@
+"""IncrementalAlterConfigs 0-1: set, delete, append to or subtract from single keys of a resource. 1 is flexible."""
+
+from __future__ import annotations
+
+from ottla.api.base import Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.topics import config_admin
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import IncrementalAlterConfigsResponse
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    return config_admin.alter(
+        broker,
+        ctx,
+        request,
+        IncrementalAlterConfigsResponse,
+        broker.controller.incremental_alter_configs,
+        may_change_loggers=True,
+    )
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return config_admin.all_failed(request, IncrementalAlterConfigsResponse, error)
+
+
+API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, handle, on_error)

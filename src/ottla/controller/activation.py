@@ -1,0 +1,49 @@
+"""What a controller writes when it becomes active: a new cluster's first records, or the end of what was left open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.controller.result import ControllerResult, Message
+from ottla.controller.settings import MIN_ISR_KEY, Settings
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import ELR_VERSION, METADATA_VERSION, TRANSACTIONS_FROM
+from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
+from ottla.wire.messages import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+)
+
+
+def activation_records(
+    image: MetadataImage, bootstrap: Sequence[Message], settings: Settings, *, in_transaction: bool
+) -> ControllerResult[None]:
+    """`bootstrap` is what formatting left for a new cluster; `in_transaction` that the log ends within one."""
+    abort: list[Message] = [AbortTransactionRecord(reason="Controller failover")] if in_transaction else []
+    if image.metadata_version >= 0:
+        return ControllerResult(abort, None)
+    levels = {
+        record.name: record.feature_level for record in bootstrap if record.NAME == "FeatureLevelRecord"
+    }
+    if METADATA_VERSION not in levels:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "The metadata log is empty and the directory has no bootstrap records: it was not formatted.",
+        )
+    records = list(bootstrap)
+    if levels.get(ELR_VERSION, 0) > 0:
+        # ELR works with one min.insync.replicas for all: the one of the file becomes the cluster's.
+        records.append(
+            ConfigRecord(
+                resource_type=ConfigResourceType.BROKER,
+                resource_name=ENTITY_DEFAULT,
+                name=MIN_ISR_KEY,
+                value=str(settings.static_min_insync_replicas),
+            )
+        )
+    if levels[METADATA_VERSION] >= TRANSACTIONS_FROM:
+        begin = BeginTransactionRecord(name="Bootstrap records")
+        return ControllerResult([*abort, begin, *records, EndTransactionRecord()], None)
+    return ControllerResult(records, None)

@@ -1,0 +1,27 @@
+"""Small questions about the brokers of an image that several controller modules ask."""
+
+from __future__ import annotations
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.image import BrokerRegistration, MetadataImage
+
+
+def is_active(image: MetadataImage, broker_id: int) -> bool:
+    """Registered, unfenced and not on its way out: may lead and be in an ISR."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerRegistration:
+    """The registration of a broker that speaks to us. Raises STALE_BROKER_EPOCH if it is not the current one."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}."
+        )
+    if broker.epoch != broker_epoch:
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Expected broker epoch {broker.epoch} of broker {broker_id}, but got {broker_epoch}.",
+        )
+    return broker

@@ -1,0 +1,139 @@
+"""Where new replicas go: striped over racks and over the brokers of each rack, as Kafka does it.
+
+A pure function of the brokers that may be used and a source of randomness. Who may be used, and what a
+partition record looks like, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ottla.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class UsableBroker:
+    """A registered broker, as far as placement is concerned."""
+
+    id: int
+    rack: str | None
+    fenced: bool
+
+
+class _Ring:
+    """Brokers handed out one after the other; each new round starts one further on."""
+
+    __slots__ = ("_brokers", "_round", "_start", "_taken")
+
+    def __init__(self, brokers: list[int], rng: random.Random) -> None:
+        self._brokers = sorted(brokers)
+        self._start = rng.randrange(len(brokers)) if brokers else 0
+        self._round = 0
+        self._taken = 0
+
+    def take(self, round_: int) -> int | None:
+        """The next broker of this round, or None when the round has used all of them."""
+        count = len(self._brokers)
+        if self._round != round_:
+            self._round = round_
+            self._taken = 0
+            self._start += 1
+        if self._taken >= count:
+            return None
+        broker = self._brokers[(self._start + self._taken) % count]
+        self._taken += 1
+        return broker
+
+    def shuffle(self, rng: random.Random) -> None:
+        rng.shuffle(self._brokers)
+
+
+class _Rack:
+    __slots__ = ("fenced", "unfenced")
+
+    def __init__(self, brokers: list[UsableBroker], rng: random.Random) -> None:
+        self.fenced = _Ring([b.id for b in brokers if b.fenced], rng)
+        self.unfenced = _Ring([b.id for b in brokers if not b.fenced], rng)
+
+    def take(self, round_: int) -> int | None:
+        """Unfenced brokers first; a fenced one only when the round has no other left."""
+        broker = self.unfenced.take(round_)
+        return self.fenced.take(round_) if broker is None else broker
+
+
+class _Stripes:
+    """The racks in a fixed order; every partition starts one rack further on than the one before."""
+
+    __slots__ = ("_first", "_racks", "_rng", "_round", "_unfenced_count")
+
+    def __init__(self, brokers: list[UsableBroker], rng: random.Random) -> None:
+        by_rack: dict[str | None, list[UsableBroker]] = {}
+        for broker in brokers:
+            by_rack.setdefault(broker.rack, []).append(broker)
+        names = sorted(by_rack, key=lambda name: (name is not None, name or ""))
+        self._racks = [_Rack(by_rack[name], rng) for name in names]
+        self._rng = rng
+        self._first = rng.randrange(len(self._racks))
+        self._round = 0
+        self._unfenced_count = sum(not broker.fenced for broker in brokers)
+
+    def place(self, replication_factor: int) -> list[int]:
+        # Once every unfenced broker has led, the same stripes would come again: mix them first.
+        if self._round == self._unfenced_count > 1:
+            self._rng.shuffle(self._racks)
+            for rack in self._racks:
+                rack.fenced.shuffle(self._rng)
+                rack.unfenced.shuffle(self._rng)
+            self._round = 0
+        count = len(self._racks)
+        start = self._first % count
+        leader_rack, leader = self._leader(start)
+        replicas = [leader]
+        # The rack that gave the leader is passed over once, so that the second replica comes from another.
+        skip: int | None = leader_rack
+        at = start
+        while len(replicas) < replication_factor:
+            if at == skip:
+                skip = None
+            else:
+                broker = self._racks[at].take(self._round)
+                if broker is not None:
+                    replicas.append(broker)
+            at = (at + 1) % count
+        self._round += 1
+        self._first += 1
+        return replicas
+
+    def _leader(self, start: int) -> tuple[int, int]:
+        """A new partition's leader is never a fenced broker."""
+        count = len(self._racks)
+        for step in range(count):
+            at = (start + step) % count
+            broker = self._racks[at].unfenced.take(self._round)
+            if broker is not None:
+                return at, broker
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+
+
+def place_replicas(
+    brokers: Iterable[UsableBroker], partition_count: int, replication_factor: int, rng: random.Random
+) -> list[list[int]]:
+    """The replica list of each new partition, its leader first. Raises INVALID_REPLICATION_FACTOR."""
+    usable = list(brokers)
+    if replication_factor <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
+        )
+    if all(broker.fenced for broker in usable):
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+    if replication_factor > len(usable):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(usable)} broker(s) are registered.",
+        )
+    stripes = _Stripes(usable, rng)
+    return [stripes.place(replication_factor) for _ in range(partition_count)]

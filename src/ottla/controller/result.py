@@ -1,0 +1,45 @@
+"""What a pure controller function gives back: the records that make it so, and the answer once they are committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from ottla.errors import ErrorCode, KafkaError
+
+R = TypeVar("R")
+
+Message = Any
+"""An instance of a message class compiled from the schema table (see `ottla.wire.messages`)."""
+
+MAX_RECORDS_PER_OPERATION = 10_000
+"""Records one admin request may write; Kafka's bound, and what keeps one batch of the metadata log small."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerResult(Generic[R]):
+    """Records to append, and the response that becomes true when they are committed."""
+
+    records: list[Message]
+    response: R
+    atomic: bool = True
+    """All records go in one batch. Only activation, which has its own metadata transaction, does without."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiError:
+    """An error code with its sentence, for one element of a response that has many."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = field(default=None)
+
+    @property
+    def failed(self) -> bool:
+        return self.code is not ErrorCode.NONE
+
+    @classmethod
+    def of(cls, error: KafkaError) -> ApiError:
+        return cls(error.code, error.message)
+
+
+NO_ERROR = ApiError()

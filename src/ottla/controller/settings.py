@@ -1,0 +1,82 @@
+"""What the controller's decisions take from configuration: this node's static settings and the image's dynamic ones.
+
+The precedence is Kafka's: topic, then this broker, then the cluster-wide default, then the properties file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+
+MIN_ISR_KEY: Final = "min.insync.replicas"
+UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+
+
+class Settings:
+    """The controller's view of configuration."""
+
+    __slots__ = ("_current", "_dynamic_of_current", "cluster_id", "node_id", "static")
+
+    def __init__(self, static: BrokerConfig, cluster_id: str) -> None:
+        self.node_id: int = static.node_id
+        self.cluster_id = cluster_id
+        self.static = static
+        self._current = static
+        self._dynamic_of_current: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+
+    @property
+    def num_partitions(self) -> int:
+        return self.static.int("num.partitions")
+
+    @property
+    def default_replication_factor(self) -> int:
+        return self.static.int("default.replication.factor")
+
+    @property
+    def delete_topic_enable(self) -> bool:
+        return self.static.bool("delete.topic.enable")
+
+    @property
+    def static_min_insync_replicas(self) -> int:
+        return self.static.int(MIN_ISR_KEY)
+
+    def min_insync_replicas(self, image: MetadataImage, topic: str) -> int:
+        value = self._dynamic(image, topic, MIN_ISR_KEY)
+        return self.static_min_insync_replicas if value is None else int(value)
+
+    def unclean_leader_election(self, image: MetadataImage, topic: str) -> bool:
+        value = self._dynamic(image, topic, UNCLEAN_KEY)
+        return self.static.bool(UNCLEAN_KEY) if value is None else value.strip().lower() == "true"
+
+    def _dynamic(self, image: MetadataImage, topic: str, key: str) -> str | None:
+        # Both keys have the same name for topics and for brokers.
+        for type_, name in (
+            (ConfigResourceType.TOPIC, topic),
+            (ConfigResourceType.BROKER, str(self.node_id)),
+            (ConfigResourceType.BROKER, ENTITY_DEFAULT),
+        ):
+            value = image.configs.of(type_, name).get(key)
+            if value is not None:
+                return value
+        return None
+
+    def current(self, image: MetadataImage) -> BrokerConfig:
+        """The static settings with the image's dynamic broker configs on top."""
+        dynamic = self.dynamic_broker_configs(image)
+        # Kept until the dynamic part changes: making one parses every key.
+        if dynamic != self._dynamic_of_current:
+            self._current = self.static.with_dynamic(*dynamic)
+            self._dynamic_of_current = dynamic
+        return self._current
+
+    def dynamic_broker_configs(self, image: MetadataImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """What is set for all brokers, and for this one."""
+        return (
+            image.configs.of(ConfigResourceType.BROKER, ENTITY_DEFAULT),
+            image.configs.of(ConfigResourceType.BROKER, str(self.node_id)),
+        )
