@@ -9,7 +9,7 @@ from ottla.clock import Clock
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.metadata.records import encode_record
-from ottla.metadata.snapshot import image_to_records
+from ottla.metadata.snapshot import image_to_records, written_at
 from ottla.metadata.transactions import TransactionFilter
 from ottla.raft.driver import RaftDriver
 from ottla.raft.types import CommittedBatch, OffsetAndEpoch
@@ -113,7 +113,7 @@ class SnapshotGenerator:
 
 
 def _encoded(image: MetadataImage) -> Iterator[bytes]:
-    metadata_version = image.metadata_version
+    metadata_version = written_at(image)
     record: Any
     for record in image_to_records(image):
         yield encode_record(record, metadata_version)

@@ -9,12 +9,18 @@ from ottla.metadata.cluster import broker_to_record, controller_to_record
 from ottla.metadata.features import (
     CONTROLLER_REGISTRATION_FROM,
     DELEGATION_TOKENS_FROM,
+    LATEST_METADATA_VERSION,
     METADATA_VERSION,
     SCRAM_FROM,
 )
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.partitions import partition_to_record
 from ottla.wire import messages
+
+
+def written_at(image: MetadataImage) -> int:
+    """The metadata.version at which the image's records are written: its own, or the newest where it has none."""
+    return image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
 
 
 def image_to_records(image: MetadataImage) -> Iterator[Any]:
@@ -27,7 +33,7 @@ def image_to_records(image: MetadataImage) -> Iterator[Any]:
     for topic in image.topics.by_id.values():
         yield messages.TopicRecord(name=topic.name, topic_id=topic.id)
         for index, partition in topic.partitions.items():
-            yield partition_to_record(topic.id, index, partition, image.metadata_version)
+            yield partition_to_record(topic.id, index, partition, written_at(image))
     for (resource_type, name), values in image.configs.resources.items():
         for key, value in values.items():
             yield messages.ConfigRecord(
@@ -54,8 +60,8 @@ def _features(image: MetadataImage) -> Iterator[Any]:
 
 def _cluster(image: MetadataImage) -> Iterator[Any]:
     for broker in image.brokers.values():
-        yield broker_to_record(broker, image.metadata_version)
-    if image.metadata_version >= CONTROLLER_REGISTRATION_FROM:
+        yield broker_to_record(broker, written_at(image))
+    if written_at(image) >= CONTROLLER_REGISTRATION_FROM:
         for controller in image.controllers.values():
             yield controller_to_record(controller)
 
@@ -73,10 +79,10 @@ def _client_quotas(image: MetadataImage) -> Iterator[Any]:
 
 
 def _credentials(image: MetadataImage) -> Iterator[Any]:
-    if image.metadata_version >= SCRAM_FROM:
+    if written_at(image) >= SCRAM_FROM:
         for (mechanism, name), credential in image.scram.items():
             yield messages.UserScramCredentialRecord(name=name, mechanism=mechanism, **credential._asdict())
-    if image.metadata_version >= DELEGATION_TOKENS_FROM:
+    if written_at(image) >= DELEGATION_TOKENS_FROM:
         for token in image.tokens.values():
             fields = token._asdict()
             yield messages.DelegationTokenRecord(**{**fields, "renewers": list(token.renewers)})
