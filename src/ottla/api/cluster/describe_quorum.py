@@ -13,6 +13,7 @@ from ottla.errors import ErrorCode
 from ottla.raft.types import CLUSTER_METADATA, QuorumInfo, ReplicaState
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
+from ottla.wire.uuid import ZERO_UUID
 
 
 def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
@@ -41,7 +42,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
             leader_id=-1,
         )
         if info is None
-        else _partition(info)
+        else _partition(info, ctx.version)
     )
     answer = response(topics=[response.TopicData(topic_name=CLUSTER_METADATA.topic, partitions=[partition])])
     if ctx.version >= 2 and info is not None:
@@ -62,22 +63,22 @@ def _asks_for_metadata(request: Message) -> bool:
     return asked == [tuple(CLUSTER_METADATA)]
 
 
-def _partition(info: QuorumInfo) -> Message:
+def _partition(info: QuorumInfo, version: int) -> Message:
     return messages.DescribeQuorumResponse.PartitionData(
         partition_index=CLUSTER_METADATA.partition,
         leader_id=info.leader_id,
         leader_epoch=info.leader_epoch,
         high_watermark=info.high_watermark,
-        current_voters=_states(info.voters),
-        observers=_states(info.observers),
+        current_voters=_states(info.voters, version),
+        observers=_states(info.observers, version),
     )
 
 
-def _states(replicas: Iterable[ReplicaState]) -> list[Message]:
+def _states(replicas: Iterable[ReplicaState], version: int) -> list[Message]:
     return [
         messages.DescribeQuorumResponse.ReplicaState(
             replica_id=replica.key.id,
-            replica_directory_id=replica.key.directory_id,
+            replica_directory_id=replica.key.directory_id if version >= 2 else ZERO_UUID,
             log_end_offset=replica.log_end_offset,
             last_fetch_timestamp=replica.last_fetch_timestamp,
             last_caught_up_timestamp=replica.last_caught_up_timestamp,
