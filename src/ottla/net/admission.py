@@ -108,8 +108,10 @@ class Admission:
         self._by_listener: dict[str, int] = {}
 
     def add_listener(self, name: str, limits: ListenerLimits, now: float) -> None:
-        self._listener_limits[name] = limits
-        self._listener_rates[name] = RateLimit(limits.max_rate_per_s, now)
+        """Make a listener known, or give it other limits."""
+        if limits != self._listener_limits.get(name):
+            self._listener_limits[name] = limits
+            self._listener_rates[name] = RateLimit(limits.max_rate_per_s, now)
         self._by_listener.setdefault(name, 0)
 
     def update(self, limits: Limits, now: float) -> None:
