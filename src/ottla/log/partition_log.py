@@ -1,13 +1,28 @@
-"""One partition's log (skeleton of the public surface; the implementation follows)."""
+"""One partition's log: assigns offsets, appends, rolls, truncates, and knows its bounds, epochs and producers.
+
+Changed on one thread (its owner's, the event loop); reads, lookups and `flush` are safe in any. Positions and
+index entries are the segment's, finding things is `reading`'s, opening a directory is `recovery`'s.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from ottla.log.fs import Buffer, Fs
+from ottla.config.topic import TopicConfig
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log import reading, retention
+from ottla.log.checkpoints import write_partition_metadata
+from ottla.log.context import LogContext
+from ottla.log.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from ottla.log.fs import Buffer
+from ottla.log.leader_epochs import LeaderEpochCache
+from ottla.log.producer_snapshot import BatchMetadata
+from ottla.log.producer_state import ProducerStateManager, Staged
+from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment, SegmentSettings
+from ottla.log.segments import Segments
 from ottla.log.types import (
+    NO_EPOCH,
+    NO_TIMESTAMP,
     AbortedTxn,
     AppendInfo,
     AppendOrigin,
@@ -15,51 +30,296 @@ from ottla.log.types import (
     TimestampOffset,
     TopicPartition,
 )
+from ottla.records.batch import BatchHeader, check_crc, iter_batches, stamp
+from ottla.records.validation import ProducePolicy, ValidatedBatch, finish, validate_produce
+from ottla.wire.uuid import ZERO_UUID
 
-if TYPE_CHECKING:
-    from ottla.config.topic import TopicConfig
-    from ottla.log.leader_epochs import LeaderEpochCache
-    from ottla.log.producer_state import ProducerStateManager
-    from ottla.log.segment import Segment
+_MAX_INT64 = 2**63 - 1
 
 
 class PartitionLog:
-    """Mutated on one thread (the event loop, or its owner); `read*`/lookups/`flush` are safe in any thread."""
+    """A log on its directory. Made by `recovery.open_log`, which finds its bounds first."""
 
-    topic_partition: TopicPartition
-    topic_id: bytes  # 16 bytes, ZERO_UUID where unknown
-    config: TopicConfig
-    path: str  # the partition's directory
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
-    last_stable_offset: int
-    leader_epochs: (
-        LeaderEpochCache  # .latest_epoch, .end_offset_for(epoch, leo) -> (epoch, end_offset), .entries
+    __slots__ = (
+        "_context",
+        "_high_watermark",
+        "_policy",
+        "_segments",
+        "_synced",
+        "config",
+        "failed",
+        "last_flush_ms",
+        "leader_epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "path",
+        "producers",
+        "recovery_point",
+        "topic_id",
+        "topic_partition",
     )
-    producers: ProducerStateManager  # .active -> Mapping[producer_id, ProducerState] for DescribeProducers
-    size: int  # bytes of all segments
-    segments: Sequence[Segment]  # ascending; the last is active
-    high_watermark: int  # settable; clamped to [log_start_offset, log_end_offset]
+
+    def __init__(
+        self,
+        context: LogContext,
+        path: str,
+        topic_partition: TopicPartition,
+        config: TopicConfig,
+        *,
+        topic_id: bytes,
+        segments: Segments,
+        log_start_offset: int,
+        log_end_offset: int,
+        recovery_point: int,
+        leader_epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+    ) -> None:
+        self._context = context
+        self._segments = segments
+        self._policy = ProducePolicy.of(config)
+        self._synced = False
+        self.path = path
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self._high_watermark = log_start_offset
+        self.recovery_point = recovery_point
+        """Everything below is on disk."""
+        self.last_flush_ms = context.now_ms()
+        self.leader_epochs = leader_epochs
+        self.producers = producers
+        self.failed: OSError | None = None
+        """What made the log (or its directory) unusable."""
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
+
+    # -- bounds -------------------------------------------------------------------------------------------
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """Ascending; the last is the active one. Not to be changed."""
+        return self._segments.all
+
+    @property
+    def active_segment(self) -> Segment:
+        return self._segments.active
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self._segments.size
+
+    @property
+    def high_watermark(self) -> int:
+        return self._high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self._high_watermark = min(max(offset, self.log_start_offset), self.log_end_offset)
+        self.producers.on_high_watermark(self._high_watermark)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction is decided: what a read_committed consumer sees."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None or unstable >= self._high_watermark:
+            return self._high_watermark
+        return max(unstable, self.log_start_offset)
+
+    # -- appending ----------------------------------------------------------------------------------------
+
+    def validate(
+        self,
+        records: Buffer,
+        *,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        api_version: int = 13,
+    ) -> ValidatedBatch:
+        """Check a produced batch. Where the result says `offload`, run `finish` in a thread before appending."""
+        return validate_produce(
+            records,
+            self._policy,
+            now_ms,
+            api_version=api_version,
+            from_client=origin is AppendOrigin.CLIENT,
+        )
 
     def append_as_leader(
         self,
-        records: Buffer | Any,  # or the ValidatedBatches of records.validation, already validated/re-encoded
+        records: Buffer | ValidatedBatch,
         leader_epoch: int,
         *,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        api_version: int = ...,
+        api_version: int = 13,
+        transaction_version: int = 0,
     ) -> AppendInfo:
-        """Validate, assign offsets, append with one writev. Raises KafkaError. The buffer may be dropped afterwards.
+        """Validate, give offsets and epoch, and write with one call. The buffer may go afterwards. Raises KafkaError.
 
-        RAFT_LEADER: the batches are taken as they are (control batches allowed), offsets assigned from the end.
+        The raft leader's batches are taken as they are but for offset and epoch.
         """
-        ...
+        if origin is AppendOrigin.RAFT_LEADER:
+            assert not isinstance(records, ValidatedBatch)
+            return self._append_raft(records, leader_epoch, now_ms)
+        if isinstance(records, ValidatedBatch):
+            batch = records
+        else:
+            batch = self.validate(records, now_ms=now_ms, origin=origin, api_version=api_version)
+        if batch.pending:
+            batch = finish(batch)
+        header = batch.header
+        first = self.log_end_offset
+        last = first + header.last_offset_delta
+        staged: Staged | None = None
+        if header.producer_id >= 0:
+            if origin is AppendOrigin.CLIENT:
+                original = self.producers.find_duplicate(header)
+                if original is not None:
+                    return self._duplicate(original)
+            staged = Staged()
+            self.producers.stage(staged, header, batch.view, first, origin, transaction_version)
+        size = header.length + 12
+        self._write(
+            batch.buffers(first, leader_epoch),
+            ((size, last, header.max_timestamp),),
+            size,
+            first,
+            last,
+            header.max_timestamp,
+            leader_epoch,
+            now_ms,
+        )
+        self._wrote(staged, last + 1)
+        return AppendInfo(
+            first, last, batch.log_append_time, self.log_start_offset, False, size, header.count
+        )
 
-    def append_as_follower(self, records: Buffer, leader_epoch: int | None = None) -> AppendInfo:
-        """Append batches as the leader sent them: offsets and epochs stand in them already."""
-        ...
+    def _append_raft(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
+        view = bytearray(records)
+        offset = self.log_end_offset
+        headers: list[BatchHeader] = []
+        for position, header in iter_batches(view):
+            header = header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
+            stamp(view, position, offset, leader_epoch)
+            headers.append(header)
+            offset = header.next_offset
+        if not headers or sum(header.size_in_bytes for header in headers) != len(view):
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"{self.topic_partition}: no whole batches to append")
+        return self._append_stamped([view], headers, now_ms)
+
+    def append_as_follower(self, records: Buffer, leader_epoch: int = _MAX_INT64) -> AppendInfo:
+        """Append whole batches as the leader has them, offsets and epochs included; a partial one at the end is left.
+
+        Batches of an epoch after `leader_epoch` (the one this replica fetched in) are left too.
+        """
+        view = memoryview(records)
+        headers: list[BatchHeader] = []
+        end = 0
+        expected = self.log_end_offset
+        for position, header in iter_batches(view):
+            if header.partition_leader_epoch > leader_epoch:
+                break
+            if not check_crc(view, position, header):
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"{self.topic_partition}: the batch at {header.base_offset} does not match its checksum",
+                )
+            if header.base_offset < expected:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{self.topic_partition}: the batch at {header.base_offset} lies before the end, {expected}",
+                )
+            expected = header.next_offset
+            headers.append(header)
+            end = position + header.size_in_bytes
+        if not headers:
+            return AppendInfo(
+                self.log_end_offset, self.log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset
+            )
+        return self._append_stamped([view[:end]], headers, self._context.now_ms())
+
+    def _append_stamped(self, buffers: list[Buffer], headers: list[BatchHeader], now_ms: int) -> AppendInfo:
+        """Append batches whose offsets and epochs are in place."""
+        staged = Staged()
+        position = 0
+        view = memoryview(buffers[0])
+        for header in headers:
+            if header.producer_id >= 0:
+                batch = view[position : position + header.size_in_bytes]
+                self.producers.stage(staged, header, batch, header.base_offset, AppendOrigin.REPLICATION)
+            position += header.size_in_bytes
+        first, last = headers[0].base_offset, headers[-1].last_offset
+        for header in headers:
+            self.assign_epoch_start_offset(header.partition_leader_epoch, header.base_offset)
+        self._write(
+            buffers,
+            [(header.size_in_bytes, header.last_offset, header.max_timestamp) for header in headers],
+            position,
+            first,
+            last,
+            max(header.max_timestamp for header in headers),
+            headers[-1].partition_leader_epoch,
+            now_ms,
+        )
+        self._wrote(staged, last + 1)
+        count = sum(header.count for header in headers)
+        return AppendInfo(first, last, NO_TIMESTAMP, self.log_start_offset, False, position, count)
+
+    def _write(
+        self,
+        buffers: Sequence[Buffer],
+        batches: Sequence[AppendedBatch],
+        size: int,
+        first: int,
+        last: int,
+        max_timestamp: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        if self.failed is not None:
+            raise self._storage_error(self.failed)
+        config = self.config
+        if size > config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{self.topic_partition}: {size} bytes do not fit a segment of {config.segment_bytes}",
+            )
+        try:
+            self._assign_epoch(leader_epoch, first)
+            segment = self._segments.active
+            if segment.size and (
+                segment.size > config.segment_bytes - size
+                or segment.waited_for_roll_ms(now_ms, max_timestamp) > config.segment_ms - segment.jitter_ms
+                or segment.offset_index.is_full
+                or segment.time_index.is_full
+                or last - segment.base_offset > MAX_RELATIVE_OFFSET
+            ):
+                segment = self._roll_at(first)
+            segment.append(buffers, batches)
+        except OSError as e:
+            raise self._fail(e) from e
+
+    def _wrote(self, staged: Staged | None, end: int) -> None:
+        self.log_end_offset = end
+        if staged is None:
+            self.producers.end_offset = end
+        else:
+            for txn in self.producers.commit(staged, end):
+                self._segments.active.txn_index.append(txn)
+        if end - self.recovery_point >= self.config.flush_messages:
+            self._context.request_flush(self, end)
+
+    def _duplicate(self, original: BatchMetadata) -> AppendInfo:
+        append_time = original.timestamp if self.config.log_append_time else NO_TIMESTAMP
+        return AppendInfo(
+            original.first_offset, original.last_offset, append_time, self.log_start_offset, duplicate=True
+        )
+
+    # -- reading ------------------------------------------------------------------------------------------
 
     def read(
         self,
@@ -70,68 +330,339 @@ class PartitionLog:
         min_one_batch: bool = True,
         nowait: bool = False,
     ) -> LogSlice:
-        """upper_offset None: up to log_end_offset. OFFSET_OUT_OF_RANGE if outside [log_start, upper/log_end]."""
-        ...
+        """Batches from the one that holds `offset`, of one segment, below `upper_offset` (the log's end if None).
 
-    def offset_for_timestamp(
-        self, timestamp: int, *, upper_offset: int | None = None
-    ) -> TimestampOffset | None:
-        """First record at or after log_start_offset with timestamp >= it. Reads files: call in a thread when large."""
-        ...
+        May end amid a batch. Raises OFFSET_OUT_OF_RANGE, and `WouldBlock` with `nowait`.
+        """
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise self._out_of_range(offset)
+        limit = end if upper_offset is None else min(upper_offset, end)
+        if offset >= limit:
+            return LogSlice(reading.EMPTY, offset)
+        try:
+            return reading.read_slice(self._segments, offset, limit, max_bytes, min_one_batch, nowait)
+        except FileNotFoundError:
+            # The segment was deleted or replaced between finding and reading it: look again.
+            if offset < self.log_start_offset:
+                raise self._out_of_range(offset) from None
+            return reading.read_slice(self._segments, offset, limit, max_bytes, min_one_batch, nowait)
+        except OSError as e:
+            raise self._storage_error(e) from e
 
-    def max_timestamp(self) -> TimestampOffset | None: ...
-    def earliest(self) -> TimestampOffset: ...
-    def latest(self, upper_offset: int | None = None) -> TimestampOffset: ...
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]: ...
-    def truncate_to(self, offset: int) -> bool: ...
-    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None: ...
-    def advance_log_start(self, offset: int) -> bool:
-        """DeleteRecords / retention: OFFSET_OUT_OF_RANGE beyond the high watermark; segments go with retention."""
-        ...
+    def _out_of_range(self, offset: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self.topic_partition} holds offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}",
+        )
 
-    def assign_epoch_start_offset(self, leader_epoch: int, offset: int) -> None: ...
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record from the log's start on with this timestamp or a later one. Reads files: use a thread."""
+        return reading.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
+
+    def max_timestamp(self) -> TimestampOffset | None:
+        """The record with the largest timestamp. Reads files: use a thread."""
+        return reading.max_timestamp(self.segments)
+
+    def earliest(self) -> TimestampOffset:
+        """The log's start, with its epoch."""
+        first = self.leader_epochs.earliest
+        known = first is not None and first.start_offset <= self.log_start_offset
+        return TimestampOffset(
+            NO_TIMESTAMP, self.log_start_offset, first.epoch if first is not None and known else NO_EPOCH
+        )
+
+    def latest(self, upper_offset: int | None = None) -> TimestampOffset:
+        """The end (or the given bound), with the newest epoch."""
+        offset = self.log_end_offset if upper_offset is None else upper_offset
+        return TimestampOffset(NO_TIMESTAMP, offset, self.leader_epochs.latest_epoch)
+
+    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
+        """The aborted transactions with records in [start, end)."""
+        return reading.aborted_transactions(self._segments, start, end)
+
+    # -- epochs -------------------------------------------------------------------------------------------
+
+    def assign_epoch_start_offset(self, leader_epoch: int, offset: int) -> None:
+        """A new leader's epoch begins here."""
+        try:
+            self._assign_epoch(leader_epoch, offset)
+        except OSError as e:
+            raise self._fail(e) from e
+
+    def _assign_epoch(self, epoch: int, offset: int) -> None:
+        if epoch >= 0 and epoch != self.leader_epochs.latest_epoch:
+            self.leader_epochs.assign(epoch, offset)
+
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) where unknown."""
-        ...
+        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
-    def roll(self) -> Segment: ...
-    def flush(self, up_to: int | None = None) -> None:
-        """fsync everything below `up_to` (log end) and move the recovery point: blocking, run it in the executor."""
-        ...
+    # -- rolling, truncating, deleting --------------------------------------------------------------------
+
+    def roll(self) -> Segment:
+        """Begin a new segment at the end of the log, unless the active one is empty."""
+        active = self._segments.active
+        if not active.size and active.base_offset == self.log_end_offset:
+            return active
+        try:
+            return self._roll_at(self.log_end_offset)
+        except OSError as e:
+            raise self._fail(e) from e
+
+    def _roll_at(self, offset: int) -> Segment:
+        self._segments.active.become_inactive()
+        segment = self._new_segment(offset)
+        self._segments.add(segment)
+        self.producers.end_offset = offset
+        self.producers.take_snapshot()
+        self._context.request_flush(self, offset)
+        return segment
+
+    def _new_segment(self, base_offset: int, suffix: str = "") -> Segment:
+        return Segment.create(
+            self._context.fs,
+            self.path,
+            base_offset,
+            segment_settings(self.config),
+            created_ms=self._context.now_ms(),
+            jitter_ms=roll_jitter_ms(self.config, self._context),
+            suffix=suffix,
+        )
+
+    def truncate_to(self, offset: int) -> bool:
+        """Drop everything from an offset on; False where the log ends before it anyway."""
+        if offset >= self.log_end_offset:
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
+            return False
+        if offset < self._segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        try:
+            self._delete_segments([segment for segment in self._segments if segment.base_offset > offset])
+            self._segments.active.truncate_to(offset, self._context.now_ms())
+            self.leader_epochs.truncate_from_end(offset)
+            self.log_end_offset = offset
+            self.log_start_offset = min(self.log_start_offset, offset)
+            self.recovery_point = min(self.recovery_point, offset)
+            self._rebuild_producers()
+        except OSError as e:
+            raise self._fail(e) from e
+        self.high_watermark = min(self._high_watermark, offset)
+        return True
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Drop everything and go on with an empty log at an offset."""
+        try:
+            old = list(self._segments)
+            self._mark_deleted(old)
+            self._segments.replace([self._new_segment(offset)], old)
+            self.leader_epochs.clear()
+            self.producers.clear(offset)
+        except OSError as e:
+            raise self._fail(e) from e
+        self.log_end_offset = offset
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.high_watermark = offset
+
+    def _rebuild_producers(self) -> None:
+        producers = self.producers
+        producers.reload(self.log_start_offset, self.log_end_offset, self._context.now_ms())
+        for segment in self._segments.since(producers.end_offset):
+            for _, header, batch in segment.batches(segment.offset_index.lookup(producers.end_offset)):
+                if header.base_offset >= producers.end_offset:
+                    producers.replay(header, batch)
+        producers.end_offset = self.log_end_offset
+
+    def advance_log_start(self, offset: int) -> bool:
+        """Let the log begin later (DeleteRecords, retention, a leader's start); segments go with retention."""
+        if offset > self._high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition}: start {offset} is above the high watermark {self._high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        try:
+            self.leader_epochs.truncate_from_start(offset)
+        except OSError as e:
+            raise self._fail(e) from e
+        self.producers.on_log_start(offset)
+        return True
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Retention by time, by size and below log_start_offset: number of segments taken out."""
-        ...
+        """Retention: take out what is below the start, and with `delete` what is too much or too old."""
+        try:
+            count = self._retire(retention.below_log_start(self))
+            if self.config.delete:
+                count += self._retire(retention.over_size(self))
+                count += self._retire(retention.past_time(self, now_ms))
+        except OSError as e:
+            raise self._fail(e) from e
+        return count
 
-    def update_config(self, config: TopicConfig) -> None: ...
-    def assign_topic_id(self, topic_id: bytes) -> None: ...
+    def _retire(self, segments: list[Segment]) -> int:
+        if not segments:
+            return 0
+        if segments[-1] is self._segments.active:
+            self._roll_at(self.log_end_offset)
+        following = self._segments.since(segments[-1].base_offset)[1]
+        self.advance_log_start(max(self.log_start_offset, following.base_offset))
+        self._delete_segments(segments)
+        return len(segments)
+
+    def _delete_segments(self, segments: Sequence[Segment]) -> None:
+        if segments:
+            self._segments.remove(segments)
+            self._mark_deleted(segments)
+
+    def _mark_deleted(self, segments: Sequence[Segment]) -> None:
+        """Rename the files to `.deleted`; they are removed later, off the event loop."""
+        paths: list[str] = []
+        fs = self._context.fs
+        for segment in segments:
+            segment.change_suffix(DELETED_SUFFIX)
+            segment.close_files()
+            paths += segment.paths()
+            snapshot = self.producers.forget_snapshot(segment.base_offset)
+            if snapshot is not None and fs.exists(snapshot):
+                fs.rename(snapshot, snapshot + DELETED_SUFFIX)
+                paths.append(snapshot + DELETED_SUFFIX)
+        self._context.remove(paths, self.config.file_delete_delay_ms)
+
+    # -- cleaning -----------------------------------------------------------------------------------------
+
+    def new_cleaned_segment(self, base_offset: int) -> Segment:
+        """A segment under construction: its files end in `.cleaned` until `replace_segments`."""
+        return self._new_segment(base_offset, CLEANED_SUFFIX)
+
+    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
+        """Put finished cleaned segments in the place of old ones; a crash at any moment leaves one or the other.
+
+        The new segments must be complete (`become_inactive`) and synced.
+        """
+        try:
+            for segment in sorted(new, key=lambda s: -s.base_offset):
+                segment.change_suffix(SWAP_SUFFIX)
+            # The swap files decide what recovery does: they must be on disk before the old ones go.
+            self._context.fs.fsync_dir(self.path)
+            kept = {segment.base_offset for segment in new}
+            paths: list[str] = []
+            for segment in old:
+                segment.change_suffix(DELETED_SUFFIX)
+                segment.close_files()
+                paths += segment.paths()
+                if segment.base_offset not in kept:
+                    snapshot = self.producers.forget_snapshot(segment.base_offset)
+                    if snapshot is not None:
+                        paths.append(snapshot)
+            for segment in new:
+                segment.change_suffix("")
+            self._segments.replace(new, old)
+            self._context.fs.fsync_dir(self.path)
+            self._context.remove(paths, self.config.file_delete_delay_ms)
+        except OSError as e:
+            raise self._fail(e) from e
+
+    # -- life ---------------------------------------------------------------------------------------------
+
+    def flush(self, up_to: int | None = None) -> None:
+        """Bring everything below `up_to` (the end) to disk and move the recovery point. Blocks: use a thread."""
+        end = self.log_end_offset if up_to is None else up_to
+        if end <= self.recovery_point:
+            return
+        try:
+            active = self._segments.active
+            for segment in self._segments.since(self.recovery_point):
+                if segment.base_offset < end:
+                    segment.fsync(indexes=segment is not active)
+            self._sync_names()
+        except FileNotFoundError:
+            return  # deleted or moved meanwhile: whoever did it answers for the recovery point
+        except OSError as e:
+            raise self._fail(e) from e
+        self.recovery_point = max(self.recovery_point, min(end, self.log_end_offset))
+        self.last_flush_ms = self._context.now_ms()
+
+    def _sync_names(self) -> None:
+        fs = self._context.fs
+        fresh = [segment for segment in self._segments if not segment.entries_synced]
+        if fresh:
+            fs.fsync_dir(self.path)
+            for segment in fresh:
+                segment.entries_synced = True
+        if not self._synced:
+            fs.fsync_dir(self.path.rpartition("/")[0])
+            if self.topic_id != ZERO_UUID:
+                write_partition_metadata(fs, self.path, self.topic_id, sync=True)
+            self._synced = True
+        self.leader_epochs.sync()
+
+    def update_config(self, config: TopicConfig) -> None:
+        self.config = config
+        self._policy = ProducePolicy.of(config)
+        settings = segment_settings(config)
+        for segment in self._segments:
+            segment.settings = settings
+        self._segments.active.jitter_ms = roll_jitter_ms(config, self._context)
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """Note the topic's id in `partition.metadata`; one that is there already must be the same."""
+        if topic_id == self.topic_id or topic_id == ZERO_UUID:
+            return
+        if self.topic_id != ZERO_UUID:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.path} belongs to another topic of the same name"
+            )
+        self.topic_id = topic_id
+        try:
+            write_partition_metadata(self._context.fs, self.path, topic_id)
+        except OSError as e:
+            raise self._fail(e) from e
+
     def close(self) -> None:
-        """Clean: final index entries, producer snapshot. (The manager flushes before.)"""
-        ...
+        """End cleanly: indexes complete, producers in a snapshot. What `flush` did not sync stays unsynced."""
+        if self.failed is None:
+            try:
+                self.producers.end_offset = self.log_end_offset
+                self.producers.take_snapshot()
+                for segment in self._segments:
+                    segment.close()
+            except OSError as e:
+                raise self._fail(e) from e
+        self.close_files()
 
-    # for the cleaner
-    def new_cleaned_segment(self, base_offset: int) -> Segment: ...
-    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None: ...
+    def close_files(self) -> None:
+        """Let go of the files as they are."""
+        for segment in self._segments:
+            segment.close_files()
+
+    def moved_to(self, path: str) -> None:
+        """The directory was renamed."""
+        self.path = path
+        for segment in self._segments:
+            segment.moved_to(path)
+        self.leader_epochs.moved_to(path)
+        self.producers.moved_to(path)
+
+    def _fail(self, error: OSError) -> KafkaError:
+        """The disk refused: the log takes nothing more, and its directory is told."""
+        if self.failed is None:
+            self.failed = error
+            self._context.on_io_error(error)
+        return self._storage_error(error)
+
+    def _storage_error(self, error: OSError) -> KafkaError:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} in {self.path}: {error}")
 
 
-@dataclass(slots=True)
-class LogOptions:
-    """What a log needs besides its topic's configuration."""
-
-    producer_id_expiration_ms: int = 86_400_000
+def segment_settings(config: TopicConfig) -> SegmentSettings:
+    return SegmentSettings(config.index_interval_bytes, config.segment_index_bytes)
 
 
-def open_log(
-    fs: Fs,
-    path: str,
-    config: TopicConfig,
-    *,
-    clean: bool,
-    now_ms: int,
-    log_start_offset: int = 0,
-    recovery_point: int = 0,
-    topic_id: bytes | None = None,
-    options: LogOptions = ...,
-) -> PartitionLog:
-    """Open (or make) the log in a directory, recovering it unless `clean`. The raft log is opened with this too."""
-    ...
+def roll_jitter_ms(config: TopicConfig, context: LogContext) -> int:
+    """A random part of `segment.jitter.ms`, so that segments begun together do not all end together."""
+    span = min(config.segment_jitter_ms, config.segment_ms)
+    return context.random.randrange(span) if span > 0 else 0

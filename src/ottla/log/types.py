@@ -78,5 +78,5 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
-class WouldBlock(Exception):  # noqa: N818 - a turn of events, not an error
+class WouldBlock(Exception):
     """The pages are not in memory: call again without `nowait`, in a thread."""

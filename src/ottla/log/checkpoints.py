@@ -1,0 +1,112 @@
+"""Kafka's small text files: offset checkpoints of a log directory, `partition.metadata`, `meta.properties`.
+
+Only formats and single files; who writes them when is the manager's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.log.files import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE
+from ottla.log.fs import Fs
+from ottla.log.types import TopicPartition
+from ottla.wire.uuid import ZERO_UUID, uuid_from_str, uuid_to_str
+
+
+class CheckpointError(Exception):
+    """A checkpoint file that is not in the format."""
+
+
+def format_checkpoint(rows: Iterable[Sequence[object]]) -> bytes:
+    """Version, number of rows, rows."""
+    lines = [" ".join(map(str, row)) for row in rows]
+    return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
+
+
+def parse_checkpoint(data: bytes, columns: int) -> list[list[str]]:
+    lines = data.decode("utf-8", "replace").splitlines()
+    if len(lines) < 2 or lines[0].strip() != "0":
+        raise CheckpointError(f"expected version 0, found {lines[0] if lines else 'nothing'!r}")
+    try:
+        expected = int(lines[1])
+    except ValueError:
+        raise CheckpointError(f"expected a number of rows, found {lines[1]!r}") from None
+    rows = [line.split() for line in lines[2:]]
+    if len(rows) != expected or any(len(row) != columns for row in rows):
+        raise CheckpointError(f"expected {expected} rows of {columns} columns")
+    return rows
+
+
+def read_offsets(fs: Fs, path: str) -> dict[TopicPartition, int]:
+    """An offset checkpoint; empty where there is none or where it is damaged: offsets are hints, never truths."""
+    if not fs.exists(path):
+        return {}
+    try:
+        rows = parse_checkpoint(fs.read_bytes(path), 3)
+        return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+    except (CheckpointError, ValueError):
+        return {}
+
+
+def write_offsets(fs: Fs, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    fs.write_atomic(path, format_checkpoint((tp.topic, tp.partition, o) for tp, o in offsets.items()))
+
+
+def write_partition_metadata(fs: Fs, directory: str, topic_id: bytes, *, sync: bool = False) -> None:
+    text = f"version: 0\ntopic_id: {uuid_to_str(topic_id)}"
+    fs.write_atomic(f"{directory}/{PARTITION_METADATA_FILE}", text.encode(), sync=sync)
+
+
+def read_partition_metadata(fs: Fs, directory: str) -> bytes:
+    """The topic id of a partition's directory; zero where a crash left the file damaged."""
+    text = fs.read_bytes(f"{directory}/{PARTITION_METADATA_FILE}").decode("utf-8", "replace")
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "topic_id":
+            try:
+                return uuid_from_str(value.strip())
+            except ValueError:
+                return ZERO_UUID
+    return ZERO_UUID
+
+
+def read_meta_properties(fs: Fs, directory: str) -> dict[str, str] | None:
+    """`meta.properties` of a log directory, or None where it was never formatted."""
+    path = f"{directory}/{META_PROPERTIES_FILE}"
+    if not fs.exists(path):
+        return None
+    found: dict[str, str] = {}
+    for line in fs.read_bytes(path).decode("utf-8", "replace").splitlines():
+        line = line.strip()
+        if line and not line.startswith(("#", "!")):
+            key, _, value = line.partition("=")
+            found[key.strip()] = value.strip()
+    return found
+
+
+def write_meta_properties(fs: Fs, directory: str, cluster_id: str, node_id: int, directory_id: bytes) -> None:
+    text = (
+        "#\n"
+        f"cluster.id={cluster_id}\n"
+        f"directory.id={uuid_to_str(directory_id)}\n"
+        f"node.id={node_id}\n"
+        "version=1\n"
+    )
+    fs.write_atomic(f"{directory}/{META_PROPERTIES_FILE}", text.encode())
+
+
+def write_clean_shutdown(fs: Fs, directory: str, broker_epoch: int) -> None:
+    marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    fs.write_atomic(f"{directory}/{CLEAN_SHUTDOWN_FILE}", marker.encode())
+
+
+def read_clean_shutdown(fs: Fs, directory: str) -> int | None:
+    """The broker epoch in the clean-shutdown marker; -1 for a marker without one; None where there is no marker."""
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
+    if not fs.exists(path):
+        return None
+    try:
+        return int(json.loads(fs.read_bytes(path))["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return -1

@@ -1,0 +1,159 @@
+"""Leader epochs of a partition: where each began, kept in `leader-epoch-checkpoint`.
+
+Decides where logs of different leaders part; the file is Kafka's text format, version 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.log.checkpoints import CheckpointError, format_checkpoint, parse_checkpoint
+from ottla.log.files import LEADER_EPOCH_FILE
+from ottla.log.fs import Fs
+from ottla.log.types import NO_EPOCH, UNKNOWN_OFFSET
+
+
+class EpochEntry(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """Entries ascending in both epoch and start offset. Every change reaches the file before it returns."""
+
+    __slots__ = ("_directory", "_entries", "_fs", "dirty")
+
+    def __init__(self, fs: Fs, directory: str, entries: Iterable[EpochEntry] = ()) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._entries: list[EpochEntry] = []
+        self.dirty = False
+        """The file has changes that were not synced to disk."""
+        for entry in entries:
+            self._insert(entry)
+
+    @classmethod
+    def load(cls, fs: Fs, directory: str, *, exists: bool) -> LeaderEpochCache:
+        """Read the file; a damaged one counts as empty, for recovery fills it from the batches."""
+        if not exists:
+            return cls(fs, directory)
+        text = fs.read_bytes(f"{directory}/{LEADER_EPOCH_FILE}")
+        try:
+            rows = parse_checkpoint(text, 2)
+            return cls(fs, directory, (EpochEntry(int(epoch), int(offset)) for epoch, offset in rows))
+        except (CheckpointError, ValueError):
+            return cls(fs, directory)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        return tuple(self._entries)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest epoch, or -1."""
+        return self._entries[-1].epoch if self._entries else NO_EPOCH
+
+    @property
+    def earliest(self) -> EpochEntry | None:
+        return self._entries[0] if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Note that an epoch begins at an offset; nothing changes where it is known to have begun before."""
+        entries = self._entries
+        if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
+            return
+        self._insert(EpochEntry(epoch, start_offset))
+        self._write()
+
+    def _insert(self, entry: EpochEntry) -> None:
+        entries = self._entries
+        while entries and (
+            entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset
+        ):
+            entries.pop()
+        entries.append(entry)
+
+    def note(self, epoch: int, start_offset: int) -> None:
+        """`assign` without writing the file, for recovery, which writes once at its end."""
+        if epoch > self.latest_epoch:
+            self._insert(EpochEntry(epoch, start_offset))
+            self.dirty = True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch at or below the one asked for; (-1, -1) where unknown."""
+        entries = self._entries
+        if epoch == NO_EPOCH or not entries:
+            return NO_EPOCH, UNKNOWN_OFFSET
+        if epoch == entries[-1].epoch:
+            return epoch, log_end_offset
+        floor: EpochEntry | None = None
+        for entry in entries:
+            if entry.epoch > epoch:
+                return (epoch if floor is None else floor.epoch), entry.start_offset
+            floor = entry
+        return NO_EPOCH, UNKNOWN_OFFSET
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch in which the record at an offset was written, or -1."""
+        found = NO_EPOCH
+        for entry in self._entries:
+            if entry.start_offset > offset:
+                break
+            found = entry.epoch
+        return found
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that begin at or after an offset."""
+        entries = self._entries
+        if entries and entries[-1].start_offset >= end_offset:
+            while entries and entries[-1].start_offset >= end_offset:
+                entries.pop()
+            self._write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Let the first epoch begin at the log's new start."""
+        entries = self._entries
+        count = sum(1 for entry in entries if entry.start_offset <= start_offset)
+        if count and (count > 1 or entries[0].start_offset != start_offset):
+            entries[:count] = [EpochEntry(entries[count - 1].epoch, start_offset)]
+            self._write()
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._write()
+
+    def moved_to(self, directory: str) -> None:
+        self._directory = directory
+
+    def settle(self, log_start_offset: int, log_end_offset: int) -> None:
+        """After loading: what recovery noted reaches the file; what lies outside the log is only forgotten.
+
+        The file may keep entries past the end: the next change rewrites it, or the next load forgets them again.
+        """
+        entries = self._entries
+        while entries and entries[-1].start_offset >= log_end_offset:
+            entries.pop()
+        count = sum(1 for entry in entries if entry.start_offset <= log_start_offset)
+        if count:
+            entries[:count] = [EpochEntry(entries[count - 1].epoch, log_start_offset)]
+        if self.dirty:
+            self._write()
+
+    def sync(self) -> None:
+        """Bring the file to disk. Safe in a thread: a change that comes meanwhile makes it dirty again."""
+        if self.dirty:
+            self.dirty = False
+            file = self._fs.open(self._path)
+            file.fsync()
+            file.close()
+            self._fs.fsync_dir(self._directory)
+
+    @property
+    def _path(self) -> str:
+        return f"{self._directory}/{LEADER_EPOCH_FILE}"
+
+    def _write(self) -> None:
+        # No fsync here: the file survives a killed process, and `PartitionLog.flush` syncs it with the data.
+        self._fs.write_atomic(self._path, format_checkpoint(self._entries), sync=False)
+        self.dirty = True

@@ -1,0 +1,381 @@
+"""Opening a partition's directory: leftovers of interrupted work, torn tails, missing indexes, producers, epochs.
+
+After a clean shutdown nothing is scanned; otherwise every batch from the recovery point's segment on is checked,
+the log is cut at the first bad one, and indexes and producer state are rebuilt on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ottla.config.topic import TopicConfig
+from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
+from ottla.log.context import LogContext
+from ottla.log.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    LEADER_EPOCH_FILE,
+    LOG_SUFFIX,
+    PARTITION_METADATA_FILE,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    offset_of,
+    parse_dir_name,
+    stem,
+)
+from ottla.log.leader_epochs import LeaderEpochCache
+from ottla.log.partition_log import PartitionLog, roll_jitter_ms, segment_settings
+from ottla.log.producer_state import ProducerStateManager
+from ottla.log.segment import Segment
+from ottla.log.segment_recovery import recover_segment
+from ottla.log.segments import Segments
+from ottla.log.txn_index import CorruptIndexError
+from ottla.log.types import TopicPartition
+from ottla.wire.uuid import ZERO_UUID
+
+# `.checkpoint.deleted` files are snapshots of the metadata log: raft removes those itself.
+_FOREIGN_DELETED = ".checkpoint" + DELETED_SUFFIX
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What opening found wrong, for the log and for tests."""
+
+    truncated_bytes: int = 0
+    recovered_segments: int = 0
+    deleted_segments: int = 0
+    removed_files: list[str] = field(default_factory=list)
+
+
+def open_log(
+    context: LogContext,
+    path: str,
+    config: TopicConfig,
+    *,
+    clean: bool,
+    log_start_offset: int = 0,
+    recovery_point: int = 0,
+    topic_id: bytes | None = None,
+    report: Recovered | None = None,
+) -> PartitionLog:
+    """Open (or make) the log in a directory, recovering it unless it was closed cleanly. Raises OSError."""
+    return _Loader(context, path, config, clean, log_start_offset, recovery_point, report).load(topic_id)
+
+
+def create_log(context: LogContext, path: str, config: TopicConfig, topic_id: bytes) -> PartitionLog:
+    """Make a new log in a directory that is not there yet, with as few calls as possible."""
+    fs = context.fs
+    fs.mkdir(path)
+    if topic_id != ZERO_UUID:
+        write_partition_metadata(fs, path, topic_id)
+    segment = Segment.create(
+        fs,
+        path,
+        0,
+        segment_settings(config),
+        created_ms=context.now_ms(),
+        jitter_ms=roll_jitter_ms(config, context),
+    )
+    tp = _topic_partition(path)
+    return PartitionLog(
+        context,
+        path,
+        tp,
+        config,
+        topic_id=topic_id,
+        segments=Segments([segment]),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+        leader_epochs=LeaderEpochCache(fs, path),
+        producers=ProducerStateManager(fs, path, tp, context.producer_id_expiration_ms),
+    )
+
+
+def _topic_partition(path: str) -> TopicPartition:
+    name = path.rpartition("/")[2]
+    parsed = parse_dir_name(name)
+    if parsed is None:
+        raise ValueError(f"{path} is not the directory of a partition")
+    return parsed[0]
+
+
+class _Loader:
+    """One opening of one directory."""
+
+    def __init__(
+        self,
+        context: LogContext,
+        path: str,
+        config: TopicConfig,
+        clean: bool,
+        log_start_offset: int,
+        recovery_point: int,
+        report: Recovered | None,
+    ) -> None:
+        self.context = context
+        self.fs = context.fs
+        self.path = path
+        self.config = config
+        self.clean = clean
+        self.log_start = log_start_offset
+        self.recovery_point = recovery_point
+        self.report = report if report is not None else Recovered()
+        self.settings = segment_settings(config)
+        self.now_ms = context.now_ms()
+
+    def load(self, topic_id: bytes | None) -> PartitionLog:
+        try:
+            names = set(self.fs.listdir(self.path))
+        except FileNotFoundError:
+            self.fs.mkdir(self.path)
+            names = set()
+        if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
+            names = self._settle_leftovers(names)
+        tp = _topic_partition(self.path)
+        segments = Segments(self._find_segments(names))
+        snapshots = [
+            offset
+            for name in names
+            if name.endswith(SNAPSHOT_SUFFIX) and (offset := offset_of(name)) is not None
+        ]
+        producers = self._producers(tp, snapshots)
+        epochs = LeaderEpochCache.load(self.fs, self.path, exists=LEADER_EPOCH_FILE in names)
+        self._rebuild_damaged_indexes(segments, snapshots, epochs, names)
+        end = self._recover(segments, producers, epochs)
+        epochs.settle(self.log_start, end)
+        log = PartitionLog(
+            self.context,
+            self.path,
+            tp,
+            self.config,
+            topic_id=read_partition_metadata(self.fs, self.path)
+            if PARTITION_METADATA_FILE in names
+            else ZERO_UUID,
+            segments=segments,
+            log_start_offset=max(self.log_start, segments[0].base_offset),
+            log_end_offset=end,
+            recovery_point=end if self.clean else min(self.recovery_point, end),
+            leader_epochs=epochs,
+            producers=producers,
+        )
+        if topic_id is not None:
+            log.assign_topic_id(topic_id)
+        return log
+
+    def _producers(self, tp: TopicPartition, snapshots: list[int]) -> ProducerStateManager:
+        return ProducerStateManager(self.fs, self.path, tp, self.context.producer_id_expiration_ms, snapshots)
+
+    # -- leftovers ----------------------------------------------------------------------------------------
+
+    def _settle_leftovers(self, names: set[str]) -> set[str]:
+        """Finish or undo what was interrupted: deletions, cleanings and the swap of cleaned segments."""
+        cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
+        first_cleaned = min((_offset(name) for name in cleaned), default=None)
+        gone = [n for n in names if n.endswith(DELETED_SUFFIX) and not n.endswith(_FOREIGN_DELETED)]
+        gone += cleaned
+        # A swap that had not begun everywhere is undone: the old segments are still there.
+        swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+        undone = [n for n in swaps if first_cleaned is not None and _offset(n) >= first_cleaned]
+        gone += undone
+        self._remove(gone, names)
+        self._finish_swap([name for name in swaps if name not in undone], names)
+        return names
+
+    def _finish_swap(self, swaps: list[str], names: set[str]) -> None:
+        logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+        if logs:
+            low = min(_offset(name) for name in logs)
+            high = max(self._swap_end(_offset(name)) for name in logs)
+            replaced = [
+                name
+                for name in names
+                if not name.endswith(SWAP_SUFFIX)
+                and (offset := offset_of(name)) is not None
+                and low <= offset < high
+                and name.endswith(SEGMENT_SUFFIXES)
+            ]
+            self._remove(replaced, names)
+        for name in swaps:
+            final = name.removesuffix(SWAP_SUFFIX)
+            self.fs.rename(f"{self.path}/{name}", f"{self.path}/{final}")
+            names.discard(name)
+            names.add(final)
+
+    def _swap_end(self, base_offset: int) -> int:
+        path = f"{self.path}/{stem(base_offset)}{LOG_SUFFIX}{SWAP_SUFFIX}"
+        segment = Segment(
+            self.fs, self.path, base_offset, self.settings, size=self.fs.stat(path).size, suffix=SWAP_SUFFIX
+        )
+        end = segment.next_offset()
+        segment.close_files()
+        return end
+
+    def _remove(self, gone: list[str], names: set[str]) -> None:
+        for name in gone:
+            self.fs.remove(f"{self.path}/{name}")
+            names.discard(name)
+        self.report.removed_files += gone
+
+    # -- segments -----------------------------------------------------------------------------------------
+
+    def _find_segments(self, names: set[str]) -> list[Segment]:
+        bases = {_offset(name) for name in names if name.endswith(LOG_SUFFIX) and offset_of(name) is not None}
+        orphans = [
+            name
+            for name in names
+            if name.endswith(INDEX_SUFFIXES) and (o := offset_of(name)) is not None and o not in bases
+        ]
+        if orphans:
+            self._remove(orphans, names)
+        found = []
+        for base_offset in sorted(bases):
+            name = stem(base_offset)
+            segment = Segment(
+                self.fs,
+                self.path,
+                base_offset,
+                self.settings,
+                size=self.fs.stat(f"{self.path}/{name}{LOG_SUFFIX}").size,
+                created_ms=self.now_ms,
+                jitter_ms=roll_jitter_ms(self.config, self.context),
+            )
+            if name + TXN_INDEX_SUFFIX not in names:
+                segment.txn_index.start_empty()
+            if name + INDEX_SUFFIX not in names:
+                segment.offset_index.start_empty()
+            if name + TIME_INDEX_SUFFIX not in names:
+                segment.time_index.start_empty()
+            found.append(segment)
+        return found
+
+    def _rebuild_damaged_indexes(
+        self, segments: Segments, snapshots: list[int], epochs: LeaderEpochCache, names: set[str]
+    ) -> None:
+        """Rebuild the missing or damaged indexes of segments that are not scanned anyway."""
+        unflushed = None if self.clean or not len(segments) else segments.since(self.recovery_point)[0]
+        for segment in segments:
+            if segment is unflushed:
+                return
+            if not self._index_damaged(segment, names):
+                continue
+            # The transactions that end in the segment may have begun before it.
+            before = self._producers(_topic_partition(self.path), snapshots)
+            before.reload(self.log_start, segment.base_offset, self.now_ms, keep_files=True)
+            self._replay(segments, before, segment.base_offset)
+            self.report.truncated_bytes += recover_segment(segment, before, epochs, active=False)
+            self.report.recovered_segments += 1
+
+    def _index_damaged(self, segment: Segment, names: set[str]) -> bool:
+        name = stem(segment.base_offset)
+        if segment.size and not {name + INDEX_SUFFIX, name + TIME_INDEX_SUFFIX} <= names:
+            return True
+        if name + TXN_INDEX_SUFFIX in names:
+            try:
+                segment.txn_index.check()
+            except CorruptIndexError:
+                return True
+        return False
+
+    def _recover(self, segments: Segments, producers: ProducerStateManager, epochs: LeaderEpochCache) -> int:
+        """Bring segments, producers and epochs in order; the end of the log."""
+        producers.remove_strays(segment.base_offset for segment in segments)
+        if not len(segments):
+            return self._begin_anew(segments, producers)
+        if self.clean:
+            end = segments.active.next_offset()
+            if end >= self.log_start and producers.snapshot_offsets:
+                producers.reload(self.log_start, end, self.now_ms)
+                self._replay(segments, producers, end)
+            producers.end_offset = end
+        else:
+            first = segments.since(self.recovery_point)[0].base_offset
+            producers.reload(self.log_start, first, self.now_ms, keep_files=True)
+            self._replay(segments, producers, first)
+            end = self._scan(segments, producers, epochs, first)
+            producers.drop_snapshots_after(end)
+        if end < self.log_start:
+            # The log ends before the start that was agreed: what is left of it was deleted long ago.
+            self._drop(segments, list(segments))
+            epochs.clear()
+            return self._begin_anew(segments, producers)
+        return end
+
+    def _begin_anew(self, segments: Segments, producers: ProducerStateManager) -> int:
+        producers.clear(self.log_start)
+        segments.add(
+            Segment.create(
+                self.fs,
+                self.path,
+                self.log_start,
+                self.settings,
+                created_ms=self.now_ms,
+                jitter_ms=roll_jitter_ms(self.config, self.context),
+            )
+        )
+        return self.log_start
+
+    def _replay(self, segments: Segments, producers: ProducerStateManager, end: int) -> None:
+        """Bring the producers from their snapshot up to an offset."""
+        start = producers.end_offset
+        if start >= end:
+            return
+        for segment in segments.since(start):
+            if segment.base_offset >= end:
+                break
+            for _, header, batch in segment.batches(segment.offset_index.lookup(start)):
+                if header.base_offset >= end:
+                    break
+                if header.base_offset >= start:
+                    producers.replay(header, batch)
+        producers.end_offset = end
+
+    def _scan(
+        self, segments: Segments, producers: ProducerStateManager, epochs: LeaderEpochCache, first: int
+    ) -> int:
+        """Check every batch of the segments from one on; cut the log at the first damage. The end of the log."""
+        pending = segments.since(first)
+        written_epochs = epochs.entries
+        end = first
+        for n, segment in enumerate(pending):
+            active = n + 1 == len(pending)
+            damaged = recover_segment(
+                segment,
+                producers,
+                epochs,
+                active=active,
+                floor=end,
+                synced=self.recovery_point,
+                gaps=self.config.compact,
+                written_epochs=written_epochs,
+            )
+            self.report.recovered_segments += 1
+            end = max(producers.end_offset, segment.base_offset)
+            if damaged:
+                self.report.truncated_bytes += damaged
+                self._drop(segments, pending[n + 1 :])
+                break
+        producers.end_offset = end
+        return end
+
+    def _drop(self, segments: Segments, gone: Sequence[Segment]) -> None:
+        for segment in gone:
+            segment.close_files()
+            for path in segment.paths():
+                self.fs.remove(path)
+        if gone:
+            segments.remove(gone)
+        self.report.deleted_segments += len(gone)
+
+
+def _offset(name: str) -> int:
+    offset = offset_of(name)
+    if offset is None:
+        raise ValueError(f"{name} does not begin with an offset")
+    return offset

@@ -1,0 +1,152 @@
+"""Scanning a segment after a crash: how much of it is whole, and everything that is derived from its batches.
+
+A batch counts when its checksum is right and its place fits. Offset and epoch lie outside the checksum, so
+they are held against their neighbours: a batch that the crash left with a wrong one is cut off like a torn one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.leader_epochs import EpochEntry, LeaderEpochCache
+from ottla.log.producer_state import ProducerStateManager
+from ottla.log.segment import MAX_RELATIVE_OFFSET, BatchPosition, Scan, Segment
+from ottla.records.batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatchError, check_crc
+
+_Batch = tuple[int, BatchHeader, memoryview]
+
+_TAIL = 256
+_MAX_OFFSET = 2**63 - 1
+
+
+def recover_segment(
+    segment: Segment,
+    producers: ProducerStateManager,
+    epochs: LeaderEpochCache,
+    *,
+    active: bool,
+    floor: int = 0,
+    synced: int = _MAX_OFFSET,
+    gaps: bool = True,
+    written_epochs: Sequence[EpochEntry] = (),
+) -> int:
+    """Cut a segment after its last good batch and rebuild its indexes, replaying producers and epochs.
+
+    `floor` is where the log before it ends; below `synced` places are not doubted; `gaps` says that compaction
+    may have left some; `written_epochs` are those known from the checkpoint. The number of bytes cut.
+    """
+    if not segment.size:
+        segment.rebuilt(Scan(offset_of_max=segment.base_offset), active=active)
+        return 0
+    _refuse_old_format(segment)
+    scan = Scan(offset_of_max=segment.base_offset)
+    interval = segment.settings.index_interval_bytes
+    since_entry = 0
+    good = _good_batches(segment, floor, synced, gaps or not active, written_epochs)
+    for position, header, batch in good:
+        last_offset = header.last_offset
+        if header.max_timestamp > scan.max_timestamp:
+            scan.max_timestamp, scan.offset_of_max = header.max_timestamp, last_offset
+        if since_entry > interval:
+            _add_entries(segment, scan, last_offset, position)
+            since_entry = 0
+        if scan.first_timestamp is None:
+            scan.first_timestamp = header.max_timestamp
+        size = header.length + 12
+        since_entry += size
+        scan.size = position + size
+        scan.tail.append(BatchPosition(position, size, header.base_offset, last_offset))
+        if len(scan.tail) > _TAIL:
+            del scan.tail[: _TAIL // 2]
+        epochs.note(header.partition_leader_epoch, header.base_offset)
+        scan.aborted += producers.replay(header, batch)
+    scan.bytes_since_entry = since_entry
+    cut = segment.size - scan.size
+    segment.rebuilt(scan, active=active)
+    return cut
+
+
+def _add_entries(segment: Segment, scan: Scan, last_offset: int, position: int) -> None:
+    scan.offset_entries += OffsetIndex.ENTRY.pack(last_offset - segment.base_offset, position)
+    entry = TimeIndex.ENTRY
+    before = (
+        entry.unpack_from(scan.time_entries, len(scan.time_entries) - entry.size)[0]
+        if scan.time_entries
+        else -1
+    )
+    if scan.max_timestamp > before:
+        scan.time_entries += entry.pack(scan.max_timestamp, scan.offset_of_max - segment.base_offset)
+
+
+class _Place:
+    """Judges whether batches stand where they belong."""
+
+    __slots__ = ("_base", "_epoch", "_expected", "_gaps", "_synced", "_written", "doubtful")
+
+    def __init__(self, base: int, floor: int, synced: int, gaps: bool, written: Sequence[EpochEntry]) -> None:
+        self._base = base
+        self._expected = max(base, floor)
+        self._synced = synced
+        self._gaps = gaps
+        self._written = written
+        self._epoch = -1
+        self.doubtful = False
+        """The last batch's place follows neither from the one before nor from the epochs: the next must confirm it."""
+
+    def fits(self, header: BatchHeader) -> bool:
+        """Whether a batch can follow the one before. Where not and that one is in doubt, that one is wrong."""
+        base_offset, epoch = header.base_offset, header.partition_leader_epoch
+        if base_offset < self._expected or header.last_offset - self._base > MAX_RELATIVE_OFFSET:
+            return False
+        if 0 <= epoch < self._epoch and base_offset >= self._synced:
+            return False
+        self.doubtful = base_offset >= self._synced and (
+            (not self._gaps and base_offset > self._expected) or self._unexpected_epoch(base_offset, epoch)
+        )
+        self._expected = header.next_offset
+        self._epoch = max(self._epoch, epoch)
+        return True
+
+    def _unexpected_epoch(self, offset: int, epoch: int) -> bool:
+        known = -1
+        for entry in self._written:
+            if entry.start_offset > offset:
+                break
+            known = entry.epoch
+        return known >= 0 and known != epoch
+
+
+def _good_batches(
+    segment: Segment, floor: int, synced: int, gaps: bool, written_epochs: Sequence[EpochEntry]
+) -> Iterator[_Batch]:
+    """The batches up to the first damage; each is held back until its successor confirms it, where in doubt."""
+    place = _Place(segment.base_offset, floor, synced, gaps, written_epochs)
+    held: _Batch | None = None
+    try:
+        for found in segment.batches():
+            _, header, batch = found
+            if header.count < 0 or header.last_offset_delta < 0 or not check_crc(batch, 0, header):
+                break
+            if not place.fits(header):
+                break
+            if held is not None:
+                yield held
+                held = None
+            if place.doubtful:
+                held = found
+            else:
+                yield found
+    except CorruptBatchError:
+        return  # what follows is no batch, and one in doubt goes with it
+
+
+def _refuse_old_format(segment: Segment) -> None:
+    """Whole message sets of magic 0 or 1 are not damage: to cut them off would destroy good data."""
+    header = segment.header_at(0) if segment.size >= HEADER_SIZE else None
+    if header is not None and header.magic in (0, 1) and 14 <= header.length <= segment.size - 12:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"{segment.path} holds messages of format {header.magic}; only format {MAGIC} is supported",
+        )
