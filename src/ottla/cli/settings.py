@@ -66,9 +66,8 @@ def _listen_on(given: dict[str, str], listen: str) -> None:
     address = parse_address(listen)
     if address is None:
         raise ConfigError(f"Invalid value '{listen}' for --listen: expected HOST:PORT")
-    controllers = {name.strip().upper() for name in given.get("controller.listener.names", "").split(",")} - {
-        ""
-    }
+    names = given.get("controller.listener.names", "").split(",")
+    controllers = {word.strip().upper() for word in names if word.strip()}
     name = given.get("inter.broker.listener.name") or given.get("security.inter.broker.protocol", "PLAINTEXT")
     for key, own in (("listeners", [f"{name}://{format_address(*address)}"]), ("advertised.listeners", [])):
         kept = [entry.strip() for entry in given.get(key, "").split(",") if _name_of(entry) in controllers]
