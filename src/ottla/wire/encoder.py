@@ -21,7 +21,7 @@ _HELPERS = {
     "long_string": source.long_string,
     "put_tags": source.put_tags,
     "not_in_version": source.not_in_version,
-    "join_uuids": source.join_uuids,
+    "not_a_uuid": source.not_a_uuid,
 }
 
 
@@ -158,12 +158,22 @@ class _Generator:
             self.array(field, value, compact=compact, nullable=nullable)
         elif field.struct is not None:
             self.struct_field(field.struct, value, tagged=tagged, nullable=nullable)
+        elif field.type == "uuid":
+            self.uuid(value)
         elif field.type in FIXED:
             self.run.append((FIXED[field.type][0], value))
         elif field.type == "records":
             self.records(value, compact=compact, nullable=nullable)
         else:
             self.blob(field.type, value, compact=compact, nullable=nullable)
+
+    def uuid(self, value: str) -> None:
+        raw = self.src.name("u")
+        self.src.line(f"{raw} = {value}")
+        # Packing would pad or cut without a word.
+        with self.src.block(f"if len({raw}) != 16:"):
+            self.src.line(f"not_a_uuid({raw})")
+        self.run.append((FIXED["uuid"][0], raw))
 
     def blob(self, kind: str, value: str, *, compact: bool, nullable: bool) -> None:
         """A string or bytes."""
@@ -242,9 +252,7 @@ class _Generator:
         else:
             src.line(f"{n} = len({items}){plus}")
         self.length(n, compact=compact, string=False)
-        if field.type == "uuid":
-            src.line(f"{self.out} += join_uuids({items})")
-        elif field.type in FIXED:
+        if field.type in FIXED and field.type != "uuid":
             packers = src.constant("A_", source.array_structs(FIXED[field.type][0], "pack"))
             with src.block(f"if {items}:"):
                 src.line(f"{self.out} += {packers}[len({items})](*{items})")
@@ -256,6 +264,8 @@ class _Generator:
         with self.src.block(f"for {element} in {items}:"):
             if field.struct is not None:
                 self.struct(field.struct, element)
+            elif field.type == "uuid":
+                self.uuid(element)
             else:
                 self.blob(field.type, element, compact=compact, nullable=False)
             self.flush()

@@ -169,9 +169,5 @@ def not_in_version(what: str, version: int) -> NoReturn:
     raise UnsupportedVersionError(f"{what} is set, but version {version} has no such field")
 
 
-def join_uuids(uuids: Sequence[bytes]) -> bytes:
-    """An array of UUIDs, each of the length a UUID has."""
-    joined = b"".join(uuids)
-    if any(len(uuid) != 16 for uuid in uuids):
-        raise EncodeError("a UUID has 16 bytes")
-    return joined
+def not_a_uuid(raw: bytes) -> NoReturn:
+    raise EncodeError(f"a UUID has 16 bytes, not {len(raw)}")

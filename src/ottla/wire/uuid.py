@@ -22,8 +22,8 @@ def uuid_to_str(raw: bytes) -> str:
 
 def uuid_from_str(text: str) -> bytes:
     """The sixteen bytes of the text form; ValueError for anything else."""
-    if len(text) > 24:
-        raise ValueError(f"{text!r} is too long for a UUID in base64")
+    if len(text) > 24 or "+" in text or "/" in text:
+        raise ValueError(f"{text!r} is not a UUID in url-safe base64")
     try:
         raw = base64.b64decode(text.rstrip("=") + "==", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

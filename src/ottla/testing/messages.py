@@ -1,0 +1,115 @@
+"""Messages for tests: random ones of any class and version, and ones told by Kafka's own JSON converters."""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import Any
+
+from ottla.wire.classes import WireMessage, WireStruct, struct_classes
+from ottla.wire.schema import Field, snake_case
+from ottla.wire.uuid import uuid_from_str
+
+_INT_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_SHORT_WORDS = ("a", "orders", "ключ")
+_WORDS = ("", "a", "orders", "ключ", "日本", "😀", "x" * 126, "y" * 127, "é" * 200)
+
+
+def random_message(
+    cls: type[WireMessage], version: int, rng: random.Random, *, unknown_tags: bool = False
+) -> Any:
+    """A message whose every field of this version is drawn, and every other field is left at its default."""
+    return _random_struct(cls, cls, version, rng, unknown_tags and version >= cls.FIRST_FLEXIBLE)
+
+
+def _random_struct(
+    owner: type[WireMessage], cls: type[WireStruct], version: int, rng: random.Random, unknown_tags: bool
+) -> Any:
+    values: dict[str, Any] = {}
+    for field in cls.SCHEMA.fields:
+        # A tagged field is left out half of the time, as it mostly is on the wire.
+        if version in field.versions and not (field.is_tagged(version) and rng.random() < 0.5):
+            values[field.name] = _random_value(owner, field, version, rng, unknown_tags)
+    if unknown_tags and rng.random() < 0.3:
+        tags = sorted(rng.sample(range(100, 40_000), rng.randint(1, 3)))
+        values["unknown_tagged_fields"] = [(tag, rng.randbytes(rng.choice((0, 5, 200)))) for tag in tags]
+    return cls(**values)
+
+
+def _random_value(
+    owner: type[WireMessage], field: Field, version: int, rng: random.Random, unknown_tags: bool
+) -> Any:
+    if version in field.nullable and rng.random() < 0.2:
+        return None
+    if field.is_array:
+        count = rng.choice((0, 1, 1, 2, 3))
+        return [_random_element(owner, field, version, rng, unknown_tags) for _ in range(count)]
+    return _random_element(owner, field, version, rng, unknown_tags)
+
+
+def _random_element(
+    owner: type[WireMessage], field: Field, version: int, rng: random.Random, unknown_tags: bool
+) -> Any:
+    if field.struct is not None:
+        inner = struct_classes(owner.NAME)[field.type]
+        return _random_struct(owner, inner, version, rng, unknown_tags)
+    match field.type:
+        case "string":
+            # A name for what it is mostly: golden files stay small, and long ones come often enough.
+            return rng.choice(_WORDS) if rng.random() < 0.4 else rng.choice(_SHORT_WORDS)
+        case "bytes":
+            return rng.randbytes(rng.choice((0, 1, 3, 126, 127)))
+        case "records":
+            return records_of(rng.choice((0, 1, 127, 128, 5000)))
+        case "uuid":
+            return rng.randbytes(16)
+        case "bool":
+            return rng.random() < 0.5
+        case "float64":
+            return rng.choice((0.0, -1.5, 1e300, rng.random()))
+        case "uint16" | "uint32":
+            top = (1 << int(field.type[4:])) - 1
+            return rng.choice((0, 1, top, rng.randint(0, top)))
+        case kind:
+            top = (1 << _INT_BITS[kind] - 1) - 1
+            return rng.choice((0, -1, 1, top, -top - 1, rng.randint(-top, top)))
+
+
+def records_of(size: int) -> bytes:
+    """Bytes to stand for records, of which Kafka's JSON tells nothing but the size."""
+    return bytes(index % 251 for index in range(size))
+
+
+def from_kafka_json(cls: type[WireMessage], version: int, node: dict[str, Any]) -> Any:
+    """The message that one of Kafka's `...JsonConverter` classes wrote."""
+    return _struct_from_json(cls, cls, version, node)
+
+
+def _struct_from_json(
+    owner: type[WireMessage], cls: type[WireStruct], version: int, node: dict[str, Any]
+) -> Any:
+    by_name = {field.name: field for field in cls.SCHEMA.fields}
+    values: dict[str, Any] = {}
+    for key, told in node.items():
+        name = snake_case(key[0].upper() + key[1:])
+        if name.endswith("_size_in_bytes") and name not in by_name:
+            values[name.removesuffix("_size_in_bytes")] = records_of(told)
+            continue
+        field = by_name[name]
+        if told is None:
+            values[name] = None
+        elif field.is_array:
+            values[name] = [_element_from_json(owner, field, version, one) for one in told]
+        else:
+            values[name] = _element_from_json(owner, field, version, told)
+    return cls(**values)
+
+
+def _element_from_json(owner: type[WireMessage], field: Field, version: int, told: Any) -> Any:
+    if field.struct is not None:
+        return _struct_from_json(owner, struct_classes(owner.NAME)[field.type], version, told)
+    if field.type == "uuid":
+        return uuid_from_str(told)
+    if field.type == "bytes":
+        return base64.b64decode(told)
+    return told

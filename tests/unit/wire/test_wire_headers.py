@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import pytest
+
+from ottla.wire import DecodeError, FrameTooLargeError, decode, messages
+from ottla.wire.apis import ApiKey
+from ottla.wire.frames import FrameDecoder, frame
+from ottla.wire.headers import (
+    decode_request_header,
+    decode_response_header,
+    encode_request,
+    encode_response,
+    request_header_version,
+    response_header_version,
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "request_header", "response_header"),
+    [
+        (ApiKey.PRODUCE, 8, 1, 0),
+        (ApiKey.PRODUCE, 9, 2, 1),
+        (ApiKey.API_VERSIONS, 2, 1, 0),
+        (ApiKey.API_VERSIONS, 3, 2, 0),
+        (ApiKey.API_VERSIONS, 99, 2, 0),
+        (ApiKey.SASL_HANDSHAKE, 1, 1, 0),
+        (ApiKey.DESCRIBE_CLUSTER, 0, 2, 1),
+    ],
+)
+def test_header_versions_follow_from_the_api(
+    key: int, version: int, request_header: int, response_header: int
+):
+    assert request_header_version(key, version) == request_header
+    assert response_header_version(key, version) == response_header
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_request_with_its_header(version: int):
+    request = messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name="t")])
+    whole = b"".join(encode_request(42, "me", request, version))
+    (payload,) = FrameDecoder(1000).feed(whole)
+    header, offset = decode_request_header(payload)
+    assert (header.request_api_key, header.request_api_version) == (ApiKey.METADATA, version)
+    assert (header.correlation_id, header.client_id) == (42, "me")
+    assert decode(messages.MetadataRequest, version, payload[offset:]) == request
+
+
+def test_the_client_id_of_a_flexible_header_keeps_its_old_form():
+    request = messages.ApiVersionsRequest(client_software_name="a", client_software_version="b")
+    assert b"".join(encode_request(1, None, request, 3)) == bytes.fromhex(
+        "0000001000120003 00000001 ffff 00 0261 0262 00"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "version"), [(ApiKey.FETCH, 11), (ApiKey.FETCH, 13), (ApiKey.API_VERSIONS, 4)]
+)
+def test_a_response_with_its_header(key: ApiKey, version: int):
+    cls = messages.response_class(key)
+    whole = b"".join(encode_response(7, cls(throttle_time_ms=5), version))
+    (payload,) = FrameDecoder(1000).feed(whole)
+    header, offset = decode_response_header(key, version, payload)
+    assert header.correlation_id == 7
+    assert decode(cls, version, payload[offset:]).throttle_time_ms == 5
+
+
+def test_a_response_with_records_counts_them_in_its_size():
+    cls = messages.FetchResponse
+    records = memoryview(bytes(100_000))
+    partition = cls.PartitionData(partition_index=0, records=records)
+    response = cls(responses=[cls.FetchableTopicResponse(topic_id=bytes(16), partitions=[partition])])
+    buffers = encode_response(7, response, 13)
+    assert any(buffer is records for buffer in buffers)
+    (payload,) = FrameDecoder(200_000).feed(b"".join(buffers))
+    assert len(payload) > 100_000
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00\x12", b"\x00\x5d\x00\x00" + bytes(10), b"\xff\xff\x00\x00" + bytes(10)]
+)
+def test_what_is_no_request_header(data: bytes):
+    with pytest.raises(DecodeError):
+        decode_request_header(data)
+
+
+def test_frames_come_out_whole_however_the_bytes_come_in():
+    stream = frame(b"one") + frame(b"") + frame(b"three" * 100)
+    for step in (1, 3, 7, len(stream)):
+        decoder = FrameDecoder(1000)
+        frames = [
+            bytes(one) for at in range(0, len(stream), step) for one in decoder.feed(stream[at : at + step])
+        ]
+        assert frames == [b"one", b"", b"three" * 100]
+        assert decoder.pending_bytes == 0
+
+
+def test_frames_outlive_the_next_feed():
+    decoder = FrameDecoder(100)
+    source = bytearray(frame(b"first") + b"\x00\x00")
+    (first,) = decoder.feed(source)
+    source[:] = bytes(len(source))
+    (second,) = decoder.feed(b"\x00\x01x")
+    assert (bytes(first), bytes(second)) == (b"first", b"x")
+
+
+@pytest.mark.parametrize("size", ["7fffffff", "ffffffff", "00000065"])
+def test_a_frame_of_a_size_it_may_not_have(size: str):
+    with pytest.raises(FrameTooLargeError, match="announces"):
+        FrameDecoder(100).feed(bytes.fromhex(size))
