@@ -31,7 +31,7 @@ class ControlState:
         if message.NAME == "VotersRecord":
             self._voters.append((offset, VoterSet.from_record(message)))
         elif message.NAME == "KRaftVersionRecord":
-            self._kraft_versions.append((offset, message.k_raft_version))
+            self._kraft_versions.append((offset, message.kraft_version))
 
     @property
     def voters(self) -> VoterSet:

@@ -82,7 +82,6 @@ class RaftDriver:
         self._listeners: list[RaftListener] = []
         self._pending: deque[_Pending] = deque()
         self._high_watermark = 0
-        """What listeners have been given so far."""
         self._loaded = False
         self._flushing = False
         self._processing = False
@@ -110,7 +109,7 @@ class RaftDriver:
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed and has been handed to the listeners."""
+        """Everything below is committed, and handed to the listeners now if not before."""
         return self._high_watermark
 
     @property
@@ -331,6 +330,7 @@ class RaftDriver:
         committed: list[_Pending] = []
         while self._pending and self._pending[0].batch.next_offset <= high_watermark:
             committed.append(self._pending.popleft())
+        self._high_watermark = high_watermark
         self._log.set_high_watermark(high_watermark)
         if self._loaded:
             batches = [p.batch for p in committed]
@@ -340,7 +340,6 @@ class RaftDriver:
             self._loaded = True
             for listener in self._listeners:
                 self._load(listener, high_watermark)
-        self._high_watermark = high_watermark
         for pending in committed:
             if pending.on_commit is not None:
                 pending.on_commit(pending.batch.last_offset)

@@ -350,7 +350,7 @@ class RaftNode:
             )
         ]
         if self.kraft_version > 0 and (self.voters_offset == -1 or self.voters.needs_update(self.local)):
-            control.append(messages.KRaftVersionRecord(version=0, k_raft_version=self.kraft_version))
+            control.append(messages.KRaftVersionRecord(version=0, kraft_version=self.kraft_version))
             control.append(self.voters.with_voter(self.local).to_record())
         return control
 

@@ -53,7 +53,7 @@ def snapshot_buffers(
         messages.SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp)
     ]
     if kraft_version > 0:
-        header.append(messages.KRaftVersionRecord(version=0, k_raft_version=kraft_version))
+        header.append(messages.KRaftVersionRecord(version=0, kraft_version=kraft_version))
         if voters is not None:
             header.append(voters.to_record())
     yield control_batch(header, 0, epoch, now_ms)
@@ -111,7 +111,7 @@ class SnapshotReader:
         self.last_contained_log_timestamp = control[0].last_contained_log_timestamp
         for message in control[1:]:
             if message.NAME == "KRaftVersionRecord":
-                self.kraft_version = message.k_raft_version
+                self.kraft_version = message.kraft_version
             elif message.NAME == "VotersRecord":
                 self.voters = VoterSet.from_record(message)
 

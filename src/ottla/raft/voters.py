@@ -64,8 +64,8 @@ class VoterSet:
                 ReplicaKey(v.voter_id, v.voter_directory_id),
                 {e.name: VoterEndpoint(e.host, e.port) for e in v.endpoints},
                 KRaftVersions(
-                    v.k_raft_version_feature.min_supported_version,
-                    v.k_raft_version_feature.max_supported_version,
+                    v.kraft_version_feature.min_supported_version,
+                    v.kraft_version_feature.max_supported_version,
                 ),
             )
             for v in record.voters
@@ -83,7 +83,7 @@ class VoterSet:
                         cls.Endpoint(name=name, host=e.host, port=e.port)
                         for name, e in node.listeners.items()
                     ],
-                    k_raft_version_feature=cls.KRaftVersionFeature(
+                    kraft_version_feature=cls.KRaftVersionFeature(
                         min_supported_version=node.kraft_versions.min,
                         max_supported_version=node.kraft_versions.max,
                     ),
