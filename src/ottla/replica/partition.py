@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import AppendInfo, TopicPartition
 from ottla.records.batch import TRANSACTIONAL_FLAG
-from ottla.records.validation import ProducePolicy, ValidatedBatch, finish, validate_produce
+from ottla.records.validation import ValidatedBatch, finish
 from ottla.replica.appends import AppendQueue
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ class Partition:
         "_node_id",
         "_offload",
         "_open_log",
-        "_policy",
-        "_policy_config",
         "epoch_start_offset",
         "gone",
         "index",
@@ -80,9 +78,6 @@ class Partition:
         self._appends: AppendQueue | None = None
         self._follower_ends: dict[int, int] = {}
         self._isr_is_short = False
-        self._policy_config: TopicConfig | None = None
-        self._policy: ProducePolicy
-        """What `_policy_config` asks of batches."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -178,11 +173,7 @@ class Partition:
         """
         log = self.log or self.local_log()
         self.check_can_append(log, acks)
-        config = log.config
-        if config is not self._policy_config:
-            self._policy_config = config
-            self._policy = ProducePolicy.of(config)
-        batch = validate_produce(records, self._policy, now_ms, api_version=api_version)
+        batch = log.validate(records, now_ms=now_ms, api_version=api_version)
         if batch.header.attributes & TRANSACTIONAL_FLAG:
             self._check_transactional(batch)
         if self._appends is not None and self._appends.busy:
