@@ -1,0 +1,200 @@
+"""AlterConfigs and IncrementalAlterConfigs as functions of the image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from controller_harness import image_with_brokers, replayed, settings_with
+
+from ottla.controller.configs import Operation, alter_configs, incremental_alter_configs
+from ottla.errors import ErrorCode
+from ottla.metadata.image import ConfigResourceType, MetadataImage
+from ottla.wire.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest, TopicRecord
+
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+GROUP, METRICS = ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS
+IMAGE = replayed(image_with_brokers(1, 2), [TopicRecord(name="t", topic_id=bytes(15) + b"\x09")])
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+
+def change(
+    image: MetadataImage,
+    *resources: tuple[int, str, list[tuple[str, int, str | None]]],
+    validate_only: bool = False,
+    **static: str,
+) -> tuple[MetadataImage, list[tuple[int, str]], list[Any]]:
+    cls = IncrementalAlterConfigsRequest
+    request = cls(
+        resources=[
+            cls.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[
+                    cls.AlterableConfig(name=key, config_operation=operation, value=value)
+                    for key, operation, value in configs
+                ],
+            )
+            for kind, name, configs in resources
+        ],
+        validate_only=validate_only,
+    )
+    result = incremental_alter_configs(image, request, settings_with(**static))
+    answers = [(answer.error_code, answer.error_message or "") for answer in result.response.responses]
+    return replayed(image, result.records), answers, result.records
+
+
+def replace_all(image: MetadataImage, kind: int, name: str, **values: Any) -> tuple[MetadataImage, Any]:
+    cls = AlterConfigsRequest
+    configs = [cls.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in values.items()]
+    request = cls(
+        resources=[cls.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)]
+    )
+    result = alter_configs(image, request, settings_with())
+    return replayed(image, result.records), result.response.responses[0]
+
+
+def test_set_and_delete_single_keys() -> None:
+    image, answers, _ = change(
+        IMAGE, (TOPIC, "t", [("retention.ms", SET, "1000"), ("segment.bytes", SET, "2000000")])
+    )
+    assert answers == [(0, "")]
+    assert image.configs.of(TOPIC, "t") == {"retention.ms": "1000", "segment.bytes": "2000000"}
+    image, _, _ = change(image, (TOPIC, "t", [("retention.ms", DELETE, None)]))
+    assert image.configs.of(TOPIC, "t") == {"segment.bytes": "2000000"}
+
+
+def test_append_and_subtract_work_on_the_default_too() -> None:
+    image, answers, _ = change(IMAGE, (TOPIC, "t", [("cleanup.policy", APPEND, "compact")]))
+    assert answers == [(0, "")]
+    assert image.configs.of(TOPIC, "t") == {"cleanup.policy": "delete,compact"}
+    image, _, _ = change(image, (TOPIC, "t", [("cleanup.policy", SUBTRACT, "delete")]))
+    assert image.configs.of(TOPIC, "t") == {"cleanup.policy": "compact"}
+
+
+def test_a_resource_fails_as_a_whole_and_alone() -> None:
+    image, answers, _ = change(
+        IMAGE,
+        (TOPIC, "t", [("retention.ms", SET, "1000"), ("segment.bytes", SET, "many")]),
+        (BROKER, "", [("log.retention.ms", SET, "5000")]),
+    )
+    assert answers[0][0] == ErrorCode.INVALID_CONFIG
+    assert "'many'" in answers[0][1]
+    assert answers[1] == (0, "")
+    assert not image.configs.of(TOPIC, "t")
+    assert image.configs.of(BROKER, "")["log.retention.ms"] == "5000"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "configs", "code"),
+    [
+        (TOPIC, "nope", [("retention.ms", SET, "1")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", [("retention.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (TOPIC, "a b", [("retention.ms", SET, "1")], ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "t", [("nope", SET, "1")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", [("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+        (TOPIC, "t", [("retention.ms", 7, "1")], ErrorCode.INVALID_REQUEST),
+        (TOPIC, "t", [("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", [("cleanup.policy", SET, "shred")], ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", [("log.retention.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "-1", [("log.retention.ms", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "7", [("log.retention.ms", SET, "1")], ErrorCode.BROKER_ID_NOT_REGISTERED),
+        (BROKER, "1", [("node.id", SET, "3")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "", [("log.retention.ms", SET, "soon")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "", [("listeners", SET, "PLAINTEXT://:1")], ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", [("min.insync.replicas", SET, "2")], ErrorCode.INVALID_CONFIG),
+        (BROKER, "", [("min.insync.replicas", DELETE, None)], ErrorCode.INVALID_CONFIG),
+        (GROUP, "", [("consumer.session.timeout.ms", SET, "46000")], ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [("no.such", SET, "1")], ErrorCode.INVALID_CONFIG),
+        (GROUP, "g", [("share.auto.offset.reset", SET, "never")], ErrorCode.INVALID_CONFIG),
+        (METRICS, "", [("interval.ms", SET, "1000")], ErrorCode.INVALID_REQUEST),
+        (METRICS, "m", [("interval.ms", SET, "10")], ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", [("match", SET, "client_id")], ErrorCode.INVALID_CONFIG),
+        (METRICS, "m", [("match", SET, "client_id=[")], ErrorCode.INVALID_CONFIG),
+        (1, "t", [("a", SET, "1")], ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.BROKER_LOGGER, "1", [("root", SET, "INFO")], ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_changes_that_are_refused(kind: int, name: str, configs: Any, code: ErrorCode) -> None:
+    image, answers, records = change(IMAGE, (kind, name, configs))
+    assert answers[0][0] == code
+    assert answers[0][1]
+    assert not records
+    assert image.configs == IMAGE.configs
+
+
+def test_groups_and_client_metrics_are_stored() -> None:
+    image, answers, _ = change(
+        IMAGE,
+        (
+            GROUP,
+            "g",
+            [("consumer.session.timeout.ms", SET, "50000"), ("share.isolation.level", SET, "read_committed")],
+        ),
+        (METRICS, "m", [("interval.ms", SET, "1000"), ("match", SET, "client_id=app-.*")]),
+    )
+    assert answers == [(0, ""), (0, "")]
+    assert image.configs.of(GROUP, "g")["consumer.session.timeout.ms"] == "50000"
+    assert image.configs.of(METRICS, "m")["match"] == "client_id=app-.*"
+
+
+def test_validate_only_changes_nothing() -> None:
+    image, answers, _ = change(IMAGE, (TOPIC, "t", [("retention.ms", SET, "1")]), validate_only=True)
+    assert answers == [(0, "")]
+    assert image.configs == IMAGE.configs
+
+
+def test_a_resource_given_twice_is_refused_twice() -> None:
+    _, answers, records = change(
+        IMAGE, (TOPIC, "t", [("retention.ms", SET, "1")]), (TOPIC, "t", [("segment.ms", SET, "1")])
+    )
+    assert [code for code, _ in answers] == [ErrorCode.INVALID_REQUEST] * 2
+    assert not records
+
+
+def test_an_unchanged_value_is_written_again_for_brokers_only() -> None:
+    image, _, _ = change(
+        IMAGE, (TOPIC, "t", [("retention.ms", SET, "1")]), (BROKER, "1", [("log.retention.ms", SET, "1")])
+    )
+    _, _, records = change(
+        image, (TOPIC, "t", [("retention.ms", SET, "1")]), (BROKER, "1", [("log.retention.ms", SET, "1")])
+    )
+    assert [record.resource_type for record in records] == [BROKER]
+
+
+def test_a_new_min_isr_clears_who_is_eligible() -> None:
+    _, _, records = change(
+        IMAGE,
+        (TOPIC, "t", [("min.insync.replicas", SET, "2")]),
+        (BROKER, "", [("min.insync.replicas", SET, "2")]),
+    )
+    assert [record.topic_name for record in records if record.NAME == "ClearElrRecord"] == ["t", ""]
+
+
+def test_alter_configs_replaces_everything() -> None:
+    image, _ = replace_all(IMAGE, TOPIC, "t", retention_ms="1", segment_ms="2")
+    image, answer = replace_all(image, TOPIC, "t", segment_ms="3")
+    assert answer.error_code == 0
+    assert image.configs.of(TOPIC, "t") == {"segment.ms": "3"}
+    image, _ = replace_all(image, TOPIC, "t")
+    assert not image.configs.of(TOPIC, "t")
+
+
+def test_alter_configs_cannot_remove_the_clusters_min_isr() -> None:
+    image, answer = replace_all(IMAGE, BROKER, "", log_retention_ms="5")
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert image.configs == IMAGE.configs
+
+
+def test_alter_configs_needs_values() -> None:
+    _, answer = replace_all(IMAGE, TOPIC, "t", segment_ms=None)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_dynamic_broker_defaults_reach_topic_validation() -> None:
+    image, answers, _ = change(IMAGE, (BROKER, "", [("log.cleaner.max.compaction.lag.ms", SET, "100")]))
+    assert answers == [(0, "")]
+    _, answers, _ = change(image, (TOPIC, "t", [("min.compaction.lag.ms", SET, "500")]))
+    assert answers[0][0] == ErrorCode.INVALID_CONFIG
