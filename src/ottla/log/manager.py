@@ -1,26 +1,46 @@
-"""All logs of a broker (skeleton of the public surface; the implementation follows)."""
+"""All logs of a broker over its log directories: finding, making, loading, deleting, checkpointing and closing them.
+
+Used on the event loop, but for `load`, which blocks and runs before the broker serves. The metadata log is raft's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING
+from functools import partial
+from types import MappingProxyType
 
 from ottla.clock import Clock
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.context import LogContext
+from ottla.log.files import (
+    DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
+    METADATA_TOPIC,
+    STRAY_DIR_SUFFIX,
+    marked_dir_name,
+    parse_dir_name,
+)
 from ottla.log.fs import Fs
+from ottla.log.housekeeping import Housekeeping
+from ottla.log.log_dir import LogDir, LogDirError
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import Recovered, create_log, open_log
 from ottla.log.types import TopicPartition
+from ottla.wire.uuid import uuid_to_str
 
-if TYPE_CHECKING:
-    from ottla.config.broker import BrokerConfig
-    from ottla.config.topic import TopicConfig
-    from ottla.log.log_dir import LogDir
-    from ottla.log.partition_log import PartitionLog
+_logger = logging.getLogger(__name__)
+
+Checkpoints = Sequence[dict[TopicPartition, int]]
 
 
 class LogManager:
-    dirs: list[LogDir]  # each: .path, .directory_id: bytes, .offline: bool, .error
-    logs: Mapping[TopicPartition, PartitionLog]
-    future_logs: Mapping[TopicPartition, PartitionLog]
+    """The logs by partition. `on_dir_failure` is called on the event loop once for each directory that fails."""
 
     def __init__(
         self,
@@ -30,42 +50,339 @@ class LogManager:
         executor: Executor,
         *,
         on_dir_failure: Callable[[LogDir], None] | None = None,
-    ) -> None: ...
+    ) -> None:
+        self.fs = fs
+        self.config = config
+        self.dirs = [LogDir(fs, path.rstrip("/") or "/") for path in config.log_dirs]
+        self._clock = clock
+        self._executor = executor
+        self._on_dir_failure = on_dir_failure
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._future_logs: dict[TopicPartition, PartitionLog] = {}
+        self._dir_of: dict[PartitionLog, LogDir] = {}
+        self._contexts = {directory.path: self._context(directory) for directory in self.dirs}
+        self._housekeeping = Housekeeping(self, fs, clock, executor)
+        self._to_remove: list[str] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loaded = False
+
+    def _context(self, directory: LogDir) -> LogContext:
+        return LogContext(
+            self.fs,
+            now_ms=self._clock.now_ms,
+            random=self._clock.random,
+            producer_id_expiration_ms=self.config.int("producer.id.expiration.ms"),
+            request_flush=self._housekeeping_flush,
+            remove_later=self._housekeeping_remove,
+            on_io_error=partial(self._dir_failed, directory),
+        )
+
+    def _housekeeping_flush(self, log: PartitionLog, up_to: int) -> None:
+        self._housekeeping.flush(log, up_to)
+
+    def _housekeeping_remove(self, paths: Sequence[str], delay_ms: int) -> None:
+        self._housekeeping.remove_later(paths, delay_ms)
+
+    # -- opening ------------------------------------------------------------------------------------------
 
     def open_dirs(self, cluster_id: str | None, node_id: int) -> str:
-        """Check, lock and (where empty) format log.dirs; returns the cluster id found or given. LogDirError otherwise."""
-        ...
+        """Check all directories, then lock them and make new ones ours. The cluster's id; LogDirError otherwise."""
+        for directory in self.dirs:
+            directory.inspect(cluster_id, node_id)
+        known = {directory.cluster_id for directory in self.dirs if directory.cluster_id is not None}
+        if len(known) > 1:
+            raise LogDirError(f"log directories of different clusters: {', '.join(sorted(known))}")
+        found = known.pop() if known else cluster_id or uuid_to_str(self._clock.random_uuid())
+        try:
+            for directory in self.dirs:
+                directory.take()
+            for directory in self.dirs:
+                directory.format(found, node_id, self._clock)
+        except (LogDirError, OSError):
+            for directory in self.dirs:
+                directory.release()
+            raise
+        ids = {directory.directory_id for directory in self.dirs}
+        if len(ids) != len(self.dirs):
+            raise LogDirError("two log directories have the same directory.id: one is a copy of the other")
+        return found
 
     def load(self, topic_config: Callable[[str], TopicConfig]) -> None:
-        """Load (recover) every log found. Blocking, before the broker serves. __cluster_metadata-0 is left to raft."""
-        ...
+        """Load every log, recovering those of a directory that was not shut down cleanly. Blocks."""
+        configs: dict[str, TopicConfig] = {}
+
+        def config_of(topic: str) -> TopicConfig:
+            if topic not in configs:
+                configs[topic] = topic_config(topic)
+            return configs[topic]
+
+        for directory in self.dirs:
+            try:
+                self._load_dir(directory, config_of)
+            except OSError as e:
+                self._dir_failed(directory, e)
+        if all(directory.offline for directory in self.dirs):
+            raise LogDirError(f"no log directory can be used: {self.dirs[0].path}: {self.dirs[0].error}")
+        self._loaded = True
+
+    def _load_dir(self, directory: LogDir, config_of: Callable[[str], TopicConfig]) -> None:
+        directory.begin_load()
+        for name, is_dir in self.fs.entries(directory.path):
+            parsed = parse_dir_name(name) if is_dir else None
+            if parsed is None or parsed[0].topic == METADATA_TOPIC:
+                continue
+            tp, mark = parsed
+            path = f"{directory.path}/{name}"
+            if mark == DELETE_DIR_SUFFIX:
+                self._to_remove.append(path)
+            elif mark != STRAY_DIR_SUFFIX:
+                table = self._future_logs if mark == FUTURE_DIR_SUFFIX else self._logs
+                if tp in table:
+                    raise LogDirError(f"{tp} is both in {table[tp].path} and in {path}: remove one of them")
+                table[tp] = self._load_log(directory, path, tp, config_of(tp.topic))
+
+    def _load_log(
+        self, directory: LogDir, path: str, tp: TopicPartition, config: TopicConfig
+    ) -> PartitionLog:
+        report = Recovered()
+        log = open_log(
+            self._contexts[directory.path],
+            path,
+            config,
+            clean=directory.was_clean,
+            log_start_offset=directory.log_starts.get(tp, 0),
+            recovery_point=directory.recovery_points.get(tp, 0),
+            report=report,
+        )
+        if report.truncated_bytes or report.deleted_segments:
+            _logger.warning(
+                "%s: cut %d damaged bytes and %d segments after them; the log ends at offset %d",
+                tp,
+                report.truncated_bytes,
+                report.deleted_segments,
+                log.log_end_offset,
+            )
+        log.high_watermark = directory.high_watermarks.get(tp, 0)
+        self._dir_of[log] = directory
+        return log
 
     def start(self) -> None:
-        """Begin retention, flush and checkpoint tasks on the clock."""
-        ...
+        """Begin the standing work: retention, flushes, checkpoints, removal of what was deleted."""
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._loop = None  # a simulation: everything is one thread
+        self._housekeeping.start()
+        self._housekeeping.remove_later(self._to_remove, self.config.int("log.segment.delete.delay.ms"))
+        self._to_remove = []
 
-    def get(self, tp: TopicPartition) -> PartitionLog | None: ...
+    # -- finding and making -------------------------------------------------------------------------------
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        return MappingProxyType(self._logs)
+
+    @property
+    def future_logs(self) -> Mapping[TopicPartition, PartitionLog]:
+        """The copies being made in other directories (AlterReplicaLogDirs)."""
+        return MappingProxyType(self._future_logs)
+
+    def get(self, tp: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(tp)
+
     def get_or_create(
         self, tp: TopicPartition, topic_id: bytes, config: TopicConfig, *, directory_id: bytes | None = None
-    ) -> PartitionLog: ...
-    def delete(self, tp: TopicPartition) -> None:
-        """Rename to -delete and remove after file.delete.delay.ms in the executor."""
-        ...
+    ) -> PartitionLog:
+        """The partition's log; a new one goes to the directory named, or to the one with the fewest logs."""
+        log = self._logs.get(tp)
+        if log is not None:
+            log.assign_topic_id(topic_id)
+            return log
+        directory = self._directory_for(directory_id)
+        self._forget_checkpoints(directory, tp)
+        path = f"{directory.path}/{tp}"
+        context = self._contexts[directory.path]
+        try:
+            if self.fs.exists(path):
+                log = open_log(context, path, config, clean=False, topic_id=topic_id)
+            else:
+                log = create_log(context, path, config, topic_id)
+        except OSError as e:
+            self._dir_failed(directory, e)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be made in {path}: {e}") from e
+        self._logs[tp] = log
+        self._dir_of[log] = directory
+        return log
 
-    def delete_strays(self, keep: Callable[[TopicPartition, bytes], bool]) -> list[TopicPartition]: ...
-    def dir_of(self, tp: TopicPartition) -> LogDir | None: ...
-    def update_topic_config(self, topic: str, config: TopicConfig) -> None: ...
-    def update_config(self, config: BrokerConfig) -> None: ...
+    def _directory_for(self, directory_id: bytes | None) -> LogDir:
+        online = [directory for directory in self.dirs if not directory.offline]
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories have failed")
+        for directory in online:
+            if directory.directory_id == directory_id:
+                return directory
+        if len(online) == 1:
+            return online[0]
+        counts = dict.fromkeys((directory.path for directory in online), 0)
+        for directory in self._dir_of.values():
+            if directory.path in counts:
+                counts[directory.path] += 1
+        return min(online, key=lambda directory: counts[directory.path])
+
+    def _forget_checkpoints(self, directory: LogDir, tp: TopicPartition) -> None:
+        """A new log must not inherit, after a crash, the offsets of a deleted one of the same name."""
+        if tp in directory.log_starts or tp in directory.recovery_points:
+            self._housekeeping.wait_for_checkpoint()
+            offsets = self.checkpoint_offsets()[directory.path]
+            for table in offsets:
+                table.pop(tp, None)
+            try:
+                directory.write_checkpoints(offsets)
+            except OSError as e:
+                self._dir_failed(directory, e)
+
+    def dir_of(self, tp: TopicPartition) -> LogDir | None:
+        log = self._logs.get(tp)
+        return None if log is None else self._dir_of.get(log)
+
+    def logs_in(self, directory: LogDir) -> Iterable[PartitionLog]:
+        """The logs of a directory, future ones included."""
+        return [log for log, its_dir in self._dir_of.items() if its_dir is directory]
+
     def high_watermark_checkpoint(self, tp: TopicPartition) -> int:
-        """The high watermark as of the last checkpoint (0 where there is none)."""
-        ...
+        """The high watermark as of the last checkpoint; 0 where there is none."""
+        directory = self.dir_of(tp)
+        return 0 if directory is None else directory.high_watermarks.get(tp, 0)
+
+    def update_topic_config(self, topic: str, config: TopicConfig) -> None:
+        for table in (self._logs, self._future_logs):
+            for tp, log in table.items():
+                if tp.topic == topic:
+                    log.update_config(config)
+
+    def update_config(self, config: BrokerConfig) -> None:
+        """A change of the broker's own configuration, in force from the next round of each task."""
+        self.config = config
+        expiration_ms = config.int("producer.id.expiration.ms")
+        for context in self._contexts.values():
+            context.producer_id_expiration_ms = expiration_ms
+        for log in self._logs.values():
+            log.producers.expiration_ms = expiration_ms
+
+    # -- deleting -----------------------------------------------------------------------------------------
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Take a log away: its directory is renamed at once and removed after `file.delete.delay.ms`."""
+        for table in (self._future_logs, self._logs):
+            log = table.pop(tp, None)
+            if log is not None:
+                self._retire(log, DELETE_DIR_SUFFIX)
+                self._housekeeping.remove_later([log.path], log.config.file_delete_delay_ms)
+
+    def delete_strays(self, keep: Callable[[TopicPartition, bytes], bool]) -> list[TopicPartition]:
+        """Set aside (as `-stray`) the logs that `keep(partition, topic id)` knows nothing of."""
+        strays = [tp for tp, log in self._logs.items() if not keep(tp, log.topic_id)]
+        for tp in strays:
+            for table in (self._future_logs, self._logs):
+                log = table.pop(tp, None)
+                if log is not None:
+                    self._retire(log, STRAY_DIR_SUFFIX)
+                    _logger.warning("%s is not in the metadata: its log stays in %s", tp, log.path)
+        return strays
+
+    def _retire(self, log: PartitionLog, suffix: str) -> None:
+        """Rename a log's directory; readers that have it go on until they are done."""
+        directory = self._dir_of.pop(log)
+        unique = uuid.UUID(bytes=self._clock.random_uuid()).hex
+        target = f"{directory.path}/{marked_dir_name(log.topic_partition, unique, suffix)}"
+        directory.high_watermarks.pop(log.topic_partition, None)
+        try:
+            self.fs.rename(log.path, target)
+        except OSError as e:
+            self._dir_failed(directory, e)
+            return
+        log.moved_to(target)
+        log.close_files()
+
+    # -- checkpoints --------------------------------------------------------------------------------------
+
+    def checkpoint_offsets(self) -> dict[str, Checkpoints]:
+        """(recovery points, log starts, high watermarks) of each directory that works, as of now."""
+        found: dict[str, Checkpoints] = {d.path: ({}, {}, {}) for d in self.dirs if not d.offline}
+        for tp, log in self._logs.items():
+            tables = found.get(self._dir_of[log].path)
+            if tables is None or log.failed is not None:
+                continue
+            recovery_points, log_starts, high_watermarks = tables
+            recovery_points[tp] = log.recovery_point
+            high_watermarks[tp] = log.high_watermark
+            if log.log_start_offset > log.segments[0].base_offset:
+                log_starts[tp] = log.log_start_offset
+        return found
+
+    def write_checkpoints(self, offsets: Mapping[str, Checkpoints]) -> None:
+        """Blocks: runs in the executor."""
+        for directory in self.dirs:
+            if directory.path in offsets and not directory.offline:
+                try:
+                    directory.write_checkpoints(offsets[directory.path])
+                except OSError as e:
+                    self._dir_failed(directory, e)
 
     def checkpoint(self) -> None:
-        """Write recovery-point, log-start and replication checkpoints of all dirs now."""
-        ...
+        """Write the checkpoints of all directories now. Blocks."""
+        self.write_checkpoints(self.checkpoint_offsets())
 
-    def move(self, tp: TopicPartition, directory: str) -> None: ...
-    def logs_in(self, directory: LogDir) -> Iterable[PartitionLog]: ...
-    def shutdown(self) -> None:
-        """Flush, close, checkpoint, write the clean-shutdown marker, unlock. Blocking."""
-        ...
+    # -- failing and ending -------------------------------------------------------------------------------
+
+    def _dir_failed(self, directory: LogDir, error: OSError) -> None:
+        """An I/O error takes the whole directory out of service; the others go on. May be called in any thread."""
+        if directory.error is not None:
+            return
+        directory.error = error
+        _logger.error("log directory %s failed and is offline: %s", directory.path, error)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._after_failure, directory, error)
+        else:
+            self._after_failure(directory, error)
+
+    def _after_failure(self, directory: LogDir, error: OSError) -> None:
+        for log in self.logs_in(directory):
+            log.failed = log.failed or error
+            log.close_files()
+        if self._on_dir_failure is not None:
+            self._on_dir_failure(directory)
+
+    def shutdown(self, broker_epoch: int = -1) -> None:
+        """Flush and close all logs, write checkpoints and the clean-shutdown marker, unlock. Blocks."""
+        self._housekeeping.stop()
+        self._loop = None
+        self._housekeeping.wait_for_checkpoint()
+        if self._loaded:
+            self._flush_all()
+            for log in list(self._dir_of):
+                if log.failed is None:
+                    try:
+                        log.close()
+                    except KafkaError as e:
+                        _logger.error("closing %s: %s", log.topic_partition, e)
+            self.checkpoint()
+            for directory in self.dirs:
+                if not directory.offline:
+                    directory.mark_clean(broker_epoch)
+            self._loaded = False
+        for directory in self.dirs:
+            directory.release()
+
+    def _flush_all(self) -> None:
+        def flush(log: PartitionLog) -> None:
+            try:
+                log.flush()
+            except KafkaError as e:
+                _logger.error("flush of %s: %s", log.topic_partition, e)
+
+        unflushed = [
+            log for log in self._dir_of if log.failed is None and log.recovery_point < log.log_end_offset
+        ]
+        for _ in self._executor.map(flush, unflushed):
+            continue

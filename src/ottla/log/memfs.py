@@ -146,12 +146,19 @@ class MemFs:
             if rng.random() < 0.5 and os.path.dirname(path) in fs._dirs:
                 fs._dirs.add(path)
         survivors = dict(self._synced_files)
+        names = {node: path for path, node in self._files.items()}
+        for path, node in self._synced_files.items():
+            if self._files.get(path) is node or rng.random() < 0.5:
+                continue
+            # Its renaming or removal reached the disk by itself; a rename is always all or nothing.
+            if survivors[path] is node and (node in names or path not in self._files):
+                del survivors[path]
+            if node in names:
+                survivors[names[node]] = node
+        synced = set(self._synced_files.values())
         for path, node in self._files.items():
-            if self._synced_files.get(path) is not node and rng.random() < 0.5:
-                survivors[path] = node  # the new name reached the disk by itself
-        for path in self._synced_files:
-            if path not in self._files and rng.random() < 0.5:
-                del survivors[path]  # so did a removal
+            if node not in synced and rng.random() < 0.5:
+                survivors[path] = node  # the name of a new file reached the disk by itself
         for path, node in survivors.items():
             if os.path.dirname(path) in fs._dirs:
                 copy = fs._files[path] = _Inode()

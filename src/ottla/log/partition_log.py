@@ -13,7 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.log import reading, retention
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.context import LogContext
-from ottla.log.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from ottla.log.files import CLEANED_SUFFIX, DELETED_SUFFIX
 from ottla.log.fs import Buffer
 from ottla.log.leader_epochs import LeaderEpochCache
 from ottla.log.producer_snapshot import BatchMetadata
@@ -334,6 +334,8 @@ class PartitionLog:
 
         May end amid a batch. Raises OFFSET_OUT_OF_RANGE, and `WouldBlock` with `nowait`.
         """
+        if self.failed is not None:
+            raise self._storage_error(self.failed)
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
             raise self._out_of_range(offset)
@@ -535,36 +537,40 @@ class PartitionLog:
     # -- cleaning -----------------------------------------------------------------------------------------
 
     def new_cleaned_segment(self, base_offset: int) -> Segment:
-        """A segment under construction: its files end in `.cleaned` until `replace_segments`."""
+        """A segment under construction: its files end in `.cleaned`."""
         return self._new_segment(base_offset, CLEANED_SUFFIX)
 
-    def replace_segments(self, new: Sequence[Segment], old: Sequence[Segment]) -> None:
-        """Put finished cleaned segments in the place of old ones; a crash at any moment leaves one or the other.
+    def swap_in(self, new: Segment, old: Sequence[Segment]) -> list[str]:
+        """Let a complete segment, synced under the suffix `.swap`, take the place of old ones.
 
-        The new segments must be complete (`become_inactive`) and synced.
+        Gives the old ones' files. Once their new names are on disk `settle` is due, and once its are, they may go.
         """
+        paths: list[str] = []
         try:
-            for segment in sorted(new, key=lambda s: -s.base_offset):
-                segment.change_suffix(SWAP_SUFFIX)
-            # The swap files decide what recovery does: they must be on disk before the old ones go.
-            self._context.fs.fsync_dir(self.path)
-            kept = {segment.base_offset for segment in new}
-            paths: list[str] = []
             for segment in old:
                 segment.change_suffix(DELETED_SUFFIX)
                 segment.close_files()
                 paths += segment.paths()
-                if segment.base_offset not in kept:
+                if segment.base_offset != new.base_offset:
                     snapshot = self.producers.forget_snapshot(segment.base_offset)
                     if snapshot is not None:
                         paths.append(snapshot)
-            for segment in new:
-                segment.change_suffix("")
-            self._segments.replace(new, old)
-            self._context.fs.fsync_dir(self.path)
-            self._context.remove(paths, self.config.file_delete_delay_ms)
         except OSError as e:
             raise self._fail(e) from e
+        self._segments.replace([new], old)
+        return paths
+
+    def settle(self, new: Segment) -> None:
+        """Give a segment that was swapped in its final name, unless it is gone again."""
+        if new in self._segments:
+            try:
+                new.change_suffix("")
+            except OSError as e:
+                raise self._fail(e) from e
+
+    def remove_files(self, paths: Sequence[str]) -> None:
+        """Remove files of segments that are no longer part of the log, after `file.delete.delay.ms`."""
+        self._context.remove(paths, self.config.file_delete_delay_ms)
 
     # -- life ---------------------------------------------------------------------------------------------
 
