@@ -229,13 +229,42 @@ class LogCleaner:
             self._submit(partial(discard, self._fs, cleaned.segment), lambda future: future.result())
             self._end(run)
             return
+        self._swap(run, plan, cleaned)
+
+    def _swap(self, run: _Run, plan: Plan, cleaned: CleanedGroup) -> None:
+        """Swap, sync, settle, sync: in this order, whatever a crash leaves is either the old or the new log."""
+        log = run.target.log
         try:
-            run.target.log.replace_segments([cleaned.segment], cleaned.replaces)
+            old_files = log.swap_in(cleaned.segment, cleaned.replaces)
         except KafkaError as error:
             self._give_up(run, error)
             return
         self.last_stats = cleaned.stats
-        self._next_group(run, plan)
+
+        def swapped(future: Future[None]) -> None:
+            if self._logs.get(log.topic_partition) is not log:
+                self._end(run)
+                return
+            try:
+                future.result()
+                log.settle(cleaned.segment)
+            except (KafkaError, OSError) as error:
+                self._give_up(run, error)
+                return
+            self._submit(sync, settled)
+
+        def settled(future: Future[None]) -> None:
+            error = future.exception()
+            if error is not None:
+                self._give_up(run, error)
+                return
+            log.remove_files(old_files)
+            self._next_group(run, plan)
+
+        def sync() -> None:
+            self._fs.fsync_dir(log.path)
+
+        self._submit(sync, swapped)
 
     def _still_valid(self, plan: Plan, cleaned: CleanedGroup) -> bool:
         """Whether the log still has the segments that were read, unchanged."""
@@ -254,7 +283,7 @@ class LogCleaner:
         else:
             self._wait()
 
-    def _give_up(self, run: _Run, error: Exception) -> None:
+    def _give_up(self, run: _Run, error: BaseException) -> None:
         tp = run.target.log.topic_partition
         if self._logs.get(tp) is run.target.log and not self._stopped:
             self.uncleanable.add(tp)

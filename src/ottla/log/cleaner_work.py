@@ -13,6 +13,7 @@ from ottla.log.cleaner_map import OffsetMap
 from ottla.log.cleaner_pace import Pace
 from ottla.log.cleaner_target import LogToClean
 from ottla.log.cleaner_txns import CleanedTransactions
+from ottla.log.files import SWAP_SUFFIX
 from ottla.log.fs import Buffer, Fs
 from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment
 from ottla.log.types import AbortedTxn
@@ -45,7 +46,7 @@ class Plan:
 
 @dataclass(slots=True)
 class CleanedGroup:
-    """A new segment with the suffix `.cleaned`, complete and synced, and those whose place it takes."""
+    """A new segment with the suffix `.swap`, complete and synced, and those whose place it takes."""
 
     segment: Segment
     replaces: list[Segment]
@@ -162,6 +163,9 @@ def clean_group(
             _clean_into(segment, cleaned, batch_filter, pace)
         cleaned.become_inactive()
         cleaned.fsync(indexes=True)
+        # From here on recovery would finish the swap: the names must be on disk before the old segments go.
+        cleaned.change_suffix(SWAP_SUFFIX)
+        fs.fsync_dir(log.path)
     except BaseException:
         discard(fs, cleaned)
         raise
@@ -193,7 +197,7 @@ def _clean_into(source: Segment, cleaned: Segment, batch_filter: BatchFilter, pa
 
 
 def discard(fs: Fs, cleaned: Segment) -> None:
-    """Remove a `.cleaned` segment that will not be swapped in."""
+    """Remove a new segment that will not be swapped in."""
     cleaned.close_files()
     for path in cleaned.paths():
         fs.remove(path)

@@ -1,7 +1,7 @@
 """One partition's log: assigns offsets, appends, rolls, truncates, and knows its bounds, epochs and producers.
 
 Changed on one thread (its owner's, the event loop); reads, lookups and `flush` are safe in any. Positions and
-index entries are the segment's, finding things is `reading`'s, opening a directory is `recovery`'s.
+index entries are the segment's, finding things is `log_reader`'s, opening a directory is `recovery`'s.
 """
 
 from __future__ import annotations
@@ -10,24 +10,21 @@ from collections.abc import Sequence
 
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
-from ottla.log import reading, retention
+from ottla.log import retention
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.context import LogContext
 from ottla.log.files import CLEANED_SUFFIX, DELETED_SUFFIX
 from ottla.log.fs import Buffer
 from ottla.log.leader_epochs import LeaderEpochCache
+from ottla.log.log_reader import LogReader
 from ottla.log.producer_snapshot import BatchMetadata
 from ottla.log.producer_state import ProducerStateManager, Staged
 from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment, SegmentSettings
 from ottla.log.segments import Segments
 from ottla.log.types import (
-    NO_EPOCH,
     NO_TIMESTAMP,
-    AbortedTxn,
     AppendInfo,
     AppendOrigin,
-    LogSlice,
-    TimestampOffset,
     TopicPartition,
 )
 from ottla.records.batch import BatchHeader, check_crc, iter_batches, stamp
@@ -37,26 +34,19 @@ from ottla.wire.uuid import ZERO_UUID
 _MAX_INT64 = 2**63 - 1
 
 
-class PartitionLog:
+class PartitionLog(LogReader):
     """A log on its directory. Made by `recovery.open_log`, which finds its bounds first."""
 
     __slots__ = (
         "_context",
         "_high_watermark",
         "_policy",
-        "_segments",
         "_synced",
         "config",
-        "failed",
         "last_flush_ms",
-        "leader_epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "path",
         "producers",
         "recovery_point",
         "topic_id",
-        "topic_partition",
     )
 
     def __init__(
@@ -97,20 +87,6 @@ class PartitionLog:
         return f"PartitionLog({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
 
     # -- bounds -------------------------------------------------------------------------------------------
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """Ascending; the last is the active one. Not to be changed."""
-        return self._segments.all
-
-    @property
-    def active_segment(self) -> Segment:
-        return self._segments.active
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return self._segments.size
 
     @property
     def high_watermark(self) -> int:
@@ -319,70 +295,6 @@ class PartitionLog:
             original.first_offset, original.last_offset, append_time, self.log_start_offset, duplicate=True
         )
 
-    # -- reading ------------------------------------------------------------------------------------------
-
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        upper_offset: int | None = None,
-        min_one_batch: bool = True,
-        nowait: bool = False,
-    ) -> LogSlice:
-        """Batches from the one that holds `offset`, of one segment, below `upper_offset` (the log's end if None).
-
-        May end amid a batch. Raises OFFSET_OUT_OF_RANGE, and `WouldBlock` with `nowait`.
-        """
-        if self.failed is not None:
-            raise self._storage_error(self.failed)
-        end = self.log_end_offset
-        if not self.log_start_offset <= offset <= end:
-            raise self._out_of_range(offset)
-        limit = end if upper_offset is None else min(upper_offset, end)
-        if offset >= limit:
-            return LogSlice(reading.EMPTY, offset)
-        try:
-            return reading.read_slice(self._segments, offset, limit, max_bytes, min_one_batch, nowait)
-        except FileNotFoundError:
-            # The segment was deleted or replaced between finding and reading it: look again.
-            if offset < self.log_start_offset:
-                raise self._out_of_range(offset) from None
-            return reading.read_slice(self._segments, offset, limit, max_bytes, min_one_batch, nowait)
-        except OSError as e:
-            raise self._storage_error(e) from e
-
-    def _out_of_range(self, offset: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{self.topic_partition} holds offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}",
-        )
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record from the log's start on with this timestamp or a later one. Reads files: use a thread."""
-        return reading.offset_for_timestamp(self.segments, timestamp, self.log_start_offset)
-
-    def max_timestamp(self) -> TimestampOffset | None:
-        """The record with the largest timestamp. Reads files: use a thread."""
-        return reading.max_timestamp(self.segments)
-
-    def earliest(self) -> TimestampOffset:
-        """The log's start, with its epoch."""
-        first = self.leader_epochs.earliest
-        known = first is not None and first.start_offset <= self.log_start_offset
-        return TimestampOffset(
-            NO_TIMESTAMP, self.log_start_offset, first.epoch if first is not None and known else NO_EPOCH
-        )
-
-    def latest(self, upper_offset: int | None = None) -> TimestampOffset:
-        """The end (or the given bound), with the newest epoch."""
-        offset = self.log_end_offset if upper_offset is None else upper_offset
-        return TimestampOffset(NO_TIMESTAMP, offset, self.leader_epochs.latest_epoch)
-
-    def aborted_transactions(self, start: int, end: int) -> list[AbortedTxn]:
-        """The aborted transactions with records in [start, end)."""
-        return reading.aborted_transactions(self._segments, start, end)
-
     # -- epochs -------------------------------------------------------------------------------------------
 
     def assign_epoch_start_offset(self, leader_epoch: int, offset: int) -> None:
@@ -395,10 +307,6 @@ class PartitionLog:
     def _assign_epoch(self, epoch: int, offset: int) -> None:
         if epoch >= 0 and epoch != self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(epoch, offset)
-
-    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) where unknown."""
-        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     # -- rolling, truncating, deleting --------------------------------------------------------------------
 
@@ -659,9 +567,6 @@ class PartitionLog:
             self.failed = error
             self._context.on_io_error(error)
         return self._storage_error(error)
-
-    def _storage_error(self, error: OSError) -> KafkaError:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} in {self.path}: {error}")
 
 
 def segment_settings(config: TopicConfig) -> SegmentSettings:
