@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ottla.controller import brokers, configs, features, producer_ids, topics
 from ottla.controller.activation import activation_records
 from ottla.controller.heartbeats import BrokerHeartbeats
-from ottla.controller.replay import ReplayState, replay
+from ottla.controller.replay import Replay, ReplayState, replay
 from ottla.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult, Message
 from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
@@ -23,6 +23,7 @@ from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
+    from ottla.raft.types import CommittedBatch, OffsetAndEpoch
 
 log = logging.getLogger(__name__)
 
@@ -126,24 +127,33 @@ class Controller:
 
     # The quorum speaks
 
-    def handle_load_snapshot(self, offset: int, epoch: int, batches: Iterable[Sequence[Message]]) -> None:
-        records = [record for batch in batches for record in batch]
+    def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
+        loading = Replay(ReplayState(EMPTY_IMAGE))
         self._heartbeats.forget_all()
-        self._state = replay(ReplayState(EMPTY_IMAGE), records, offset - 1, epoch)
-        self._committed = self._state
-        self._heartbeats.note_registrations(records, first_offset=offset - 1, step=0)
+        for batch in batches:
+            loading.feed(batch.records)
+            self._heartbeats.note_registrations(batch.records, first_offset=snapshot_id.offset - 1, step=0)
+        self._state = self._committed = loading.finish(snapshot_id.offset - 1, snapshot_id.epoch)
 
-    def handle_commit(self, base_offset: int, epoch: int, records: Sequence[Message], size: int) -> None:
-        last_offset = base_offset + len(records) - 1
+    def handle_commit(self, batches: Iterable[CommittedBatch]) -> None:
         if self._claimed_epoch is None:
-            self._state = replay(self._state, records, last_offset, epoch)
-            self._committed = self._state
-            self._heartbeats.note_registrations(records, first_offset=base_offset)
+            self._follow(batches)
             return
-        while self._pending and self._pending[0].last_offset <= last_offset:
-            appended = self._pending.popleft()
-            self._committed = appended.state
-            appended.waiter.finish()
+        for batch in batches:
+            while self._pending and self._pending[0].last_offset <= batch.last_offset:
+                appended = self._pending.popleft()
+                self._committed = appended.state
+                appended.waiter.finish()
+
+    def _follow(self, batches: Iterable[CommittedBatch]) -> None:
+        """Another leads, or nobody yet: the log is all there is to know."""
+        following = Replay(self._state)
+        offset, epoch = self.image.offset, self.image.epoch
+        for batch in batches:
+            following.feed(batch.records)
+            self._heartbeats.note_registrations(batch.records, first_offset=batch.base_offset)
+            offset, epoch = batch.last_offset, batch.epoch
+        self._state = self._committed = following.finish(offset, epoch)
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
         if self._claimed_epoch is not None:

@@ -22,19 +22,36 @@ class ReplayState:
         return self.before_transaction is not None
 
 
+class Replay:
+    """Takes in records on top of a state; `finish` gives the next one."""
+
+    __slots__ = ("_before", "_delta")
+
+    def __init__(self, state: ReplayState) -> None:
+        self._before = state.before_transaction
+        self._delta = MetadataDelta(state.image)
+
+    def feed(self, records: Sequence[Message]) -> None:
+        for record in records:
+            if record.NAME == "BeginTransactionRecord":
+                image = self._delta.image
+                self._before = self._delta.apply(image.offset, image.epoch)
+                self._delta = MetadataDelta(self._before)
+            elif record.NAME == "AbortTransactionRecord":
+                self._delta = MetadataDelta(self._delta.image if self._before is None else self._before)
+                self._before = None
+            elif record.NAME == "EndTransactionRecord":
+                self._before = None
+            else:
+                self._delta.replay(record)
+
+    def finish(self, last_offset: int, epoch: int) -> ReplayState:
+        """The state after all that was fed, which ends at this offset."""
+        return ReplayState(self._delta.apply(last_offset, epoch), self._before)
+
+
 def replay(state: ReplayState, records: Sequence[Message], last_offset: int, epoch: int) -> ReplayState:
     """The state after these records, the last of which is at `last_offset`."""
-    before = state.before_transaction
-    delta = MetadataDelta(state.image)
-    for record in records:
-        if record.NAME == "BeginTransactionRecord":
-            before = delta.apply(last_offset, epoch)
-            delta = MetadataDelta(before)
-        elif record.NAME == "AbortTransactionRecord":
-            delta = MetadataDelta(delta.image if before is None else before)
-            before = None
-        elif record.NAME == "EndTransactionRecord":
-            before = None
-        else:
-            delta.replay(record)
-    return ReplayState(delta.apply(last_offset, epoch), before)
+    on_top = Replay(state)
+    on_top.feed(records)
+    return on_top.finish(last_offset, epoch)

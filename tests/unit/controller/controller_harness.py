@@ -13,6 +13,7 @@ from ottla.errors import KafkaError
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
+from ottla.raft.types import CommittedBatch
 from ottla.wire.messages import BrokerRegistrationRequest, ConfigRecord, RegisterBrokerRecord
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -81,6 +82,10 @@ def registration(broker_id: int = 1, *, incarnation: int = 1, previous_epoch: in
     return request
 
 
+def committed(base_offset: int, epoch: int, records: Sequence[Any]) -> CommittedBatch:
+    return CommittedBatch(base_offset, base_offset + len(records) - 1, epoch, 0, 0, records)
+
+
 class FakeLog:
     """The metadata log of a quorum of one; nothing is committed before `commit`."""
 
@@ -105,7 +110,7 @@ class FakeLog:
         while self.committed < len(self.batches):
             base_offset, records = self.batches[self.committed]
             self.committed += 1
-            self.listener.handle_commit(base_offset, self.leader_epoch, records, 0)
+            self.listener.handle_commit([committed(base_offset, self.leader_epoch, records)])
 
     @property
     def records(self) -> list[Any]:

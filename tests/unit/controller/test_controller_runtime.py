@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller_harness import Answers, FakeLog, broker_record, registration, settings_with
+from controller_harness import Answers, FakeLog, broker_record, committed, registration, settings_with
 
 from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
@@ -12,6 +12,7 @@ from ottla.controller.result import MAX_RECORDS_PER_OPERATION
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.image import EMPTY_IMAGE
+from ottla.raft.types import OffsetAndEpoch
 from ottla.wire.messages import (
     AllocateProducerIdsRequest,
     BeginTransactionRecord,
@@ -64,7 +65,7 @@ def test_activation_writes_the_bootstrap_records_and_is_over_when_they_are_commi
 
 
 def test_a_restart_on_an_existing_log_writes_nothing(controller: Controller, metadata_log: FakeLog) -> None:
-    controller.handle_commit(0, 1, [*bootstrap_records(), broker_record(1)], 0)
+    controller.handle_commit([committed(0, 1, [*bootstrap_records(), broker_record(1)])])
     controller.handle_leader_change(NODE, 2)
     assert controller.active
     assert not metadata_log.batches
@@ -147,7 +148,7 @@ def test_who_loses_the_lead_forgets_what_was_not_committed(
     assert "a" not in controller.image.topics.by_name
     # The new leader had it after all.
     base_offset, records = metadata_log.batches[-1]
-    controller.handle_commit(base_offset, 5, records, 0)
+    controller.handle_commit([committed(base_offset, 5, records)])
     assert "a" in controller.image.topics.by_name
 
 
@@ -200,8 +201,10 @@ def test_a_big_restart_is_written_in_several_batches(
         for index in range(count)
     ]
     controller.handle_leader_change(None, 1)
-    controller.handle_commit(metadata_log.log_end_offset, 1, [TopicRecord(name="big", topic_id=topic_id)], 0)
-    controller.handle_commit(metadata_log.log_end_offset + 1, 1, records, 0)
+    controller.handle_commit(
+        [committed(metadata_log.log_end_offset, 1, [TopicRecord(name="big", topic_id=topic_id)])]
+    )
+    controller.handle_commit([committed(metadata_log.log_end_offset + 1, 1, records)])
     controller.handle_leader_change(NODE, 2)
     written = len(metadata_log.batches)
     controller.register_broker(
@@ -215,8 +218,10 @@ def test_a_big_restart_is_written_in_several_batches(
 
 
 def test_a_snapshot_replaces_the_image(controller: Controller) -> None:
-    controller.handle_commit(0, 1, [TopicRecord(name="old", topic_id=bytes(15) + b"\x07")], 0)
-    controller.handle_load_snapshot(50, 3, [bootstrap_records(), [broker_record(1)]])
+    controller.handle_commit([committed(0, 1, [TopicRecord(name="old", topic_id=bytes(15) + b"\x07")])])
+    controller.handle_load_snapshot(
+        OffsetAndEpoch(50, 3), [committed(0, 3, bootstrap_records()), committed(0, 3, [broker_record(1)])]
+    )
     assert set(controller.image.brokers) == {1}
     assert not controller.image.topics.by_name
     assert (controller.image.offset, controller.image.epoch) == (49, 3)
@@ -225,9 +230,9 @@ def test_a_snapshot_replaces_the_image(controller: Controller) -> None:
 def test_an_open_transaction_is_aborted_by_the_next_leader(
     controller: Controller, metadata_log: FakeLog
 ) -> None:
-    controller.handle_commit(0, 1, bootstrap_records(), 0)
+    controller.handle_commit([committed(0, 1, bootstrap_records())])
     topic = TopicRecord(name="half", topic_id=bytes(15) + b"\x07")
-    controller.handle_commit(6, 1, [BeginTransactionRecord(name="x"), topic], 0)
+    controller.handle_commit([committed(6, 1, [BeginTransactionRecord(name="x"), topic])])
     assert "half" in controller.image.topics.by_name
     controller.handle_leader_change(NODE, 2)
     assert [record.NAME for record in metadata_log.records] == ["AbortTransactionRecord"]
