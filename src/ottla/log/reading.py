@@ -1,4 +1,4 @@
-"""Reading a log: slices by offset, offsets by timestamp, aborted transactions. All safe in any thread."""
+"""Finding things in segments: slices by offset, offsets by timestamp, aborted transactions. Safe in any thread."""
 
 from __future__ import annotations
 
