@@ -103,6 +103,8 @@ class LogDir:
 
     def take(self) -> None:
         """Create the directory where it is missing, and lock it against other processes."""
+        if self._lock is not None:
+            return
         try:
             self.fs.mkdir(self.path, parents=True)
             self._lock = self.fs.lock(f"{self.path}/{LOCK_FILE}")
