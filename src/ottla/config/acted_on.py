@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.config.synonyms import TOPIC_SYNONYMS
+from ottla.config.synonyms import TOPIC_SYNONYMS, base_of_listener_key
 
 _NODE: Final = frozenset(
     {
@@ -32,17 +32,62 @@ _NODE: Final = frozenset(
 _BROKER: Final = frozenset(
     {
         "auto.create.topics.enable",
+        "broker.heartbeat.interval.ms",
+        "broker.rack",
+        "connections.max.idle.ms",
+        "controller.quorum.election.timeout.ms",
+        "controller.quorum.fetch.timeout.ms",
         "default.replication.factor",
         "delete.topic.enable",
+        "fetch.max.bytes",
+        "group.streams.max.standby.replicas",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.enable",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+        "max.connection.creation.rate",
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "max.incremental.fetch.session.cache.slots",
+        "max.request.partition.size.limit",
+        "metadata.log.max.record.bytes.between.snapshots",
+        "metadata.log.max.snapshot.interval.ms",
+        "metadata.log.segment.bytes",
+        "metadata.log.segment.ms",
+        "metadata.max.retention.bytes",
+        "metadata.max.retention.ms",
         "num.partitions",
+        "offsets.topic.num.partitions",
+        "offsets.topic.segment.bytes",
+        "queued.max.request.bytes",
+        "request.timeout.ms",
+        "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.segment.bytes",
+        "socket.listen.backlog.size",
+        "socket.request.max.bytes",
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.segment.bytes",
     }
 )
 
-_TOPIC_DEFAULTS: Final = frozenset(synonym.name for keys in TOPIC_SYNONYMS.values() for synonym in keys)
+_WITHOUT_EFFECT: Final = frozenset({"local.retention.bytes", "local.retention.ms"})
+"""Topic keys that wait for tiered storage."""
+
+_TOPIC_DEFAULTS: Final = frozenset(
+    synonym.name for key, keys in TOPIC_SYNONYMS.items() if key not in _WITHOUT_EFFECT for synonym in keys
+)
 
 ACTED_ON: Final = _NODE | _BROKER | _TOPIC_DEFAULTS
+
+_PER_LISTENER: Final = frozenset({"max.connections", "max.connection.creation.rate"})
+"""Keys that also have an effect for one listener (`listener.name.<listener>.<key>`)."""
 
 
 def unused_keys(given: Iterable[str]) -> list[str]:
     """Those of the given keys that have no effect."""
-    return sorted(key for key in given if key not in ACTED_ON)
+    return sorted(
+        key for key in given if key not in ACTED_ON and base_of_listener_key(key) not in _PER_LISTENER
+    )

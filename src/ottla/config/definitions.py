@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from enum import Enum
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -137,7 +137,7 @@ class _Row(msgspec.Struct):
 
 def _load() -> tuple[dict[str, ConfigDef], dict[str, ConfigDef]]:
     scopes: dict[str, dict[str, ConfigDef]] = {"broker": {}, "topic": {}}
-    text = resources.files("ottla.config").joinpath("configs.jsonl").read_bytes()
+    text = Path(__file__).with_name("configs.jsonl").read_bytes()
     for row in msgspec.json.Decoder(_Row).decode_lines(text):
         is_topic = row.scope == "topic"
         default = row.default if is_topic else OWN_DEFAULTS.get(row.name, row.default)
