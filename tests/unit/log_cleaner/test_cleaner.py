@@ -4,7 +4,6 @@ import asyncio
 import logging
 
 import pytest
-from cleaner_rig import Queue, Rig, topic_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from ottla.log.fs import OsFs
 from ottla.log.types import AbortedTxn
 from ottla.records.batch import iter_batches
 from ottla.records.codecs import Compression
+from unit.log_cleaner.cleaner_rig import Queue, Rig, topic_config
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import contextlib
 import random
 
 import pytest
-from cleaner_rig import Rig, topic_config
 
 from ottla.log.memfs import MemFs
+from unit.log_cleaner.cleaner_rig import Rig, topic_config
 
 DIRECTORY = "/data"
 
