@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.clock import Clock
+from ottla.config.definitions import TOPIC_KEYS
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
@@ -95,6 +96,10 @@ class ReplicaManager:
                 return partition
         raise self._not_found(topic, index)
 
+    def hosts(self, tp: TopicPartition) -> bool:
+        """Whether there is a replica of the partition on this broker."""
+        return tp.partition in self._hosted.get(tp.topic, ())
+
     def partition(self, topic: str, index: int) -> Partition:
         """The partition; raises UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if it is hosted elsewhere."""
         return self.find((topic, index))
@@ -150,7 +155,9 @@ class ReplicaManager:
         """A topic's configuration in force. Topics without configs of their own share one object."""
         overrides = self.image.configs.of(ConfigResourceType.TOPIC, topic)
         if overrides:
-            return TopicConfig.build(self._config, overrides)
+            # A newer cluster may have left keys behind that we do not know.
+            known = {key: value for key, value in overrides.items() if key in TOPIC_KEYS}
+            return TopicConfig.build(self._config, known)
         if self._default_topic_config is None:
             self._default_topic_config = TopicConfig.build(self._config)
         return self._default_topic_config
@@ -205,8 +212,18 @@ class ReplicaManager:
         self._later(partial(self._delete_log, tp))
 
     def _update_topic_config(self, topic: str) -> None:
-        if topic in self._hosted:
-            self.log_manager.update_topic_config(topic, self.topic_config(topic))
+        partitions = self._hosted.get(topic)
+        if not partitions:
+            return
+        config = self.topic_config(topic)
+        logs, future_logs = self.log_manager.logs, self.log_manager.future_logs
+        for index in partitions:
+            for log in (
+                logs.get(TopicPartition(topic, index)),
+                future_logs.get(TopicPartition(topic, index)),
+            ):
+                if log is not None:
+                    log.update_config(config)
 
     # -- logs
 
@@ -247,6 +264,12 @@ class ReplicaManager:
         assigned = registration.directory(self._node_id)
         return assigned if any(assigned == each.directory_id for each in self.log_manager.dirs) else None
 
+    def directory_failed(self) -> None:
+        """A log directory failed: its partitions go offline, and who waits for them gets the error."""
+        for partition in self.partitions():
+            if partition.log is not None and partition.log.failed is not None and not partition.offline:
+                partition.go_offline()
+
     def _delete_log(self, tp: TopicPartition) -> None:
         topic_id = self._doomed.pop(tp, None)
         if topic_id is None:
@@ -277,8 +300,9 @@ class ReplicaManager:
                 self._clock.call_later(0.0, self._run_slice)
 
     def shutdown(self) -> None:
-        """Stop background work and wake who waits. The logs are closed by their manager."""
+        """Answer who waits with what there is, and stop making logs. The logs are closed by their manager."""
         self._stopped = True
         self._work.clear()
-        for partition in self.partitions():
-            partition.wake_all()
+        self.waiting.close()
+        for parked in {parked for partition in self.partitions() for parked in partition.waiters}:
+            parked.expire()

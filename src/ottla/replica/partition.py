@@ -46,6 +46,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
+        "offline",
         "partition_epoch",
         "replicas",
         "topic",
@@ -71,6 +72,8 @@ class Partition:
         self.is_leader = False
         self.gone = False
         """No longer hosted here: whoever holds a reference must look it up again."""
+        self.offline = False
+        """Its log directory has failed."""
         self.waiters: set[Parked] = set()
         self._node_id = node_id
         self._open_log = open_log
@@ -96,7 +99,7 @@ class Partition:
         self.partition_epoch = registration.partition_epoch
         self.leader = registration.leader
         self.leader_epoch = registration.leader_epoch
-        self.is_leader = registration.leader == self._node_id
+        self.is_leader = registration.leader == self._node_id and not self.offline
         self._isr_is_short = len(self.isr) < len(self.replicas)
         if new_epoch:
             self._follower_ends.clear()
@@ -112,7 +115,7 @@ class Partition:
         """The log, opened (and made) if it is not yet."""
         log = self.log
         if log is None:
-            if self.gone:
+            if self.gone or self.offline:
                 raise self._not_leader()
             log = self.log = self._open_log(self)
             self._begin_epoch(log)
@@ -129,6 +132,12 @@ class Partition:
         self.gone = True
         self.is_leader = False
         self.log = None
+        self.wake_all()
+
+    def go_offline(self) -> None:
+        """The log cannot be used any more, though the partition is still assigned to this broker."""
+        self.offline = True
+        self.is_leader = False
         self.wake_all()
 
     # -- checks
@@ -152,6 +161,10 @@ class Partition:
         )
 
     def _not_leader(self) -> KafkaError:
+        if self.offline:
+            return KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {self.topic}-{self.index} has failed"
+            )
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"Broker {self._node_id} does not lead {self.topic}-{self.index}",

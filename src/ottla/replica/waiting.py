@@ -55,6 +55,10 @@ class Parked:
             self.wake = None
             self._waiting.release(self)
 
+    def expire(self) -> None:
+        """Its time is up: answer it with what there is."""
+        self.run(expired=True)
+
     def run(self, *, expired: bool) -> None:
         self._queued = False
         wake = self.wake
@@ -123,4 +127,8 @@ class Waiting:
 
     def _expire(self, parked: Parked) -> None:
         parked.timer = None
-        parked.run(expired=True)
+        parked.expire()
+
+    def close(self) -> None:
+        """From now on nobody may wait."""
+        self._limit = 0

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import ErrorCode
-from ottla.log.types import WouldBlock
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import iter_batches
 from ottla.replica.fetch import Fetch
 from ottla.replica.fetch_sessions import FetchPartition
@@ -232,37 +231,70 @@ def test_a_client_that_goes_away_takes_its_fetch_with_it(scene):
     assert not outcome.done
 
 
-def cold(monkeypatch: pytest.MonkeyPatch, log: Any) -> None:
-    """Let the log's data lie on disk: only a read that may block gets it."""
-    read = type(log).read
-
-    def cold_read(self: Any, *args: Any, nowait: bool = False, **options: Any) -> Any:
-        if nowait and self is log:
-            raise WouldBlock
-        return read(self, *args, **options)
-
-    monkeypatch.setattr(type(log), "read", cold_read)
+def evict(scene, index: int) -> None:
+    """Drop the partition's data from the page cache."""
+    scene.fs.evict(f"/data/t-{index}/00000000000000000000.log")
 
 
-def test_cold_data_is_read_in_a_thread_and_the_rest_after_it(scene, monkeypatch):
+def test_cold_data_is_read_in_a_thread_and_the_rest_after_it(scene):
     scene.create_topic("t", 3)
     for index in range(3):
         scene.append("t", index, b"a")
-    cold(monkeypatch, scene.replicas.partition("t", 1).log)
+    evict(scene, 1)
     outcome = fetch(scene, part(0), part(1), part(2))
     assert not outcome.done
     assert scene.executor.run() == 1
     assert [outcome.offsets(at) for at in range(3)] == [[0], [0], [0]]
 
 
-def test_a_client_that_goes_away_during_a_cold_read_is_not_answered(scene, monkeypatch):
+def test_a_client_that_goes_away_during_a_cold_read_is_not_answered(scene):
     scene.create_topic("t")
     scene.append("t", 0, b"a")
-    cold(monkeypatch, scene.replicas.partition("t", 0).log)
+    evict(scene, 0)
     outcome = fetch(scene, part())
     outcome.fetch.cancel()
     scene.executor.run()
     assert not outcome.done
+
+
+def test_a_waiting_fetch_whose_data_went_cold_is_answered_after_the_cold_read(scene):
+    scene.create_topic("t")
+    outcome = fetch(scene, part())
+    scene.append("t", 0, b"a")
+    evict(scene, 0)
+    scene.turn()
+    assert not outcome.done
+    assert scene.replicas.waiting.count == 0
+    scene.executor.run()
+    assert outcome.offsets() == [0]
+
+
+def test_a_topic_deleted_during_a_cold_read_does_not_leave_the_client_waiting(scene):
+    scene.create_topic("t")
+    scene.append("t", 0, b"a")
+    evict(scene, 0)
+    outcome = fetch(scene, part())
+    scene.delete_topic("t")
+    scene.turn()
+    scene.executor.run()
+    assert outcome.done
+
+
+def test_a_failed_disk_is_told_to_whoever_reads_or_waits(scene):
+    scene.create_topic("t", 2)
+    scene.append("t", 0, b"a")
+    waiting = fetch(scene, part(1))
+
+    def broken(operation: str, path: str) -> None:
+        raise OSError(5, "the disk is broken")
+
+    scene.fs.fault = broken
+    with pytest.raises(KafkaError):
+        scene.append("t", 0, b"b")
+    scene.replicas.directory_failed()
+    scene.turn()
+    assert waiting.codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert fetch(scene, part(0)).codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
 def test_too_many_waiting_fetches_are_answered_at_once(scene):
@@ -329,3 +361,12 @@ def test_deleted_records_are_news_to_a_waiting_fetch_only_if_they_were_ahead_of_
     scene.turn()
     assert not outcome.done
     assert fetch(scene, part(offset=0)).codes() == [ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
+def test_when_the_broker_stops_waiting_fetches_are_answered_and_new_ones_do_not_wait(scene):
+    scene.create_topic("t", 2)
+    outcome = fetch(scene, part(0), part(1))
+    scene.replicas.shutdown()
+    assert outcome.codes() == [ErrorCode.NONE, ErrorCode.NONE]
+    assert scene.replicas.waiting.count == 0
+    assert fetch(scene, part(0)).done

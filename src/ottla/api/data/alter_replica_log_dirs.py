@@ -21,12 +21,12 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
 
 
 def _move(broker: Broker, path: str, tp: TopicPartition) -> ErrorCode:
+    """Begin the move. Where no replica is yet, the directory is noted for when there is one."""
     try:
-        broker.replicas.partition(tp.topic, tp.partition).local_log()
+        if broker.replicas.hosts(tp):
+            broker.replicas.partition(*tp).local_log()
         broker.log_manager.move(tp, path)
     except KafkaError as error:
-        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            return ErrorCode.REPLICA_NOT_AVAILABLE
         return error.code
     return ErrorCode.NONE
 
