@@ -47,6 +47,9 @@ _BROKER: Final = frozenset(
         "log.cleaner.io.buffer.load.factor",
         "log.cleaner.io.max.bytes.per.second",
         "log.cleaner.threads",
+        "log.flush.offset.checkpoint.interval.ms",
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "log.retention.check.interval.ms",
         "max.connection.creation.rate",
         "max.connections",
         "max.connections.per.ip",
@@ -61,20 +64,30 @@ _BROKER: Final = frozenset(
         "metadata.max.retention.ms",
         "num.partitions",
         "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
         "offsets.topic.segment.bytes",
+        "producer.id.expiration.check.interval.ms",
+        "producer.id.expiration.ms",
         "queued.max.request.bytes",
+        "replica.high.watermark.checkpoint.interval.ms",
         "request.timeout.ms",
+        "share.coordinator.state.topic.min.isr",
         "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.replication.factor",
         "share.coordinator.state.topic.segment.bytes",
         "socket.listen.backlog.size",
+        "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
+        "socket.send.buffer.bytes",
+        "transaction.state.log.min.isr",
         "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
         "transaction.state.log.segment.bytes",
     }
 )
 
-_WITHOUT_EFFECT: Final = frozenset({"local.retention.bytes", "local.retention.ms"})
-"""Topic keys that wait for tiered storage."""
+_WITHOUT_EFFECT: Final = frozenset({"local.retention.bytes", "local.retention.ms", "preallocate"})
+"""Topic keys that wait for tiered storage, and one that only Kafka's memory-mapped files gain from."""
 
 _TOPIC_DEFAULTS: Final = frozenset(
     synonym.name for key, keys in TOPIC_SYNONYMS.items() if key not in _WITHOUT_EFFECT for synonym in keys
