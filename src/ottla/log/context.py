@@ -34,6 +34,8 @@ class LogContext:
     """Flush a log up to an offset, soon and off the event loop."""
     remove_later: Callable[[Sequence[str], int], None] | None = None
     """Remove files after so many milliseconds, off the event loop; None removes them at once."""
+    on_truncated: Callable[[PartitionLog, int], None] = _do_nothing
+    """A log was cut at an offset."""
     on_io_error: Callable[[OSError], None] = _do_nothing
     """A log's directory failed."""
 

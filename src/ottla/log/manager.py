@@ -32,6 +32,7 @@ from ottla.log.housekeeping import Housekeeping
 from ottla.log.log_dir import LogDir, LogDirError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import Recovered, create_log, open_log
+from ottla.log.relocation import Relocation
 from ottla.log.types import TopicPartition
 from ottla.wire.uuid import uuid_to_str
 
@@ -63,6 +64,10 @@ class LogManager:
         self._dir_of: dict[PartitionLog, LogDir] = {}
         self._contexts = {directory.path: self._context(directory) for directory in self.dirs}
         self._housekeeping = Housekeeping(self, fs, clock, executor)
+        self._relocation = Relocation(self, clock, executor)
+        self._preferred: dict[TopicPartition, bytes] = {}
+        """Directories asked for before the partition was there."""
+        self.cleaner: LogCleaner | None = None
         self._to_remove: list[str] = []
         self._cleaner: LogCleaner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -77,7 +82,15 @@ class LogManager:
             request_flush=self._housekeeping_flush,
             remove_later=self._housekeeping_remove,
             on_io_error=partial(self._dir_failed, directory),
+            on_truncated=self._truncated,
         )
+
+    def context_of(self, directory: LogDir) -> LogContext:
+        return self._contexts[directory.path]
+
+    def _truncated(self, log: PartitionLog, offset: int) -> None:
+        if self.cleaner is not None and self._logs.get(log.topic_partition) is log:
+            self.cleaner.truncated(log.topic_partition, offset)
 
     def _housekeeping_flush(self, log: PartitionLog, up_to: int) -> None:
         self._housekeeping.flush(log, up_to)
@@ -204,7 +217,7 @@ class LogManager:
         if log is not None:
             log.assign_topic_id(topic_id)
             return log
-        directory = self._directory_for(directory_id)
+        directory = self._directory_for(self._preferred.pop(tp, directory_id))
         self._forget_checkpoints(directory, tp)
         path = f"{directory.path}/{tp}"
         context = self._contexts[directory.path]
@@ -300,6 +313,8 @@ class LogManager:
 
     def _retire(self, log: PartitionLog, suffix: str) -> None:
         """Rename a log's directory; readers that have it go on until they are done."""
+        if self.cleaner is not None:
+            self.cleaner.abort(log.topic_partition)
         directory = self._dir_of.pop(log)
         unique = uuid.UUID(bytes=self._clock.random_uuid()).hex
         target = f"{directory.path}/{marked_dir_name(log.topic_partition, unique, suffix)}"
@@ -311,6 +326,63 @@ class LogManager:
             return
         log.moved_to(target)
         log.close_files()
+
+    # -- moving -------------------------------------------------------------------------------------------
+
+    def move(self, tp: TopicPartition, path: str) -> None:
+        """Move a log to another directory, in the background; back to its own one calls a move off."""
+        target = next((d for d in self.dirs if d.path == path.rstrip("/")), None)
+        if target is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not among the log directories")
+        if target.offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline: {target.error}"
+            )
+        log = self._logs.get(tp)
+        if log is None:
+            self._preferred[tp] = target.directory_id
+            raise KafkaError(
+                ErrorCode.REPLICA_NOT_AVAILABLE, f"{tp} has no log here; a new one goes to {path}"
+            )
+        future = self._future_logs.get(tp)
+        if future is not None:
+            if self._dir_of[future] is target:
+                return
+            del self._future_logs[tp]
+            self._retire(future, DELETE_DIR_SUFFIX)
+            self._housekeeping.remove_later([future.path], future.config.file_delete_delay_ms)
+        if self._dir_of[log] is target:
+            return
+        try:
+            future = self._relocation.begin(tp, target)
+        except OSError as e:
+            self._dir_failed(target, e)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be copied to {path}: {e}") from e
+        self._future_logs[tp] = future
+        self._dir_of[future] = target
+        self._relocation.resume(tp)
+
+    def exchange(self, tp: TopicPartition) -> None:
+        """The future log has everything: its files become the log's, and the old ones go."""
+        log, future = self._logs[tp], self._future_logs.pop(tp)
+        if self.cleaner is not None:
+            self.cleaner.abort(tp)
+        source, target = self._dir_of[log], self._dir_of.pop(future)
+        unique = uuid.UUID(bytes=self._clock.random_uuid()).hex
+        old_path = f"{source.path}/{marked_dir_name(tp, unique, DELETE_DIR_SUFFIX)}"
+        try:
+            self._forget_checkpoints(target, tp)
+            self.fs.rename(log.path, old_path)
+            self.fs.rename(future.path, f"{target.path}/{tp}")
+        except OSError as e:
+            self._dir_failed(target, e)
+            return
+        future.moved_to(f"{target.path}/{tp}")
+        log.adopt(future)
+        self._dir_of[log] = target
+        self._housekeeping.flush(log, log.log_end_offset)
+        self._housekeeping.checkpoint()
+        self._housekeeping.remove_later([old_path], log.config.file_delete_delay_ms)
 
     # -- checkpoints --------------------------------------------------------------------------------------
 

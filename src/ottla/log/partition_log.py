@@ -359,6 +359,7 @@ class PartitionLog(LogReader):
         except OSError as e:
             raise self._fail(e) from e
         self.high_watermark = min(self._high_watermark, offset)
+        self._context.on_truncated(self, offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
@@ -375,6 +376,7 @@ class PartitionLog(LogReader):
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = offset
+        self._context.on_truncated(self, offset)
 
     def _rebuild_producers(self) -> None:
         producers = self.producers
@@ -560,6 +562,20 @@ class PartitionLog(LogReader):
             segment.moved_to(path)
         self.leader_epochs.moved_to(path)
         self.producers.moved_to(path)
+
+    def adopt(self, other: PartitionLog) -> None:
+        """Go on with the files of a copy that ends where this log ends; readers keep the old ones until done."""
+        old = self._segments
+        self._context = other._context
+        self.path = other.path
+        self._segments = other._segments
+        self.leader_epochs = other.leader_epochs
+        self.producers = other.producers
+        self.recovery_point = other.recovery_point
+        self._synced = False
+        for segment in old:
+            segment.close_files()
+        self.producers.on_high_watermark(self._high_watermark)
 
     def _fail(self, error: OSError) -> KafkaError:
         """The disk refused: the log takes nothing more, and its directory is told."""

@@ -1,0 +1,140 @@
+"""Moving logs between log directories: a `-future` copy is filled in the background and then takes the log's place.
+
+The copying runs in the executor in pieces; the last piece and the exchange happen on the event loop, between two
+appends, so that nobody who holds the log notices.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.files import FUTURE_DIR_SUFFIX, marked_dir_name
+from ottla.log.log_dir import LogDir
+from ottla.log.partition_log import PartitionLog
+from ottla.log.recovery import create_log
+from ottla.log.types import TopicPartition
+from ottla.records.batch import read_header
+
+if TYPE_CHECKING:
+    from ottla.log.manager import LogManager
+
+_logger = logging.getLogger(__name__)
+
+_PIECE_BYTES = 1 << 20
+_PIECES_AT_ONCE = 16
+_LAST_PIECE_BYTES = 256 << 10
+"""So much may be copied on the event loop, just before the exchange."""
+
+Post = Callable[..., object]
+
+
+class Relocation:
+    """The moves under way. Owned by a `LogManager`, which keeps the tables of logs."""
+
+    def __init__(self, manager: LogManager, clock: Clock, executor: Executor) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._executor = executor
+        self._post: Post | None = None
+        self._under_way: set[TopicPartition] = set()
+
+    def start(self, post: Post) -> None:
+        """`post` runs something on the event loop. Goes on with what a restart interrupted."""
+        self._post = post
+        for tp in list(self._manager.future_logs):
+            self.resume(tp)
+
+    def stop(self) -> None:
+        self._post = None
+
+    def begin(self, tp: TopicPartition, target: LogDir) -> PartitionLog:
+        """Make the empty future log of a partition in another directory."""
+        log = self._manager.logs[tp]
+        unique = uuid.UUID(bytes=self._clock.random_uuid()).hex
+        path = f"{target.path}/{marked_dir_name(tp, unique, FUTURE_DIR_SUFFIX)}"
+        future = create_log(self._manager.context_of(target), path, log.config, log.topic_id)
+        _restart(log, future)
+        return future
+
+    def resume(self, tp: TopicPartition) -> None:
+        """Copy on, until the future log has caught up."""
+        log, future = self._manager.logs.get(tp), self._manager.future_logs.get(tp)
+        if self._post is None or log is None or future is None or tp in self._under_way:
+            return
+        self._under_way.add(tp)
+        done = self._executor.submit(_copy_pieces, log, future)
+        done.add_done_callback(partial(self._hand_back, tp, log, future))
+
+    def _hand_back(
+        self, tp: TopicPartition, log: PartitionLog, future: PartitionLog, done: Future[None]
+    ) -> None:
+        if self._post is not None:
+            self._post(self._copied, tp, log, future, done)
+
+    def _copied(
+        self, tp: TopicPartition, log: PartitionLog, future: PartitionLog, done: Future[None]
+    ) -> None:
+        self._under_way.discard(tp)
+        if self._manager.logs.get(tp) is not log or self._manager.future_logs.get(tp) is not future:
+            return  # deleted, or moved elsewhere meanwhile
+        try:
+            done.result()
+            if not _copy_last_piece(log, future):
+                self.resume(tp)
+                return
+        except KafkaError as e:
+            _logger.error("%s cannot be moved to %s: %s", tp, future.path, e)
+            return
+        self._manager.exchange(tp)
+
+
+def _restart(log: PartitionLog, future: PartitionLog) -> None:
+    """Let the future log begin where the log begins, which may be in the middle of a batch."""
+    start = log.log_start_offset
+    first = log.read(start, 1).records
+    base = read_header(first).base_offset if len(first) else start
+    future.truncate_fully_and_start_at(min(base, start), start)
+
+
+def _copy_pieces(log: PartitionLog, future: PartitionLog) -> None:
+    """Copy some megabytes, then give the thread back. Nobody else touches the future log meanwhile."""
+    if future.log_end_offset > log.log_end_offset:
+        future.truncate_to(log.log_end_offset)
+    for _ in range(_PIECES_AT_ONCE):
+        if not _copy_piece(log, future, _PIECE_BYTES):
+            break
+    future.flush()
+
+
+def _copy_piece(log: PartitionLog, future: PartitionLog, size: int) -> bool:
+    """Copy the next piece; False where there is none."""
+    try:
+        piece = log.read(max(future.log_end_offset, log.log_start_offset), size).records
+    except KafkaError as e:
+        if e.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise
+        _restart(log, future)
+        return True
+    if not len(piece):
+        return False
+    if read_header(piece).base_offset < future.log_end_offset:
+        # The log was cut and written anew since: what was copied of it is no longer true.
+        future.truncate_to(read_header(piece).base_offset)
+    future.append_as_follower(piece)
+    return True
+
+
+def _copy_last_piece(log: PartitionLog, future: PartitionLog) -> bool:
+    """Catch up if little is missing. True where the future log has all that the log has."""
+    if future.log_end_offset > log.log_end_offset:
+        return False
+    if future.log_end_offset < log.log_end_offset:
+        _copy_piece(log, future, _LAST_PIECE_BYTES)
+    return future.log_end_offset == log.log_end_offset
