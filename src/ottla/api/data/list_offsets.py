@@ -51,6 +51,7 @@ _SINCE_VERSION: Final = {
 _CONSUMER: Final = -1
 _DEBUGGING_CONSUMER: Final = -2
 _READ_COMMITTED: Final = 1
+_LEADER_EPOCH_SINCE: Final = 4
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
 _Answer: Any = ListOffsetsResponse.ListOffsetsPartitionResponse
@@ -112,18 +113,23 @@ def _answer(
             partition = broker.replicas.partition(topic, part.partition_index)
             if request.replica_id != _DEBUGGING_CONSUMER or part.current_leader_epoch >= 0:
                 partition.check_leader(part.current_leader_epoch)
-            _look_up(request, partition, timestamp, answer, searches)
+            _look_up(ctx, request, partition, timestamp, answer, searches)
         except KafkaError as error:
             _fail(ctx, answer, error.code)
     return answer
 
 
 def _look_up(
-    request: Message, partition: Partition, timestamp: int, answer: Message, searches: list[_Search]
+    ctx: RequestContext,
+    request: Message,
+    partition: Partition,
+    timestamp: int,
+    answer: Message,
+    searches: list[_Search],
 ) -> None:
     log = partition.local_log()
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        _tell(answer, log.earliest())
+        _tell(ctx, answer, log.earliest())
         return
     client = request.replica_id == _CONSUMER
     bound = _bound(log, request) if client else log.log_end_offset
@@ -133,9 +139,9 @@ def _look_up(
             raise KafkaError(
                 ErrorCode.OFFSET_NOT_AVAILABLE, "The high watermark of this epoch is not known yet"
             )
-        _tell(answer, TimestampOffset(-1, bound, partition.leader_epoch))
+        _tell(ctx, answer, TimestampOffset(-1, bound, partition.leader_epoch))
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        _tell(answer, _NOTHING)
+        _tell(ctx, answer, _NOTHING)
     else:
         lookup = (
             log.max_timestamp if timestamp == MAX_TIMESTAMP else partial(log.offset_for_timestamp, timestamp)
@@ -147,10 +153,11 @@ def _bound(log: PartitionLog, request: Message) -> int:
     return log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
 
 
-def _tell(answer: Message, found: TimestampOffset) -> None:
+def _tell(ctx: RequestContext, answer: Message, found: TimestampOffset) -> None:
     answer.timestamp = found.timestamp
     answer.offset = found.offset
-    answer.leader_epoch = found.leader_epoch
+    if ctx.version >= _LEADER_EPOCH_SINCE:
+        answer.leader_epoch = found.leader_epoch
 
 
 def _fail(ctx: RequestContext, answer: Message, code: ErrorCode) -> None:
@@ -181,7 +188,7 @@ def _found(
         if isinstance(result, KafkaError):
             _fail(ctx, search.answer, result.code)
         elif result is not None and result.offset < search.bound:
-            _tell(search.answer, result)
+            _tell(ctx, search.answer, result)
         elif search.lagging:
             _fail(ctx, search.answer, ErrorCode.OFFSET_NOT_AVAILABLE)
     ctx.respond(response)
