@@ -45,9 +45,8 @@ class Dispatcher:
                 if key == ApiKey.API_VERSIONS:
                     self._answer_unknown_version(connection, header.correlation_id, now)
                 return
-            message, end = decode_prefix(request_class(key), version, frame, offset)
-            if end != len(frame):
-                raise DecodeError(f"{len(frame) - end} bytes follow the end of the request")
+            # As Kafka does, bytes after the request are let be: librdkafka sends three when it asks for all topics.
+            message, _ = decode_prefix(request_class(key), version, frame, offset)
         except DecodeError as error:
             log.warning("Closing %s: %s", connection.peer.connection_id, error.message)
             connection.close()

@@ -140,7 +140,6 @@ def test_an_impossible_size_closes_the_connection(
         struct.pack(">i", 3) + b"abc",
         b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         frame(PRODUCE, 3, 1, b"\xff" * 40),
-        frame(API_VERSIONS, 0, 1, b"more than there should be"),
         frame(999, 0, 1),
         frame(-1, 0, 1),
         frame(METADATA, 99, 1),
