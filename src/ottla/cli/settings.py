@@ -46,9 +46,8 @@ def node_config(
     given = read_properties(file) if file is not None else {}
     given.update(settings or {})
     if "process.roles" not in given:
-        given = {**SINGLE_NODE, **given}
-        if "broker.id" in given:
-            given["node.id"] = given["broker.id"]
+        own_id = {"node.id": given["broker.id"]} if "broker.id" in given else {}
+        given = {**SINGLE_NODE, **own_id, **given}
     if data is not None:
         given.pop("log.dir", None)
         given["log.dirs"] = data

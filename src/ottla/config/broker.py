@@ -48,7 +48,8 @@ class BrokerConfig(TypedValues):
     ) -> None:
         """`dynamic_default` are the cluster-wide changes, `dynamic` those of this broker alone."""
         checks.check_names(static)
-        self.static: Mapping[str, str] = MappingProxyType(dict(static))
+        static = checks.with_both_ids(static)
+        self.static: Mapping[str, str] = MappingProxyType(static)
         self.dynamic_default: Mapping[str, str] = MappingProxyType(dict(dynamic_default))
         self.dynamic: Mapping[str, str] = MappingProxyType(dict(dynamic))
         given = {**static, **dynamic_default, **dynamic}
@@ -58,7 +59,7 @@ class BrokerConfig(TypedValues):
                 values[name] = _prefixed_value(name, text)
 
         super().__init__(values)
-        self.node_id: int = checks.node_id(values)
+        self.node_id: int = checks.node_id(self)
         self.roles: frozenset[str] = frozenset(self.list("process.roles"))
         self.controller_listener_names: tuple[str, ...] = tuple(
             name.upper() for name in self.list("controller.listener.names")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.config.definitions import BROKER_KEYS, EXTENSION_KEYS, Value
+from ottla.config.definitions import BROKER_KEYS, EXTENSION_KEYS
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import SecurityProtocol, parse_address
 from ottla.config.synonyms import base_of_listener_key
@@ -39,15 +39,21 @@ def _suggestion(name: str) -> str:
     return f": did you mean {close[0]}?" if close else ": it is none of the broker keys of Kafka 4.3"
 
 
-def node_id(values: Mapping[str, Value]) -> int:
-    """`node.id`, or its old name `broker.id`."""
-    own, old = values["node.id"], values["broker.id"]
-    if own is None and isinstance(old, int) and old >= 0:
-        return old
-    if not isinstance(own, int):
+def with_both_ids(given: Mapping[str, str]) -> dict[str, str]:
+    """`node.id` and its old name `broker.id` stand for each other, as in Kafka."""
+    both = dict(given)
+    for key, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if key in both:
+            both.setdefault(other, both[key])
+    return both
+
+
+def node_id(config: BrokerConfig) -> int:
+    own = config.opt_int("node.id")
+    if own is None:
         raise ConfigError("Missing configuration node.id: expected a number of at least 0", key="node.id")
-    if isinstance(old, int) and old not in (-1, own):
-        raise ConfigError.bad_value("broker.id", old, f"the same value as node.id, {own}")
+    if config.int("broker.id") != own:
+        raise ConfigError.bad_value("broker.id", config["broker.id"], f"the same value as node.id, {own}")
     return own
 
 
