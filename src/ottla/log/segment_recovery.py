@@ -6,6 +6,7 @@ they are held against their neighbours: a batch that the crash left with a wrong
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 
 from ottla.errors import ErrorCode, KafkaError
@@ -145,7 +146,11 @@ def _good_batches(
 def _refuse_old_format(segment: Segment) -> None:
     """Whole message sets of magic 0 or 1 are not damage: to cut them off would destroy good data."""
     header = segment.header_at(0) if segment.size >= HEADER_SIZE else None
-    if header is not None and header.magic in (0, 1) and 14 <= header.length <= segment.size - 12:
+    if header is None or header.magic not in (0, 1) or not 14 <= header.length <= segment.size - 12:
+        return
+    # Zeros that a crash left in a batch of magic 2 look like magic 0 too, but not with the old format's checksum.
+    message = segment.log.pread(header.length, 12)
+    if int.from_bytes(message[:4], "big") == zlib.crc32(message[4:]):
         raise KafkaError(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"{segment.path} holds messages of format {header.magic}; only format {MAGIC} is supported",
