@@ -7,10 +7,13 @@ the log before the next.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
 from ottla.log.context import LogContext
+from ottla.log.files import PARTITION_METADATA_FILE
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.raft.batches import read_batches
@@ -43,12 +46,36 @@ class MetadataLog:
         if not fs.exists(self.directory):
             fs.mkdir(self.directory)
             fs.fsync_dir(data_dir)
+        if (
+            not fs.exists(f"{self.directory}/{PARTITION_METADATA_FILE}")
+            or read_partition_metadata(fs, self.directory) != METADATA_TOPIC_ID
+        ):
+            # The directory's name is reserved, so its topic id is certain, whatever a crash left of the file.
+            write_partition_metadata(fs, self.directory, METADATA_TOPIC_ID, sync=True)
         self._log: PartitionLog = open_log(
             context, self.directory, config.log, clean=False, topic_id=METADATA_TOPIC_ID
         )
         self._snapshots: list[OffsetAndEpoch] = []
         self._sizes: dict[OffsetAndEpoch, int] = {}
         self._recover_snapshots()
+        self._close_gaps(context.now_ms())
+
+    def _close_gaps(self, now_ms: int) -> None:
+        """A loss of power may take the end of one segment and leave the next, or undo half of a deletion."""
+        latest = self.latest_snapshot_id
+        covered = 0 if latest is None else latest.offset
+        for segment, following in reversed(list(pairwise(self._log.segments))):
+            end = segment.next_offset()
+            if end == following.base_offset:
+                continue
+            if following.base_offset <= covered:
+                # What is before the gap was deleted already, the snapshot has it: finish that.
+                self._log.high_watermark = following.base_offset
+                self._log.advance_log_start(following.base_offset)
+                self._log.delete_old_segments(now_ms)
+                return
+            # What is after the gap was never durable as a whole, so it was never committed.
+            self._log.truncate_to(end)
 
     def _recover_snapshots(self) -> None:
         start = self._log.log_start_offset

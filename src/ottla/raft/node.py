@@ -5,7 +5,8 @@
     Unattached   knows of no leader; may have voted    Prospective: election timeout
                  in its epoch (then Kafka's "Voted")   Follower: a leader is found    Unattached: a higher epoch
     Prospective  asks whether it would be voted for    Candidate: a majority would    Follower: a leader is found
-                 (pre-vote), epoch unchanged           Unattached: refused, timeout, or a higher epoch
+                 (pre-vote), epoch unchanged           Unattached, or Follower if it had a leader: refused, timeout
+                                                       Unattached: a higher epoch
     Candidate    asks for votes in a new epoch, has    Leader: a majority voted       Follower: a leader is found
                  voted for itself                      Prospective: refused, timeout  Unattached: a higher epoch
     Leader       appends; commits what a majority has  Resigned: asked to             Unattached: a higher epoch
@@ -112,7 +113,7 @@ class RaftNode:
         self._refused: set[int] = set()
         self._progress: dict[int, _Progress] = {}
         self._observers: dict[ReplicaKey, _Progress] = {}
-        self._announced = False
+        self._told: tuple[int | None, int] = (None, 0)
         self._has_fetched = False
         self._ready = Ready()
         self._start_from(election or ElectionState())
@@ -139,7 +140,7 @@ class RaftNode:
         elif self.state is State.RESIGNED:
             self._become_unattached(self.epoch + 1)
         elif self.state is State.PROSPECTIVE:
-            self._become_unattached(self.epoch)
+            self._give_up()
         else:
             self._become_prospective()
 
@@ -213,7 +214,6 @@ class RaftNode:
     def _enter(self, state: State) -> None:
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"no transition from {self.state.value} to {state.value}")
-        before = (self.leader_id, self.epoch)
         self.state = state
         self._granted.clear()
         self._refused.clear()
@@ -221,19 +221,28 @@ class RaftNode:
             self._progress.clear()
             self._observers.clear()
         self._reset_deadline()
-        if state is State.FOLLOWER or (state is State.RESIGNED and before[0] is not None):
-            self._ready.leader_change = (self.leader_id if state is State.FOLLOWER else None, self.epoch)
+
+    def _tell(self, leader_id: int | None) -> None:
+        """Let listeners know who leads, if they do not."""
+        if (leader_id, self.epoch) != self._told and (leader_id, self._told[0]) != (None, None):
+            self._told = (leader_id, self.epoch)
+            self._ready.leader_change = self._told
 
     def _become_unattached(self, epoch: int) -> None:
-        lost_leader = self.leader_id is not None
         if epoch > self.epoch:
             self.epoch = epoch
             self.voted_key = None
             self.leader_id = None
             self._ready.election = self._election()
-            if lost_leader:
-                self._ready.leader_change = (None, epoch)
+            self._tell(None)
         self._enter(State.UNATTACHED)
+
+    def _give_up(self) -> None:
+        """Nobody would vote for this node: back to its leader, or to waiting for one."""
+        if self.leader_id is None or self.leader_id == self.local.key.id:
+            self._become_unattached(self.epoch)
+        else:
+            self._enter(State.FOLLOWER)
 
     def _become_prospective(self) -> None:
         self._enter(State.PROSPECTIVE)
@@ -255,12 +264,13 @@ class RaftNode:
         self.voted_key = None
         self._ready.election = self._election()
         self.epoch_start_offset = self.log_end.offset
-        self._announced = False
         self._progress = {voter: _Progress() for voter in self.voters.nodes}
         self._ready.control = self._start_of_epoch(granting)
 
     def _follow(self, message: LeaderFound) -> None:
-        if message.epoch < self.epoch or (message.epoch == self.epoch and self.leader_id is not None):
+        if message.leader_id == self.local.key.id or message.epoch < self.epoch:
+            return
+        if message.epoch == self.epoch and self.leader_id is not None:
             return
         if message.epoch > self.epoch:
             self.epoch = message.epoch
@@ -269,10 +279,12 @@ class RaftNode:
         self._has_fetched = False
         self._ready.election = self._election()
         self._enter(State.FOLLOWER)
+        self._tell(self.leader_id)
 
     def _resign(self) -> None:
         if self.state is State.LEADER:
             self._enter(State.RESIGNED)
+            self._tell(None)
 
     # Elections
 
@@ -291,7 +303,7 @@ class RaftNode:
         expected = State.PROSPECTIVE if message.pre_vote else State.CANDIDATE
         if message.epoch < self.epoch or self.state is not expected:
             return
-        if message.leader_id is not None:
+        if message.leader_id is not None and self.leader_id is None:
             self._follow(LeaderFound(message.leader_id, message.epoch))
             return
         (self._granted if message.granted else self._refused).add(message.sender.id)
@@ -306,7 +318,7 @@ class RaftNode:
                 self._become_leader()
         elif len(voters) - len(self._refused & voters) < self.voters.majority:
             if self.state is State.PROSPECTIVE:
-                self._become_unattached(self.epoch)
+                self._give_up()
             elif self.state is State.CANDIDATE:
                 # Lost: wait out the rest of the timeout, then ask again, with a pre-vote first.
                 self._granted.clear()
@@ -384,9 +396,7 @@ class RaftNode:
         if offset > self.epoch_start_offset and (self.high_watermark is None or offset > self.high_watermark):
             self.high_watermark = offset
             self._ready.high_watermark = offset
-            if not self._announced:
-                self._announced = True
-                self._ready.leader_change = (self.leader_id, self.epoch)
+            self._tell(self.leader_id)
 
     # Small things
 
