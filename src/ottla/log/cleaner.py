@@ -314,6 +314,8 @@ class LogCleaner:
 
     def _save(self, directory: str) -> None:
         """Write a checkpoint in a thread; one write at a time, the last state always in the end."""
+        if self._offload is None or self._stopped:
+            return  # nobody cleans; the next start finds an offset beyond the log's end and mends it
         if directory in self._writing:
             self._unwritten.add(directory)
             return

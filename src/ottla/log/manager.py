@@ -69,7 +69,6 @@ class LogManager:
         """Directories asked for before the partition was there."""
         self.cleaner: LogCleaner | None = None
         self._to_remove: list[str] = []
-        self._cleaner: LogCleaner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loaded = False
 
@@ -189,9 +188,9 @@ class LogManager:
             self._loop = None  # a simulation: everything is one thread
         self._housekeeping.start()
         online = [directory.path for directory in self.dirs if not directory.offline]
-        self._cleaner = LogCleaner(self.fs, self.logs, online, CleanerConfig.of(self.config), self._clock)
+        self.cleaner = LogCleaner(self.fs, self.logs, online, CleanerConfig.of(self.config), self._clock)
         if self._loop is not None:
-            self._cleaner.start()
+            self.cleaner.start()
         self._housekeeping.remove_later(self._to_remove, self.config.int("log.segment.delete.delay.ms"))
         self._to_remove = []
 
@@ -282,8 +281,8 @@ class LogManager:
     def update_config(self, config: BrokerConfig) -> None:
         """A change of the broker's own configuration, in force from the next round of each task."""
         self.config = config
-        if self._cleaner is not None:
-            self._cleaner.update_config(CleanerConfig.of(config))
+        if self.cleaner is not None:
+            self.cleaner.update_config(CleanerConfig.of(config))
         expiration_ms = config.int("producer.id.expiration.ms")
         for context in self._contexts.values():
             context.producer_id_expiration_ms = expiration_ms
@@ -436,8 +435,8 @@ class LogManager:
     def shutdown(self, broker_epoch: int = -1) -> None:
         """Flush and close all logs, write checkpoints and the clean-shutdown marker, unlock. Blocks."""
         self._housekeeping.stop()
-        if self._cleaner is not None:
-            self._cleaner.stop()
+        if self.cleaner is not None:
+            self.cleaner.stop()
         self._loop = None
         self._housekeeping.wait_for_checkpoint()
         if self._loaded:

@@ -19,7 +19,8 @@ from ottla.log.leader_epochs import LeaderEpochCache
 from ottla.log.log_reader import LogReader
 from ottla.log.producer_snapshot import BatchMetadata
 from ottla.log.producer_state import ProducerStateManager, Staged
-from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment, SegmentSettings
+from ottla.log.rolling import max_segment_ms, roll_jitter_ms, segment_settings
+from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment
 from ottla.log.segments import Segments
 from ottla.log.types import (
     NO_TIMESTAMP,
@@ -40,6 +41,7 @@ class PartitionLog(LogReader):
     __slots__ = (
         "_context",
         "_high_watermark",
+        "_max_segment_ms",
         "_policy",
         "_synced",
         "config",
@@ -67,6 +69,7 @@ class PartitionLog(LogReader):
         self._context = context
         self._segments = segments
         self._policy = ProducePolicy.of(config)
+        self._max_segment_ms = max_segment_ms(config)
         self._synced = False
         self.path = path
         self.topic_partition = topic_partition
@@ -269,7 +272,8 @@ class PartitionLog(LogReader):
             segment = self._segments.active
             if segment.size and (
                 segment.size > config.segment_bytes - size
-                or segment.waited_for_roll_ms(now_ms, max_timestamp) > config.segment_ms - segment.jitter_ms
+                or segment.waited_for_roll_ms(now_ms, max_timestamp)
+                > self._max_segment_ms - segment.jitter_ms
                 or segment.offset_index.is_full
                 or segment.time_index.is_full
                 or last - segment.base_offset > MAX_RELATIVE_OFFSET
@@ -519,6 +523,7 @@ class PartitionLog(LogReader):
     def update_config(self, config: TopicConfig) -> None:
         self.config = config
         self._policy = ProducePolicy.of(config)
+        self._max_segment_ms = max_segment_ms(config)
         settings = segment_settings(config)
         for segment in self._segments:
             segment.settings = settings
@@ -583,13 +588,3 @@ class PartitionLog(LogReader):
             self.failed = error
             self._context.on_io_error(error)
         return self._storage_error(error)
-
-
-def segment_settings(config: TopicConfig) -> SegmentSettings:
-    return SegmentSettings(config.index_interval_bytes, config.segment_index_bytes)
-
-
-def roll_jitter_ms(config: TopicConfig, context: LogContext) -> int:
-    """A random part of `segment.jitter.ms`, so that segments begun together do not all end together."""
-    span = min(config.segment_jitter_ms, config.segment_ms)
-    return context.random.randrange(span) if span > 0 else 0

@@ -30,8 +30,9 @@ from ottla.log.files import (
     stem,
 )
 from ottla.log.leader_epochs import LeaderEpochCache
-from ottla.log.partition_log import PartitionLog, roll_jitter_ms, segment_settings
+from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerStateManager
+from ottla.log.rolling import roll_jitter_ms, segment_settings
 from ottla.log.segment import Segment
 from ottla.log.segment_recovery import recover_segment
 from ottla.log.segments import Segments

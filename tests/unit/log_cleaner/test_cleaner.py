@@ -405,3 +405,26 @@ def test_cleaning_in_threads_leaves_the_event_loop_running(tmp_path):
     assert asyncio.run(asyncio.wait_for(scenario(), 30)) > 10
     assert len(rig.offsets()) == 50
     assert rig.values() == {b"k%d" % n: b"39" for n in range(50)}
+
+
+def test_a_segment_ends_in_time_for_the_maximum_lag(tmp_path):
+    rig = Rig(OsFs(), str(tmp_path), topic_config(max_compaction_lag_ms=10_000))
+    rig.put((b"a", b"1"))
+    rig.clock.advance_ms(10_000)
+    rig.put((b"a", b"2"))
+    assert len(rig.log.segments) == 1
+    rig.clock.advance_ms(1)
+    rig.put((b"a", b"3"))
+    assert len(rig.log.segments) == 2
+
+
+def test_a_cleaner_that_is_switched_off_does_nothing_and_minds_nothing(tmp_path):
+    rig = Rig(OsFs(), str(tmp_path))
+    cleaner = LogCleaner(rig.fs, rig.logs, [rig.directory], CleanerConfig(enable=False), rig.clock)
+    rig.put((b"a", b"1"), (b"a", b"2"))
+    rig.roll()
+    cleaner.start()
+    cleaner.truncated(rig.tp, 0)
+    cleaner.abort(rig.tp)
+    cleaner.stop()
+    assert rig.offsets() == [0, 1]
