@@ -314,15 +314,16 @@ class LogCleaner:
 
     def _save(self, directory: str) -> None:
         """Write a checkpoint in a thread; one write at a time, the last state always in the end."""
-        if self._offload is None or self._stopped:
-            return  # nobody cleans; the next start finds an offset beyond the log's end and mends it
         if directory in self._writing:
             self._unwritten.add(directory)
             return
         offsets = {tp: o for tp, o in self._checkpoints[directory].items() if tp in self._logs}
         self._checkpoints[directory] = dict(offsets)
-        self._writing.add(directory)
         work = partial(write_offsets, self._fs, _checkpoint_path(directory), offsets)
+        if self._offload is None:
+            work()  # not started, so there are no threads; only a truncation comes here, and that is rare
+            return
+        self._writing.add(directory)
         self._submit(work, partial(self._on_saved, directory))
 
     def _on_saved(self, directory: str, future: Future[None]) -> None:
