@@ -20,7 +20,7 @@ from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
 from ottla.wire import messages as m
 
 DATA_DIR = "/data"
-LOG_DIR = f"{DATA_DIR}/__cluster_metadata-0"
+LOG_DIR = DATA_DIR + "/__cluster_metadata-0"
 DIRECTORY_ID = b"directory-id-16b"
 LOCAL = VoterNode(ReplicaKey(1, DIRECTORY_ID), {"CONTROLLER": VoterEndpoint("localhost", 9093)})
 STATIC = VoterSet.of([VoterNode(ReplicaKey(1), LOCAL.listeners)])
@@ -78,6 +78,7 @@ class Quorum:
         fs: Fs | None = None,
         voters: VoterSet = STATIC,
         *,
+        data_dir: str = DATA_DIR,
         local: VoterNode = LOCAL,
         settings: dict[str, str] | None = None,
         snapshot_bytes: int = 1 << 40,
@@ -95,7 +96,7 @@ class Quorum:
         self.listener = Recorder()
         self.raft = RaftDriver(
             fs,
-            DATA_DIR,
+            data_dir,
             local=local,
             voters=voters,
             config=RaftConfig.of(BrokerConfig.single_node(settings or {})),
