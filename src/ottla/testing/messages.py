@@ -80,14 +80,12 @@ def records_of(size: int) -> bytes:
     return bytes(index % 251 for index in range(size))
 
 
-def from_kafka_json(cls: type[WireMessage], version: int, node: dict[str, Any]) -> Any:
+def from_kafka_json(cls: type[WireMessage], node: dict[str, Any]) -> Any:
     """The message that one of Kafka's `...JsonConverter` classes wrote."""
-    return _struct_from_json(cls, cls, version, node)
+    return _struct_from_json(cls, cls, node)
 
 
-def _struct_from_json(
-    owner: type[WireMessage], cls: type[WireStruct], version: int, node: dict[str, Any]
-) -> Any:
+def _struct_from_json(owner: type[WireMessage], cls: type[WireStruct], node: dict[str, Any]) -> Any:
     by_name = {field.name: field for field in cls.SCHEMA.fields}
     values: dict[str, Any] = {}
     for key, told in node.items():
@@ -99,15 +97,15 @@ def _struct_from_json(
         if told is None:
             values[name] = None
         elif field.is_array:
-            values[name] = [_element_from_json(owner, field, version, one) for one in told]
+            values[name] = [_element_from_json(owner, field, one) for one in told]
         else:
-            values[name] = _element_from_json(owner, field, version, told)
+            values[name] = _element_from_json(owner, field, told)
     return cls(**values)
 
 
-def _element_from_json(owner: type[WireMessage], field: Field, version: int, told: Any) -> Any:
+def _element_from_json(owner: type[WireMessage], field: Field, told: Any) -> Any:
     if field.struct is not None:
-        return _struct_from_json(owner, struct_classes(owner.NAME)[field.type], version, told)
+        return _struct_from_json(owner, struct_classes(owner.NAME)[field.type], told)
     if field.type == "uuid":
         return uuid_from_str(told)
     if field.type == "bytes":

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 
 from ottla.wire import schema
 from ottla.wire.errors import UnsupportedVersionError
 
-Codec = Any
+if TYPE_CHECKING:
+    from ottla.wire.decoder import Decoder
+
+_TAGS = "unknown_tagged_fields"
+"""The last field of every struct: pairs of tag and bytes that the schema does not know."""
+
+Codec = TypeVar("Codec")
 
 
 class WireStruct(msgspec.Struct, eq=False):
@@ -28,15 +34,11 @@ class WireStruct(msgspec.Struct, eq=False):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WireStruct) or self.SCHEMA is not other.SCHEMA:
             return NotImplemented
-        names = self.__struct_fields__
-        return all(_same(getattr(self, name), getattr(other, name)) for name in names)
+        mine, theirs = msgspec.structs.asdict(self), msgspec.structs.asdict(other)
+        # Unknown tags are an empty tuple until there are some.
+        return list(mine.pop(_TAGS)) == list(theirs.pop(_TAGS)) and mine == theirs
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def _same(mine: Any, theirs: Any) -> bool:
-    # An untouched `unknown_tagged_fields` is an empty tuple, a list otherwise.
-    return bool(mine == theirs) or (not mine and not theirs and mine is not None and theirs is not None)
 
 
 class WireMessage(WireStruct, eq=False):
@@ -48,8 +50,8 @@ class WireMessage(WireStruct, eq=False):
     MAX_VERSION: ClassVar[int]
     FIRST_FLEXIBLE: ClassVar[int]
     MESSAGE: ClassVar[schema.Message]
-    ENCODERS: ClassVar[Codecs]
-    DECODERS: ClassVar[Codecs]
+    ENCODERS: ClassVar[Codecs[Callable[..., bytearray]]]
+    DECODERS: ClassVar[Codecs[Decoder]]
 
 
 class Codecs(dict[int, Codec]):
@@ -135,7 +137,7 @@ def _define(
                     shareable = False
                     default = msgspec.field(default_factory=inner)
         fields.append((field.name, Any, default))
-    fields.append(("unknown_tagged_fields", Any, ()))
+    fields.append((_TAGS, Any, ()))
     namespace = {**namespace, "SCHEMA": struct}
     options: dict[str, Any] = {"module": "ottla.wire.messages", "eq": False}
     cls: Any = msgspec.defstruct(struct.name, fields, bases=(base,), namespace=namespace, **options)
