@@ -317,6 +317,8 @@ class Server:
         """Partitions of a failed directory are gone; the node goes on while it has the metadata and a directory."""
         config = self._config
         others = self.broker.log_manager.dirs if self.broker is not None else ()
+        if self.broker is not None:
+            self.broker.replicas.directory_failed()
         if directory.path == config.metadata_log_dir.rstrip("/") or all(other.offline for other in others):
             self.fail(
                 KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} failed: {directory.error}")

@@ -9,6 +9,7 @@ from replica_scene import Context
 
 from ottla.api.base import PARKED
 from ottla.api.data import (
+    alter_replica_log_dirs,
     delete_records,
     describe_log_dirs,
     describe_producers,
@@ -18,6 +19,7 @@ from ottla.api.data import (
 )
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import (
+    AlterReplicaLogDirsRequest,
     DeleteRecordsRequest,
     DescribeLogDirsRequest,
     DescribeProducersRequest,
@@ -270,3 +272,21 @@ def test_init_producer_id_refuses(scene, options, code):
     with pytest.raises(KafkaError) as caught:
         ask(scene, init_producer_id, InitProducerIdRequest(**options), 5)
     assert caught.value.code == code
+
+
+def test_a_replica_is_moved_to_a_directory_that_is_there(scene):
+    scene.create_topic("t")
+    scene.append("t", 0, b"a")
+
+    def move(path: str, topic: str = "t") -> int:
+        asked = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=topic, partitions=[0])
+        request = AlterReplicaLogDirsRequest(
+            dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=[asked])]
+        )
+        (answer,) = ask(scene, alter_replica_log_dirs, request, 2).results[0].partitions
+        found: int = answer.error_code
+        return found
+
+    assert move("/data") == 0
+    assert move("/elsewhere") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert move("/data", topic="unknown") == ErrorCode.REPLICA_NOT_AVAILABLE

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ottla.api.base import Api, Message, RequestContext
@@ -25,10 +26,16 @@ def _move(broker: Broker, path: str, tp: TopicPartition) -> ErrorCode:
     try:
         if broker.replicas.hosts(tp):
             broker.replicas.partition(*tp).local_log()
-        broker.log_manager.move(tp, path)
+        broker.log_manager.move(tp, _as_configured(broker, path))
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
+
+
+def _as_configured(broker: Broker, path: str) -> str:
+    """Clients name directories by the absolute path that DescribeLogDirs tells."""
+    wanted = os.path.abspath(path)
+    return next((d.path for d in broker.log_manager.dirs if os.path.abspath(d.path) == wanted), path)
 
 
 def _response(request: Message, outcome: Any) -> Message:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
@@ -44,17 +45,16 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
 
 
 def _describe(manager: LogManager, directory: LogDir, wanted: set[TopicPartition] | None) -> Message:
+    path = os.path.abspath(directory.path)
     if directory.offline:
-        return Response.DescribeLogDirsResult(
-            log_dir=directory.path, error_code=ErrorCode.KAFKA_STORAGE_ERROR
-        )
+        return Response.DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     topics: dict[str, list[Any]] = {}
     for log in manager.logs_in(directory):
         tp = log.topic_partition
         if wanted is None or tp in wanted:
             topics.setdefault(tp.topic, []).append(_partition(manager, tp, log))
     return Response.DescribeLogDirsResult(
-        log_dir=directory.path,
+        log_dir=path,
         topics=[
             Response.DescribeLogDirsTopic(name=name, partitions=partitions)
             for name, partitions in topics.items()
