@@ -79,6 +79,7 @@ def check(fs, last, count):
     assert rig.cleaner.uncleanable == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["kill", "power loss"])
 def test_a_cleaning_may_end_anywhere(end):
     total = changes_of_a_cleaning()
