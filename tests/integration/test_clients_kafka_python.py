@@ -21,6 +21,7 @@ def port_is_free(port: int) -> bool:
 
 
 @pytest.mark.skipif(not port_is_free(9092), reason="something else listens on localhost:9092")
+@pytest.mark.filterwarnings("ignore:value_.*serializer does not implement:DeprecationWarning")
 def test_tutorial_lines_run_as_they_are_written(start_broker: Callable[..., BrokerProcess]) -> None:
     start_broker(listen="localhost:9092")
     producer = KafkaProducer(

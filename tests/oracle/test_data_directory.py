@@ -23,11 +23,19 @@ from ottla.testing.process import BrokerProcess
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
 
 
-def write(bootstrap: str, topic: str, first: int, count: int, **options: object) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", **options})
+def value_of(i: int) -> bytes:
+    return b"value-%d" % i
+
+
+def write(bootstrap: str, topic: str, first: int, count: int, padding: int = 0, **options: object) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0, **options})
     for i in range(first, first + count):
         producer.produce(
-            topic, b"value-%d" % i, key=b"key-%d" % (i % 50), partition=0, timestamp=1_700_000_000_000 + i
+            topic,
+            value_of(i).ljust(padding),
+            key=b"key-%d" % (i % 50),
+            partition=0,
+            timestamp=1_700_000_000_000 + i,
         )
         if i % 100 == 99:
             producer.flush(30)
@@ -48,7 +56,8 @@ def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
 
 def topic_config(bootstrap: str, topic: str, key: str) -> str:
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    (future,) = AdminClient({"bootstrap.servers": bootstrap}).describe_configs([resource]).values()
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    (future,) = admin.describe_configs([resource]).values()
     value: str = future.result(10)[key].value
     return value
 
@@ -63,11 +72,13 @@ def test_dump_log_segments_finds_nothing_wrong(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     broker = start_broker()
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     small = {"segment.bytes": str(1 << 20), "index.interval.bytes": "1024"}
     admin.create_topics([NewTopic("plain", 2, 1, config=small)])["plain"].result(10)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-        write(broker.bootstrap, "plain", 0, 6000, **{"compression.type": codec, "enable.idempotence": True})
+        write(
+            broker.bootstrap, "plain", 0, 5000, 500, **{"compression.type": codec, "enable.idempotence": True}
+        )
     resource = ConfigResource(
         ResourceType.TOPIC,
         "plain",
@@ -105,7 +116,7 @@ def test_a_directory_moves_from_kafka_to_ottla_and_back(tmp_path: Path, standalo
     kafka.start()
     ottla = BrokerProcess(kafka.data, listen=kafka.bootstrap, arguments=["--config", str(kafka.properties)])
     try:
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic("moved", 2, 1, config={"retention.ms": "987654321"})])["moved"].result(
             20
         )
@@ -113,17 +124,17 @@ def test_a_directory_moves_from_kafka_to_ottla_and_back(tmp_path: Path, standalo
         kafka.stop()
 
         ottla.start()
-        assert read(ottla.bootstrap, "moved", 500) == [b"value-%d" % i for i in range(500)]
+        assert read(ottla.bootstrap, "moved", 500) == [value_of(i) for i in range(500)]
         assert topic_config(ottla.bootstrap, "moved", "retention.ms") == "987654321"
         write(ottla.bootstrap, "moved", 500, 500, **{"enable.idempotence": True})
-        admin = AdminClient({"bootstrap.servers": ottla.bootstrap})
+        admin = AdminClient({"bootstrap.servers": ottla.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic("ours", 3, 1, config={"cleanup.policy": "compact"})])["ours"].result(20)
         write(ottla.bootstrap, "ours", 0, 100)
         assert ottla.stop() == 0, ottla.log
 
         kafka.start()
-        assert read(kafka.bootstrap, "moved", 1000) == [b"value-%d" % i for i in range(1000)]
-        assert read(kafka.bootstrap, "ours", 100) == [b"value-%d" % i for i in range(100)]
+        assert read(kafka.bootstrap, "moved", 1000) == [value_of(i) for i in range(1000)]
+        assert read(kafka.bootstrap, "ours", 100) == [value_of(i) for i in range(100)]
         assert topic_config(kafka.bootstrap, "ours", "cleanup.policy") == "compact"
         write(kafka.bootstrap, "moved", 1000, 10)
         assert read(kafka.bootstrap, "moved", 1010)[-1] == b"value-1009"
