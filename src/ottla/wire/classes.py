@@ -6,6 +6,7 @@ holds one shared default that refuses assignment: set the field to a new struct 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -75,9 +76,18 @@ class Codecs(dict[int, Codec]):
         return codec
 
 
-@cache
+_building = threading.RLock()
+
+
 def message_class(name: str) -> type[WireMessage]:
     """The class of a message. KeyError if the table has none of that name."""
+    # Two threads that ask at once must not get two classes.
+    with _building:
+        return _build(name)
+
+
+@cache
+def _build(name: str) -> type[WireMessage]:
     from ottla.wire.decoder import compile_decoder
     from ottla.wire.encoder import compile_encoder
 
