@@ -5,6 +5,7 @@ A `BrokerConfig` never changes; a change of a dynamic key makes a new one. Topic
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -15,6 +16,8 @@ from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, Voter, parse_listeners, parse_protocol_map, parse_voters
 from ottla.config.synonyms import base_of_listener_key
 from ottla.config.values import TypedValues
+
+log = logging.getLogger(__name__)
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -94,9 +97,13 @@ class BrokerConfig(TypedValues):
         Changes that may not be made at run time, or whose value does not fit, are left out: what stands in
         the metadata log must never keep a broker from running.
         """
-        return BrokerConfig(
-            self.static, usable_dynamic(default, per_broker=False), usable_dynamic(own, per_broker=True)
-        )
+        usable = usable_dynamic(default, per_broker=False)
+        usable_own = usable_dynamic(own, per_broker=True)
+        try:
+            return BrokerConfig(self.static, usable, usable_own)
+        except ConfigError as error:
+            log.error("Dynamic changes do not fit the file and are not put in force: %s", error.message)
+            return BrokerConfig(self.static)
 
     def is_set(self, key: str) -> bool:
         """Someone gave the key a value, statically or dynamically."""

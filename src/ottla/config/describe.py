@@ -11,7 +11,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS, ConfigDef, text_of
 from ottla.config.dynamic import definition_of
 from ottla.config.synonyms import TOPIC_SYNONYMS, base_of_listener_key, broker_synonyms
-from ottla.config.topic import topic_values
+from ottla.config.topic import topic_values, usable_overrides
 
 
 class ConfigSource(IntEnum):
@@ -69,8 +69,8 @@ def describe_broker_defaults(config: BrokerConfig, keys: Iterable[str] | None = 
 def describe_topic(
     config: BrokerConfig, overrides: Mapping[str, str], keys: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
-    """The entries of one topic. Overrides that are not topic keys are left out."""
-    own = {name: text for name, text in overrides.items() if name in TOPIC_KEYS}
+    """The entries of one topic, by what is stored of it."""
+    own = usable_overrides(overrides)
     values = topic_values(config, own)
     public = {name for name, definition in TOPIC_KEYS.items() if not definition.internal}
     entries: list[ConfigEntry] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,6 +12,8 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import TOPIC_KEYS, Value, text_of
 from ottla.config.errors import ConfigError
 from ottla.config.synonyms import TOPIC_SYNONYMS
+
+log = logging.getLogger(__name__)
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -76,6 +79,30 @@ class TopicConfig:
         if values["internal.segment.bytes"] is not None:
             values["segment.bytes"] = values["internal.segment.bytes"]
         return cls(**{name.replace(".", "_"): value for name, value in values.items()})
+
+    @classmethod
+    def in_force(cls, broker: BrokerConfig, stored: Mapping[str, str]) -> TopicConfig:
+        """The configuration by what stands in the metadata log, which must never keep a broker from running."""
+        usable = usable_overrides(stored)
+        try:
+            return cls.build(broker, usable)
+        except ConfigError as error:
+            log.error("A topic's own configuration is not put in force: %s", error.message)
+            return cls.build(broker)
+
+
+def usable_overrides(stored: Mapping[str, str]) -> dict[str, str]:
+    """What of a topic's stored overrides this version can use: an older or newer one may have left others."""
+    usable: dict[str, str] = {}
+    for name, text in stored.items():
+        definition = TOPIC_KEYS.get(name)
+        try:
+            if definition is not None:
+                definition.parse(text)
+                usable[name] = text
+        except ConfigError as error:
+            log.error("A topic's override is not put in force: %s", error.message)
+    return usable
 
 
 def topic_values(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.clock import Clock
-from ottla.config.definitions import TOPIC_KEYS
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
@@ -155,9 +154,7 @@ class ReplicaManager:
         """A topic's configuration in force. Topics without configs of their own share one object."""
         overrides = self.image.configs.of(ConfigResourceType.TOPIC, topic)
         if overrides:
-            # A newer cluster may have left keys behind that we do not know.
-            known = {key: value for key, value in overrides.items() if key in TOPIC_KEYS}
-            return TopicConfig.build(self._config, known)
+            return TopicConfig.in_force(self._config, overrides)
         if self._default_topic_config is None:
             self._default_topic_config = TopicConfig.build(self._config)
         return self._default_topic_config

@@ -181,3 +181,10 @@ def test_dynamic_changes_that_cannot_be_in_force_are_left_out(caplog):
     assert changed.node_id == 1
     assert changed["message.max.bytes"] == 1048588
     assert len(caplog.records) == 3
+
+
+def test_dynamic_changes_that_do_not_fit_together_are_left_out(caplog):
+    config = BrokerConfig.single_node({"log.cleaner.max.compaction.lag.ms": "5"})
+    changed = config.with_dynamic({"log.cleaner.min.compaction.lag.ms": "9"}, {})
+    assert changed["log.cleaner.min.compaction.lag.ms"] == 0
+    assert "do not fit" in caplog.text

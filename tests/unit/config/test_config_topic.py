@@ -94,3 +94,12 @@ def test_a_bad_override_is_refused_with_kafkas_code(overrides, message):
 def test_remote_storage_must_fit_retention(overrides, message):
     with pytest.raises(ConfigError, match=message):
         build({"remote.log.storage.system.enable": "true"}, {"remote.storage.enable": "true", **overrides})
+
+
+def test_what_is_stored_never_keeps_a_broker_from_running(caplog):
+    stored = {"message.downconversion.enable": "true", "retention.ms": "5", "segment.bytes": "many"}
+    config = TopicConfig.in_force(BrokerConfig.single_node(), stored)
+    assert (config.retention_ms, config.segment_bytes) == (5, 1 << 30)
+    assert "many" in caplog.text
+    together = {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}
+    assert TopicConfig.in_force(BrokerConfig.single_node(), together) == build()
