@@ -6,10 +6,10 @@ Nobody changes an image; `delta.py` makes the next one from records. The maps ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 NO_LEADER: Final = -1
 """A partition's leader when it has none."""
@@ -224,8 +224,3 @@ class MetadataImage:
 
 
 EMPTY_IMAGE: Final = MetadataImage()
-
-Message = Any
-"""A metadata record: an instance of a class of `ottla.wire.messages`."""
-
-Messages = Sequence[Message]

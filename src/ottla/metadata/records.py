@@ -55,7 +55,6 @@ RECORD_NAMES: Final = {
 
 _CLASSES: Final[dict[int, Any]] = {key: getattr(messages, name) for key, name in RECORD_NAMES.items()}
 _KEYS: Final[dict[Any, int]] = {cls: key for key, cls in _CLASSES.items()}
-_PREFIXES: Final[dict[tuple[int, int], bytes]] = {}
 
 _VERSIONS_SINCE: Final[dict[str, tuple[tuple[int, int], ...]]] = {
     # (metadata.version, record version), newest first; types that are not here have one version only

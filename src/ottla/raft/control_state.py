@@ -51,8 +51,3 @@ class ControlState:
         kraft_version = next((v for o, v in reversed(self._kraft_versions) if o < end_offset), 0)
         voters = next((v for o, v in reversed(self._voters) if o < end_offset), None)
         return kraft_version, voters
-
-    def truncate_to(self, end_offset: int) -> None:
-        """The log lost everything from here on."""
-        self._voters = [entry for entry in self._voters if entry[0] < end_offset]
-        self._kraft_versions = [entry for entry in self._kraft_versions if entry[0] < end_offset]

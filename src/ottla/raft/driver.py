@@ -179,7 +179,7 @@ class RaftDriver:
         self._node.step(LogFlushed(self._log.end.offset))
         self._process()
         self._log.clean(now_ms)
-        if self._log.end.offset > self._node.log_end.offset or self._pending:
+        if self._pending:
             self._request_flush()
 
     def shutdown(self) -> None:
@@ -287,7 +287,11 @@ class RaftDriver:
             return
         self._node.tick(self._clock.now_ms())
         self._node.step(LogFlushed(end))
-        self._process()
+        try:
+            self._process()
+        except Exception as e:  # noqa: BLE001 - a listener that cannot follow the log: the node must stop
+            self._fail(e)
+            return
         if self._log.end.offset > end:
             self._request_flush()
 
@@ -342,7 +346,8 @@ class RaftDriver:
                 self._load(listener, high_watermark)
         for pending in committed:
             if pending.on_commit is not None:
-                pending.on_commit(pending.batch.last_offset)
+                # Each in a turn of its own: one that fails must not keep the others from being told.
+                self._post(partial(pending.on_commit, pending.batch.last_offset))
 
     def _load(self, listener: RaftListener, high_watermark: int) -> None:
         """Bring a listener from nothing to the high watermark."""
@@ -388,9 +393,13 @@ class RaftDriver:
         )
         self._snapshotting = True
         future = self._executor.submit(self._log.write_snapshot, snapshot_id, buffers)
-        future.add_done_callback(lambda done: self._post(partial(self._snapshot_written, snapshot_id, done)))
+        future.add_done_callback(
+            lambda done: self._post(partial(self._snapshot_written, snapshot_id, last_timestamp, done))
+        )
 
-    def _snapshot_written(self, snapshot_id: OffsetAndEpoch, future: Future[int]) -> None:
+    def _snapshot_written(
+        self, snapshot_id: OffsetAndEpoch, last_timestamp: int, future: Future[int]
+    ) -> None:
         self._snapshotting = False
         if self._closed or self._fault is not None:
             return
@@ -398,5 +407,5 @@ class RaftDriver:
         if error is not None:
             self._fail(error)
             return
-        self._log.add_snapshot(snapshot_id, future.result())
+        self._log.add_snapshot(snapshot_id, future.result(), last_timestamp)
         self._log.clean(self._clock.now_ms())

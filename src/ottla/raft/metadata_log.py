@@ -34,7 +34,7 @@ _READ_BYTES: Final = 1 << 20
 class MetadataLog:
     """Appended to and read on the event loop; `flush` and `write_snapshot` may run in any thread."""
 
-    __slots__ = ("_config", "_fs", "_log", "_serde", "_sizes", "_snapshots", "directory")
+    __slots__ = ("_config", "_fs", "_log", "_serde", "_sizes", "_snapshots", "_timestamps", "directory")
 
     def __init__(self, context: LogContext, data_dir: str, config: RaftConfig, serde: RecordSerde) -> None:
         """Open (and recover) what is in the directory. Blocks."""
@@ -57,6 +57,7 @@ class MetadataLog:
         )
         self._snapshots: list[OffsetAndEpoch] = []
         self._sizes: dict[OffsetAndEpoch, int] = {}
+        self._timestamps: dict[OffsetAndEpoch, int] = {}
         self._recover_snapshots()
         self._close_gaps(context.now_ms())
 
@@ -170,9 +171,10 @@ class MetadataLog:
         """Write a snapshot file; `add_snapshot` it afterwards. Blocks."""
         return write_snapshot_file(self._fs, self.directory, snapshot_name(snapshot_id), buffers)
 
-    def add_snapshot(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
+    def add_snapshot(self, snapshot_id: OffsetAndEpoch, size: int, last_timestamp: int) -> None:
         """A snapshot was written: older ones may go now."""
         self._remember(snapshot_id, size)
+        self._timestamps[snapshot_id] = last_timestamp
 
     def clean(self, now_ms: int) -> None:
         """Delete snapshots past the limits, but never the latest, and the log before the oldest that is left."""
@@ -182,6 +184,7 @@ class MetadataLog:
             self._log.delete_old_segments(now_ms)
             self._fs.remove(f"{self.directory}/{snapshot_name(expired)}")
             del self._sizes[expired]
+            self._timestamps.pop(expired, None)
 
     def _past_limits(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> bool:
         config = self._config
@@ -189,7 +192,10 @@ class MetadataLog:
             return True
         if config.max_retention_ms < 0:
             return False
-        timestamp = self.read_snapshot(snapshot_id).last_contained_log_timestamp
+        timestamp = self._timestamps.get(snapshot_id)
+        if timestamp is None:
+            timestamp = self.read_snapshot(snapshot_id).last_contained_log_timestamp
+            self._timestamps[snapshot_id] = timestamp
         return now_ms - timestamp > config.max_retention_ms
 
     def close(self) -> None:

@@ -178,11 +178,6 @@ class RaftNode:
     def is_voter(self) -> bool:
         return self.voters.is_voter(self.local.key)
 
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When `tick` is due at the latest."""
-        return self._deadline_ms
-
     def voter_states(self) -> tuple[ReplicaState, ...]:
         """The voters and how far they are, as the leader knows."""
         return tuple(

@@ -88,6 +88,36 @@ def test_appends_during_an_fsync_share_the_next_one() -> None:
     assert not quorum.executor.jobs
 
 
+def test_a_callback_that_fails_keeps_nobody_from_being_told() -> None:
+    quorum = Quorum().start()
+    done: list[int] = []
+
+    def fail(offset: int) -> None:
+        raise RuntimeError("a bug")
+
+    quorum.raft.append([feature("a")], fail)
+    quorum.raft.append([feature("b")], done.append)
+    with pytest.raises(RuntimeError, match="a bug"):
+        quorum.settle()
+    quorum.clock.advance(0)
+    quorum.settle()
+    assert done == [2]
+
+
+def test_a_listener_that_fails_stops_the_node() -> None:
+    quorum = Quorum().start()
+
+    def fail(delta: object, image: object) -> None:
+        raise RuntimeError("cannot follow")
+
+    quorum.loader._publishers.append(fail)
+    done: list[int] = []
+    quorum.raft.append([feature("a")], done.append)
+    quorum.settle()
+    assert [str(e) for e in quorum.faults] == ["cannot follow"]
+    assert done == []
+
+
 def test_an_append_from_a_callback() -> None:
     quorum = Quorum().start()
     done: list[int] = []
@@ -139,6 +169,7 @@ def test_shutdown_commits_what_was_appended_and_refuses_more() -> None:
     done: list[int] = []
     quorum.raft.append([feature("a")], done.append)
     quorum.raft.shutdown()
+    quorum.clock.advance(0)
     assert done == [1]
     with pytest.raises(KafkaError):
         quorum.raft.append([feature("b")])
