@@ -344,7 +344,7 @@ def _topic_configs(settings: Settings, image: MetadataImage) -> Callable[[str], 
     config = settings.current(image)
 
     def of(topic: str) -> TopicConfig:
-        return TopicConfig.build(config, image.configs.of(ConfigResourceType.TOPIC, topic))
+        return TopicConfig.in_force(config, image.configs.of(ConfigResourceType.TOPIC, topic))
 
     return of
 
@@ -380,6 +380,5 @@ def _features(feature_class: Any) -> list[Any]:
 
 def _tune_gc() -> None:
     """What start-up made stays: keep the collector from looking at it again and again."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

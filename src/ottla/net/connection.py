@@ -167,7 +167,7 @@ class Connection(asyncio.BufferedProtocol):
             self._held_answer_bytes += request.size
             return
         self.last_active = self._clock.monotonic()
-        transport = self._transport
+        transport = None if self._closing else self._transport
         while slots and (buffers := slots[0].buffers) is not None:
             head = slots.popleft()
             if head is not request:

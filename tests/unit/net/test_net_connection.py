@@ -229,3 +229,10 @@ def test_an_aborted_request_closes_the_connection(client: Client, service: Servi
     client.send(heartbeat(1))
     service.parked[0].abort()
     assert client.transport.closed
+
+
+def test_answers_to_a_connection_that_is_being_closed_are_dropped(client: Client, service: Service) -> None:
+    client.send(heartbeat(1))
+    client.connection.close()
+    service.parked[0].respond(messages.HeartbeatResponse())
+    assert client.transport.written == b""
