@@ -156,12 +156,13 @@ def _records_for(
     image: MetadataImage, resource: Resource, changes: Changes, settings: Settings
 ) -> list[Message]:
     resource_type, name = resource
-    _check_exists(image, resource)
+    _check_name(resource)
     current = image.configs.of(resource_type, name)
     _check_min_isr(image, resource, changes)
     _check_lengths(changes)
     wanted = {key: value for key, value in {**current, **changes}.items() if value is not None}
     _check_values(image, resource, changes, wanted, settings)
+    _check_exists(image, resource)
     records: list[Message] = [
         ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
         for key, value in changes.items()
@@ -185,21 +186,15 @@ def _clear_elr(image: MetadataImage, config_records: Iterable[Message]) -> list[
     ]
 
 
-def _check_exists(image: MetadataImage, resource: Resource) -> None:
+def _check_name(resource: Resource) -> None:
     resource_type, name = resource
     if resource_type == ConfigResourceType.TOPIC:
         if not name:
             raise _invalid_request("Default topic resources are not allowed.")
         validate_topic_name(name)
-        if name not in image.topics.by_name:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     elif resource_type == ConfigResourceType.BROKER:
-        if name == ENTITY_DEFAULT:
-            return
-        if not name.isdecimal():
+        if name != ENTITY_DEFAULT and not name.isdecimal():
             raise _invalid_request(f"A broker's name is its id, a number of at least 0; not '{name}'.")
-        if int(name) not in image.brokers and int(name) not in image.controllers:
-            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} is registered.")
     elif resource_type == ConfigResourceType.GROUP:
         if not name:
             raise _invalid_request("Default group resources are not allowed.")
@@ -208,6 +203,16 @@ def _check_exists(image: MetadataImage, resource: Resource) -> None:
             raise _invalid_request("A client metrics subscription must have a name.")
     else:
         raise _invalid_request(f"Unknown resource type {resource_type}.")
+
+
+def _check_exists(image: MetadataImage, resource: Resource) -> None:
+    resource_type, name = resource
+    if resource_type == ConfigResourceType.TOPIC and name not in image.topics.by_name:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    if resource_type != ConfigResourceType.BROKER or name == ENTITY_DEFAULT:
+        return
+    if int(name) not in image.brokers and int(name) not in image.controllers:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} is registered.")
 
 
 def _check_min_isr(image: MetadataImage, resource: Resource, changes: Changes) -> None:

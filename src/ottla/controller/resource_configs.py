@@ -10,6 +10,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import BROKER_KEYS, ConfigDef, ConfigType, UpdateMode
 from ottla.config.errors import ConfigError
 from ottla.config.validators import compile_check
+from ottla.errors import ErrorCode, KafkaError
 
 
 def _define(name: str, type_: ConfigType, default: str, valid: str | None = None) -> ConfigDef:
@@ -124,11 +125,14 @@ def check_group(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
 
 
 def check_client_metrics(wanted: Mapping[str, str]) -> None:
-    """Raises INVALID_CONFIG for a subscription that does not fit."""
+    """Raises INVALID_REQUEST for a subscription that does not fit; INVALID_CONFIG for what it matches."""
     for name, text in wanted.items():
         if name not in CLIENT_METRICS_KEYS:
-            raise ConfigError(f"Unknown client metrics configuration {name}", key=name)
-        value = CLIENT_METRICS_KEYS[name].parse(text)
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}.")
+        try:
+            value = CLIENT_METRICS_KEYS[name].parse(text)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
         if name == "match":
             for selector in value:
                 _check_selector(selector, text)

@@ -12,8 +12,14 @@ from ottla.api.base import Api, Message, RequestContext
 from ottla.api.broker import Broker
 from ottla.api.topics import loggers
 from ottla.api.topics.config_admin import check_is_this_node
-from ottla.config.definitions import BROKER_KEYS, ConfigDef, text_of
-from ottla.config.describe import ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
+from ottla.config.definitions import BROKER_KEYS, ConfigDef
+from ottla.config.describe import (
+    ConfigEntry,
+    ConfigSource,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
 from ottla.controller.names import validate_topic_name
 from ottla.controller.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
 from ottla.errors import ErrorCode, KafkaError
@@ -21,7 +27,6 @@ from ottla.metadata.image import ConfigResourceType
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeConfigsResponse
 
-_DEFAULT: Final = 5
 _LOGGER: Final = 6
 _CLIENT_METRICS: Final = 7
 _GROUP: Final = 8
@@ -62,11 +67,11 @@ def _describe(broker: Broker, resource: Message, *, with_synonyms: bool) -> list
             if keys is None or logger in keys
         ]
     if kind == ConfigResourceType.GROUP and name:
-        defaults = {key: _group_default(broker, key) for key in GROUP_KEYS}
-        return _stored(broker, kind, name, GROUP_KEYS, defaults, keys, _GROUP)
+        return _stored(broker, kind, name, GROUP_KEYS, keys, _GROUP, with_synonyms=with_synonyms)
     if kind == ConfigResourceType.CLIENT_METRICS and name:
-        defaults = {key: definition.default for key, definition in CLIENT_METRICS_KEYS.items()}
-        return _stored(broker, kind, name, CLIENT_METRICS_KEYS, defaults, keys, _CLIENT_METRICS)
+        return _stored(
+            broker, kind, name, CLIENT_METRICS_KEYS, keys, _CLIENT_METRICS, with_synonyms=with_synonyms
+        )
     if kind in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The resource must have a name.")
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind} for resource '{name}'.")
@@ -80,36 +85,51 @@ def _topic(broker: Broker, name: str, keys: Iterable[str] | None) -> list[Config
     return describe_topic(broker.config, overrides, keys)
 
 
-def _group_default(broker: Broker, key: str) -> str | None:
-    synonym = broker_synonym(key)
-    return text_of(broker.config[synonym]) if synonym in BROKER_KEYS else GROUP_KEYS[key].default
-
-
 def _stored(
     broker: Broker,
     kind: int,
     name: str,
     definitions: Mapping[str, ConfigDef],
-    defaults: Mapping[str, str | None],
     keys: Iterable[str] | None,
     source: int,
+    *,
+    with_synonyms: bool,
 ) -> list[Message]:
     """A resource that has nothing but its own configs and their defaults."""
     own = broker.image.configs.of(kind, name)
     wanted = definitions.keys() if keys is None else definitions.keys() & set(keys)
-    return [
-        _result(
-            key,
-            own.get(key, defaults[key]),
-            source if key in own else _DEFAULT,
-            config_type=definitions[key].type.value,
+    results = []
+    for key in sorted(wanted):
+        synonyms = _defaults(broker, definitions[key]) if kind == ConfigResourceType.GROUP else []
+        if key in own:
+            synonyms.insert(0, _synonym(key, own[key], source))
+        value = synonyms[0].value if synonyms else definitions[key].default
+        results.append(
+            _result(
+                key,
+                value,
+                synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+                config_type=definitions[key].type.value,
+                synonyms=synonyms if with_synonyms else [],
+            )
         )
-        for key in sorted(wanted)
-    ]
+    return results
+
+
+def _defaults(broker: Broker, definition: ConfigDef) -> list[Message]:
+    """What holds for a group that does not say: the broker's key of its kind, or a fixed value."""
+    synonym = broker_synonym(definition.name)
+    if synonym not in BROKER_KEYS:
+        return [_synonym(definition.name, definition.default, ConfigSource.DEFAULT_CONFIG)]
+    (entry,) = describe_broker(broker.config, [synonym])
+    return [_synonym(s.name, s.value, s.source) for s in entry.synonyms]
+
+
+def _synonym(name: str, value: str | None, source: int) -> Message:
+    return DescribeConfigsResponse.DescribeConfigsSynonym(name=name, value=value, source=source)
 
 
 def _entries(entries: Iterable[ConfigEntry], with_synonyms: bool) -> list[Message]:
-    synonym = DescribeConfigsResponse.DescribeConfigsSynonym
     return [
         _result(
             entry.name,
@@ -118,9 +138,7 @@ def _entries(entries: Iterable[ConfigEntry], with_synonyms: bool) -> list[Messag
             read_only=entry.read_only,
             is_sensitive=entry.sensitive,
             config_type=entry.type,
-            synonyms=[synonym(name=s.name, value=s.value, source=s.source) for s in entry.synonyms]
-            if with_synonyms
-            else [],
+            synonyms=[_synonym(s.name, s.value, s.source) for s in entry.synonyms] if with_synonyms else [],
         )
         for entry in entries
     ]
