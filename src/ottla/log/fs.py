@@ -126,6 +126,8 @@ class _Descriptor:
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _CLOSED = "file is closed"
+_MAX_BUFFERS = 512
+"""Below IOV_MAX everywhere."""
 
 
 class OsFile:
@@ -166,6 +168,8 @@ class OsFile:
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         fd = self._descriptor()
+        if len(buffers) > _MAX_BUFFERS:
+            buffers = [b"".join(buffers)]
         total = 0
         for b in buffers:
             total += len(b)

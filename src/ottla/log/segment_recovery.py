@@ -14,6 +14,7 @@ from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.leader_epochs import EpochEntry, LeaderEpochCache
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.segment import MAX_RELATIVE_OFFSET, BatchPosition, Scan, Segment
+from ottla.log.types import NO_EPOCH
 from ottla.records.batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatchError, check_crc
 
 _Batch = tuple[int, BatchHeader, memoryview]
@@ -84,7 +85,7 @@ def _add_entries(segment: Segment, scan: Scan, last_offset: int, position: int) 
 class _Place:
     """Judges whether batches stand where they belong."""
 
-    __slots__ = ("_base", "_epoch", "_expected", "_gaps", "_synced", "_written", "doubtful")
+    __slots__ = ("_base", "_doubted_epoch", "_epoch", "_expected", "_gaps", "_synced", "_written", "doubtful")
 
     def __init__(self, base: int, floor: int, synced: int, gaps: bool, written: Sequence[EpochEntry]) -> None:
         self._base = base
@@ -92,7 +93,8 @@ class _Place:
         self._synced = synced
         self._gaps = gaps
         self._written = written
-        self._epoch = -1
+        self._epoch = NO_EPOCH
+        self._doubted_epoch: int | None = None
         self.doubtful = False
         """The last batch's place follows neither from the one before nor from the epochs: the next must confirm it."""
 
@@ -101,17 +103,20 @@ class _Place:
         base_offset, epoch = header.base_offset, header.partition_leader_epoch
         if base_offset < self._expected or header.last_offset - self._base > MAX_RELATIVE_OFFSET:
             return False
-        if 0 <= epoch < self._epoch and base_offset >= self._synced:
-            return False
-        self.doubtful = base_offset >= self._synced and (
-            (not self._gaps and base_offset > self._expected) or self._unexpected_epoch(base_offset, epoch)
-        )
+        self.doubtful = False
+        if base_offset >= self._synced:
+            if epoch < NO_EPOCH or 0 <= epoch < self._epoch or self._doubted_epoch not in (None, epoch):
+                return False
+            self._doubted_epoch = epoch if self._unexpected_epoch(base_offset, epoch) else None
+            jumps = not self._gaps and base_offset > self._expected
+            self.doubtful = jumps or self._doubted_epoch is not None
         self._expected = header.next_offset
         self._epoch = max(self._epoch, epoch)
         return True
 
     def _unexpected_epoch(self, offset: int, epoch: int) -> bool:
-        known = -1
+        """Whether the checkpoint, which is written before the first batch of an epoch, says otherwise."""
+        known = NO_EPOCH
         for entry in self._written:
             if entry.start_offset > offset:
                 break

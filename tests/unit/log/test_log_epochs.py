@@ -1,0 +1,83 @@
+"""Leader epochs: assigning, ends of epochs, truncation from both sides, and the checkpoint file."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.log.leader_epochs import LeaderEpochCache
+from ottla.log.memfs import MemFs
+
+FILE = "/p/leader-epoch-checkpoint"
+
+
+@pytest.fixture
+def fs() -> MemFs:
+    fs = MemFs()
+    fs.mkdir("/p")
+    return fs
+
+
+def filled(fs: MemFs) -> LeaderEpochCache:
+    cache = LeaderEpochCache(fs, "/p")
+    for epoch, offset in ((0, 0), (2, 10), (5, 30)):
+        cache.assign(epoch, offset)
+    return cache
+
+
+def test_the_file_is_kafkas(fs: MemFs) -> None:
+    filled(fs)
+    assert fs.read_bytes(FILE) == b"0\n3\n0 0\n2 10\n5 30\n"
+    loaded = LeaderEpochCache.load(fs, "/p", exists=True)
+    assert loaded.entries == ((0, 0), (2, 10), (5, 30))
+
+
+def test_a_known_epoch_is_not_assigned_again(fs: MemFs) -> None:
+    cache = filled(fs)
+    cache.assign(5, 40)
+    assert cache.entries[-1] == (5, 30)
+    cache.assign(5, 25)  # it began earlier than thought
+    assert cache.entries == ((0, 0), (2, 10), (5, 25))
+
+
+def test_an_epoch_that_contradicts_later_ones_replaces_them(fs: MemFs) -> None:
+    cache = filled(fs)
+    cache.assign(3, 8)
+    assert cache.entries == ((0, 0), (3, 8))
+
+
+def test_ends_of_epochs(fs: MemFs) -> None:
+    cache = filled(fs)
+    assert cache.end_offset_for(5, 99) == (5, 99)
+    assert cache.end_offset_for(4, 99) == (2, 30)
+    assert cache.end_offset_for(2, 99) == (2, 30)
+    assert cache.end_offset_for(1, 99) == (0, 10)
+    assert cache.end_offset_for(6, 99) == (-1, -1)
+    assert cache.end_offset_for(-1, 99) == (-1, -1)
+    assert LeaderEpochCache(fs, "/p").end_offset_for(0, 0) == (-1, -1)
+    cache.truncate_from_start(20)
+    assert cache.end_offset_for(1, 99) == (1, 20)
+
+
+def test_epoch_of_an_offset(fs: MemFs) -> None:
+    cache = filled(fs)
+    assert [cache.epoch_for_offset(o) for o in (0, 9, 10, 29, 30, 99)] == [0, 0, 2, 2, 5, 5]
+    cache.truncate_from_start(20)
+    assert cache.epoch_for_offset(5) == -1
+
+
+def test_truncation(fs: MemFs) -> None:
+    cache = filled(fs)
+    cache.truncate_from_end(30)
+    assert cache.entries == ((0, 0), (2, 10))
+    cache.truncate_from_start(12)
+    assert cache.entries == ((2, 12),)
+    assert fs.read_bytes(FILE) == b"0\n1\n2 12\n"
+    cache.clear()
+    assert cache.latest_epoch == -1
+    assert fs.read_bytes(FILE) == b"0\n0\n"
+
+
+@pytest.mark.parametrize("damaged", [b"", b"0\n", b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\nx y\n", b"\xff\xfe"])
+def test_a_damaged_file_counts_as_empty(fs: MemFs, damaged: bytes) -> None:
+    fs.write_bytes(FILE, damaged)
+    assert LeaderEpochCache.load(fs, "/p", exists=True).entries == ()
