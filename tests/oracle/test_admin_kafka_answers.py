@@ -352,9 +352,17 @@ def test_the_metadata_records_of_the_same_story(tmp_path: Path) -> None:
         with RawClient("127.0.0.1", kafka.port) as client:
             tell_story(client)
         kafka.stop()
+        kafka.start()
+        with RawClient("127.0.0.1", kafka.port) as client:
+            wait_for_leaders(client)
+        kafka.stop()
         ottla.start()
         with RawClient(ottla.host, ottla.port) as client:
             tell_story(client)
+        assert ottla.stop() == 0
+        ottla.start()
+        with RawClient(ottla.host, ottla.port) as client:
+            wait_for_leaders(client)
         assert ottla.stop() == 0
     finally:
         kafka.kill()
@@ -389,6 +397,14 @@ def tell_story(client: RawClient) -> None:
         topics=[m.DeleteTopicsRequest.DeleteTopicState(name="b")], timeout_ms=10_000
     )
     assert client.ask(deletion, 6).responses[0].error_code == 0
+
+
+def wait_for_leaders(client: RawClient) -> None:
+    request = m.MetadataRequest(topics=[m.MetadataRequest.MetadataRequestTopic(name="a")])
+    while True:
+        (topic,) = client.ask(request, 12).topics
+        if topic.partitions and all(partition.leader_id == 1 for partition in topic.partitions):
+            return
 
 
 def metadata_records(data: Path) -> list[Any]:
