@@ -82,11 +82,18 @@ class Server:
             raise
 
     async def stop(self) -> None:
-        """Take the node down in the reverse order of its start."""
+        """Take the node down in the reverse order of its start; a part that fails does not keep the others up."""
+        failed: BaseException | None = None
         while self._undo:
-            result = self._undo.pop()()
-            if asyncio.iscoroutine(result):
-                await result
+            try:
+                result = self._undo.pop()()
+                if asyncio.iscoroutine(result):
+                    await result
+            except Exception as error:
+                log.exception("A part of the node did not stop in order")
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     async def wait_failed(self) -> BaseException:
         """Wait until the node cannot go on; gives the reason, which is logged already."""
@@ -115,7 +122,7 @@ class Server:
         )
         cluster_id = self._open_directories(log_manager)
 
-        raft = self._make_raft(log_manager, executor, loop)
+        raft = self._make_raft(executor, loop)
         loader = MetadataLoader(
             SnapshotGenerator(
                 raft,
@@ -196,9 +203,8 @@ class Server:
         config, clock = self._config, self._clock
         directories = list(log_manager.dirs)
         if config.metadata_log_dir not in config.log_dirs:
-            apart = LogDir(self._fs, config.metadata_log_dir)
-            directories.append(apart)
-            self._undo.append(apart.release)
+            directories.append(LogDir(self._fs, config.metadata_log_dir))
+            self._undo.append(directories[-1].release)
         for directory in directories:
             directory.inspect(None, config.node_id)
         for directory in directories:
@@ -210,11 +216,13 @@ class Server:
             new_id=clock.random_uuid,
             now_ms=clock.now_ms(),
         )
-        return log_manager.open_dirs(None, config.node_id)
+        cluster_id = log_manager.open_dirs(None, config.node_id)
+        for directory in directories[len(log_manager.dirs) :]:
+            directory.inspect(cluster_id, config.node_id)
+            directory.format(cluster_id, config.node_id, clock)
+        return cluster_id
 
-    def _make_raft(
-        self, log_manager: LogManager, executor: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop
-    ) -> RaftDriver:
+    def _make_raft(self, executor: ThreadPoolExecutor, loop: asyncio.AbstractEventLoop) -> RaftDriver:
         config = self._config
         listener = next(iter(config.controller_listener_names), DEFAULT_CONTROLLER_LISTENER)
         properties = read_meta_properties(self._fs, config.metadata_log_dir) or {}
@@ -315,11 +323,12 @@ class Server:
 
     def _on_dir_failure(self, directory: LogDir) -> None:
         """Partitions of a failed directory are gone; the node goes on while it has the metadata and a directory."""
-        config = self._config
-        others = self.broker.log_manager.dirs if self.broker is not None else ()
-        if self.broker is not None:
-            self.broker.replicas.directory_failed()
-        if directory.path == config.metadata_log_dir.rstrip("/") or all(other.offline for other in others):
+        if self.broker is None:
+            # While the logs are loaded; the log manager refuses to go on without any directory.
+            return
+        self.broker.replicas.directory_failed()
+        others = self.broker.log_manager.dirs
+        if directory.path == self._config.metadata_log_dir.rstrip("/") or all(d.offline for d in others):
             self.fail(
                 KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} failed: {directory.error}")
             )
