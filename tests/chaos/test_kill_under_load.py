@@ -84,7 +84,7 @@ def read_all(bootstrap: str, partition: int) -> list[bytes]:
     consumer.assign([TopicPartition(TOPIC, partition, 0)])
     values: list[bytes] = []
     while len(values) < end:
-        messages = consumer.consume(10_000, timeout=5)
+        messages = consumer.consume(min(end - len(values), 10_000), timeout=20)
         assert messages, f"only {len(values)} of {end} records of partition {partition} came"
         for message in messages:
             assert message.offset() == len(values)

@@ -6,10 +6,11 @@ import random
 import struct
 
 from crc32c import crc32c
-from ottla.wire.headers import request_header_version
 
+from ottla.testing.messages import random_message
 from ottla.wire import encode, messages
 from ottla.wire.apis import ApiKey
+from ottla.wire.headers import request_header_version
 
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 
@@ -28,28 +29,24 @@ def good_batch(rng: random.Random) -> bytearray:
     return bytearray(head + tail)
 
 
-def good_request(
-    rng: random.Random, apis: list[tuple[int, int, int]], topic: str
-) -> tuple[int, int, bytearray]:
-    """(api key, version, frame without its length) of a request that a broker could well get."""
+def good_request(rng: random.Random, apis: list[tuple[int, int, int]], topic: str) -> bytearray:
+    """A request that a broker could well get, without the length in front."""
     key, low, high = rng.choice(apis)
     version = rng.randint(low, high)
-    request_class = getattr(messages, f"{ApiKey(key).schema_name}Request")
-    request = request_class()
+    request_class = messages.request_class(key)
     if key == ApiKey.PRODUCE:
         partition = request_class.PartitionProduceData(index=0, records=mutate_batch(rng, good_batch(rng)))
-        named = request_class.TopicProduceData(partition_data=[partition])
-        if version < 13:
-            named.name = topic
-        request.acks, request.timeout_ms, request.topic_data = rng.choice((0, 1, -1)), 100, [named]
+        named = request_class.TopicProduceData(name=topic if version < 13 else "", partition_data=[partition])
+        request = request_class(acks=rng.choice((0, 1, -1)), timeout_ms=100, topic_data=[named])
+    else:
+        request = random_message(request_class, version, rng, unknown_tags=True)
     header = messages.RequestHeader(
         request_api_key=key,
         request_api_version=version,
         correlation_id=rng.randrange(1 << 31),
         client_id="fuzz",
     )
-    frame = bytearray(encode(header, request_header_version(key, version)))
-    return key, version, frame + encode(request, version)
+    return bytearray(encode(header, request_header_version(key, version)) + encode(request, version))
 
 
 def mutate_batch(rng: random.Random, batch: bytearray) -> bytearray:

@@ -78,7 +78,7 @@ def fuzz(broker: BrokerProcess, count: int, seed: int) -> None:
     for first in range(0, count, FRAMES_PER_CONNECTION):
         frames = []
         for _ in range(FRAMES_PER_CONNECTION):
-            _, _, body = good_request(rng, apis, TOPIC)
+            body = good_request(rng, apis, TOPIC)
             frames.append(frame(rng, mutate(rng, body) if rng.random() < 0.8 else body))
         # A broken frame ends its connection, so most go alone.
         for group in [frames] if rng.random() < 0.1 else [[one] for one in frames]:
