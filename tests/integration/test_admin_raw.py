@@ -278,3 +278,42 @@ def test_many_topics_pipelined(client: RawClient, topic: str) -> None:
     for number in range(50):
         (answer,) = client.receive().topics
         assert (answer.name, answer.error_code) == (f"{topic}-{number}", 0)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "name", "partitions", "configs"),
+    [
+        (0, "__consumer_offsets", 50, {"cleanup.policy": "compact", "segment.bytes": "104857600"}),
+        (1, "__transaction_state", 50, {"cleanup.policy": "compact", "compression.type": "uncompressed"}),
+        (2, "__share_group_state", 50, {"cleanup.policy": "delete", "retention.ms": "-1"}),
+    ],
+)
+def test_internal_topics_are_created_when_they_are_needed(
+    client: RawClient, key_type: int, name: str, partitions: int, configs: dict[str, str]
+) -> None:
+    key = "group:AAAAAAAAAAAAAAAAAAAAAQ:0" if key_type == 2 else "some-key"
+    found = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    while found == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        request = m.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        found = client.ask(request, 6).coordinators[0].error_code
+    (topic,) = client.ask(
+        m.MetadataRequest(topics=[m.MetadataRequest.MetadataRequestTopic(name=name)]), 12
+    ).topics
+    assert (topic.error_code, topic.is_internal, len(topic.partitions)) == (0, True, partitions)
+    assert configs.items() <= values(describe(client, TOPIC, name)).items()
+
+
+def test_metadata_creates_topics_but_not_with_bad_names(client: RawClient, topic: str) -> None:
+    names = [topic, "bad name"]
+    request = m.MetadataRequest(
+        topics=[m.MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+        allow_auto_topic_creation=True,
+    )
+    codes = {answer.name: answer.error_code for answer in client.ask(request, 12).topics}
+    assert codes == {
+        topic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    while codes[topic]:
+        codes = {answer.name: answer.error_code for answer in client.ask(request, 12).topics}
+    assert create(client, topic).error_code == ErrorCode.TOPIC_ALREADY_EXISTS

@@ -156,9 +156,12 @@ class Controller:
         self._state = self._committed = following.finish(offset, epoch)
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
+        leads = leader_id == self.settings.node_id
+        if leads and epoch == self._claimed_epoch:
+            return
         if self._claimed_epoch is not None:
             self._renounce()
-        if leader_id == self.settings.node_id:
+        if leads:
             self._claim(epoch)
 
     def _claim(self, epoch: int) -> None:

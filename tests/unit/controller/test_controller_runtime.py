@@ -152,6 +152,17 @@ def test_who_loses_the_lead_forgets_what_was_not_committed(
     assert "a" in controller.image.topics.by_name
 
 
+def test_being_told_of_the_same_lead_again_changes_nothing(
+    controller: Controller, metadata_log: FakeLog, answers: Answers
+) -> None:
+    lead(controller, metadata_log)
+    controller.create_topics(create("a"), answers.done, answers.failed)
+    controller.handle_leader_change(NODE, 1)
+    metadata_log.commit()
+    assert len(answers.responses) == 1
+    assert controller.active
+
+
 def test_a_log_that_refuses_leaves_the_image_alone(
     controller: Controller, metadata_log: FakeLog, answers: Answers
 ) -> None:
