@@ -16,6 +16,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.limits import MAX_QUEUED_APPEND_BYTES
 from ottla.log.types import AppendInfo
 from ottla.records.validation import ValidatedBatch, finish
+from ottla.replica.offload import outcome
 
 if TYPE_CHECKING:
     from ottla.replica.offload import Offload
@@ -73,22 +74,23 @@ class AppendQueue:
 
     def _finished(self, future: Future[ValidatedBatch]) -> None:
         head = self._queue[0]
+        ready = outcome(future)
         try:
-            ready = future.result()
-        except KafkaError as error:
-            self._pop(head)
-            head.done(error)
-        else:
-            self._append(head, ready)
-        self._advance()
+            if isinstance(ready, KafkaError):
+                self._pop(head)
+                head.done(ready)
+            else:
+                self._append(head, ready)
+        finally:
+            self._advance()
 
     def _append(self, head: _Queued, batch: ValidatedBatch) -> None:
+        self._pop(head)
         result: AppendInfo | KafkaError
         try:
             result = self._partition.append_validated(batch, head.acks)
         except KafkaError as error:
             result = error
-        self._pop(head)
         head.done(result)
 
     def _pop(self, head: _Queued) -> None:

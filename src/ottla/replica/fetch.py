@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import LogSlice, WouldBlock
-from ottla.records.batch import iter_batches
+from ottla.records.batch import CorruptBatchError, iter_batches
 from ottla.replica.fetch_sessions import FetchPartition, PartitionData
+from ottla.replica.offload import outcome
 from ottla.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
@@ -106,7 +107,12 @@ class Fetch:
         for part, data in zip(self._entries, self._results, strict=True):
             if data is None or not data.records or part.partition is None or part.partition.log is None:
                 continue
-            if _end_offset(data.records, part.fetch_offset) < self._upper_offset(part.partition.log):
+            try:
+                end_offset = _end_offset(data.records, part.fetch_offset)
+            except CorruptBatchError:
+                # The disk is at fault; the client will find out by the checksum.
+                return True
+            if end_offset < self._upper_offset(part.partition.log):
                 return True
         return False
 
@@ -288,12 +294,13 @@ class Fetch:
     ) -> None:
         if self._cancelled:
             return
+        piece = outcome(future)
         try:
-            self._results.append(self._data(part, log, mark, self._take(future.result())))
+            if isinstance(piece, KafkaError):
+                raise piece
+            self._results.append(self._data(part, log, mark, self._take(piece)))
         except KafkaError as error:
             self._results.append(self._failed(part, error))
-        except OSError as error:
-            self._results.append(self._failed(part, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))))
         if self._read():
             self._finish()
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import TypeVar
 
+from ottla.errors import ErrorCode, KafkaError
+
 T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 
 
 class Offload:
@@ -26,3 +31,16 @@ class Offload:
             self._post = asyncio.get_running_loop().call_soon_threadsafe
         post = self._post
         self._executor.submit(work).add_done_callback(lambda future: post(done, future))
+
+
+def outcome(future: Future[T]) -> T | KafkaError:
+    """What came of the work: its result, or the error to tell. Whatever went wrong, someone waits for an answer."""
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, KafkaError):
+        return error
+    if isinstance(error, OSError):
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    _logger.error("Unexpected error in a thread", exc_info=error)
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")

@@ -272,3 +272,15 @@ def test_log_append_time_is_told(scene):
     scene.create_topic("t", configs={"message.timestamp.type": "LogAppendTime"})
     (answer,) = send(scene, ("t", 0, scene.batch(b"a")))
     assert answer.log_append_time_ms == scene.clock.now_ms()
+
+
+def test_an_unexpected_error_in_a_thread_is_told_and_does_not_block_the_partition(scene):
+    scene.create_topic("t", configs={"compression.type": "gzip"})
+    ctx, after = Context(12), Context(12)
+    for each in (ctx, after):
+        produce.handle(scene.broker, each, request(("t", 0, scene.batch(b"a" * 100))))
+    future, _ = scene.executor.waiting.pop()
+    future.set_exception(ZeroDivisionError("a bug"))
+    assert results(ctx.response)[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    scene.executor.run()
+    assert results(after.response)[0].base_offset == 0

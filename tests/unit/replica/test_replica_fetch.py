@@ -370,3 +370,14 @@ def test_when_the_broker_stops_waiting_fetches_are_answered_and_new_ones_do_not_
     assert outcome.codes() == [ErrorCode.NONE, ErrorCode.NONE]
     assert scene.replicas.waiting.count == 0
     assert fetch(scene, part(0)).done
+
+
+def test_damaged_data_is_passed_on_for_the_client_to_notice(scene):
+    scene.create_topic("t")
+    scene.append("t", 0, b"a")
+    scene.append("t", 0, b"b")
+    size = len(scene.batch(b"a"))
+    scene.fs.flip_bit("/data/t-0/00000000000000000000.log", (size + 16) * 8)
+    outcome = fetch(scene, part(), min_bytes=1000)
+    assert outcome.done
+    assert len(outcome.results[0].records) == 2 * size

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
+from ottla.replica.offload import outcome
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeLogDirsResponse as Response
 
@@ -87,7 +88,11 @@ def _rooms(manager: LogManager, directories: Iterable[LogDir]) -> _Rooms:
 
 
 def _respond(ctx: RequestContext, described: list[tuple[LogDir, Message]], future: Future[_Rooms]) -> None:
-    for (_, result), room in zip(described, future.result(), strict=True):
+    rooms = outcome(future)
+    if isinstance(rooms, KafkaError):
+        ctx.respond(Response(error_code=rooms.code))
+        return
+    for (_, result), room in zip(described, rooms, strict=True):
         if isinstance(room, OSError):
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         elif not result.error_code:

@@ -26,6 +26,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TimestampOffset
+from ottla.replica.offload import outcome
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ListOffsetsResponse
 
@@ -184,7 +185,10 @@ def _found(
     searches: list[_Search],
     future: Future[list[TimestampOffset | KafkaError | None]],
 ) -> None:
-    for search, result in zip(searches, future.result(), strict=True):
+    found = outcome(future)
+    if isinstance(found, KafkaError):
+        found = [found] * len(searches)
+    for search, result in zip(searches, found, strict=True):
         if isinstance(result, KafkaError):
             _fail(ctx, search.answer, result.code)
         elif result is not None and result.offset < search.bound:
