@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode, KafkaError
@@ -38,6 +38,9 @@ from ottla.raft.voters import VoterNode, VoterSet
 
 OnCommit = Callable[[int], None]
 Post = Callable[[Callable[[], None]], object]
+
+_SHARED_BYTES: Final = 8 << 20
+"""Up to this much of the log is held in memory, decoded, while a start hands it to the listeners."""
 
 
 @dataclass(slots=True)
@@ -161,6 +164,8 @@ class RaftDriver:
         )
         self._log = MetadataLog(context, self._data_dir, self._config, self._serde)
         self._store = QuorumStateStore(self._fs, self._log.directory)
+        election = self._store.read()
+        self._log.cut_damage(None if election is None else election.epoch)
         self._control = self._load_control_state()
         self._check_voters()
         self._node = RaftNode(
@@ -168,7 +173,7 @@ class RaftDriver:
             voters=self._control.voters,
             voters_offset=self._control.voters_offset,
             kraft_version=self._control.kraft_version,
-            election=self._store.read(),
+            election=election,
             log_end=self._log.end,
             rng=self._clock.random,
             config=self._config.node,
@@ -342,21 +347,33 @@ class RaftDriver:
                 listener.handle_commit(batches)
         else:
             self._loaded = True
-            for listener in self._listeners:
-                self._load(listener, high_watermark)
+            self._load(high_watermark)
         for pending in committed:
             if pending.on_commit is not None:
                 # Each in a turn of its own: one that fails must not keep the others from being told.
                 self._post(partial(pending.on_commit, pending.batch.last_offset))
 
-    def _load(self, listener: RaftListener, high_watermark: int) -> None:
-        """Bring a listener from nothing to the high watermark."""
+    def _load(self, high_watermark: int) -> None:
+        """Bring the listeners from nothing to the high watermark."""
         start = self._log.start_offset
         snapshot_id = self._log.latest_snapshot_id
         if snapshot_id is not None:
-            listener.handle_load_snapshot(snapshot_id, self._log.read_snapshot(snapshot_id).batches())
             start = snapshot_id.offset
-        listener.handle_commit(self._committed(start, high_watermark))
+            snapshot = self._log.read_snapshot(snapshot_id)
+            for listener, batches in self._for_each(snapshot.batches, snapshot.size):
+                listener.handle_load_snapshot(snapshot_id, batches)
+        for listener, batches in self._for_each(
+            lambda: self._committed(start, high_watermark), self._log.size
+        ):
+            listener.handle_commit(batches)
+
+    def _for_each(
+        self, read: Callable[[], Iterator[CommittedBatch]], size: int
+    ) -> Iterator[tuple[RaftListener, Iterable[CommittedBatch]]]:
+        """The batches for every listener: decoded once for all if they are few, else as each one reads them."""
+        shared = list(read()) if size <= _SHARED_BYTES else None
+        for listener in self._listeners:
+            yield listener, read() if shared is None else shared
 
     def _committed(self, start: int, end: int) -> Iterator[CommittedBatch]:
         for batch, _ in self._log.read(start, end):

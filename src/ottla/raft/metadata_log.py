@@ -13,7 +13,7 @@ from typing import Any, Final
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
 from ottla.log.context import LogContext
-from ottla.log.files import PARTITION_METADATA_FILE
+from ottla.log.files import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.raft.batches import read_batches
@@ -37,7 +37,7 @@ class MetadataLog:
     __slots__ = ("_config", "_fs", "_log", "_serde", "_sizes", "_snapshots", "_timestamps", "directory")
 
     def __init__(self, context: LogContext, data_dir: str, config: RaftConfig, serde: RecordSerde) -> None:
-        """Open (and recover) what is in the directory. Blocks."""
+        """Open (and recover) what is in the directory. Blocks. Then call `cut_damage`."""
         fs = context.fs
         self.directory = f"{data_dir}/{CLUSTER_METADATA}"
         self._fs = fs
@@ -52,6 +52,9 @@ class MetadataLog:
         ):
             # The directory's name is reserved, so its topic id is certain, whatever a crash left of the file.
             write_partition_metadata(fs, self.directory, METADATA_TOPIC_ID, sync=True)
+        # Recovery reads the whole log and finds the epochs in it. The file of them is not synced at each change, and
+        # must not make recovery doubt batches that were.
+        fs.remove(f"{self.directory}/{LEADER_EPOCH_FILE}")
         self._log: PartitionLog = open_log(
             context, self.directory, config.log, clean=False, topic_id=METADATA_TOPIC_ID
         )
@@ -77,6 +80,28 @@ class MetadataLog:
                 return
             # What is after the gap was never durable as a whole, so it was never committed.
             self._log.truncate_to(end)
+
+    def cut_damage(self, newest_epoch: int | None) -> None:
+        """Cut the log at the first batch that cannot be where it is: its offset and epoch have no checksum.
+
+        `newest_epoch` is that of the quorum-state file, which is durable before the first batch of its epoch. A last
+        batch that alone has a later one is damaged, or (with an older file put back) the leader change of that epoch.
+        """
+        latest = self.latest_snapshot_id
+        offset = self._log.log_start_offset if latest is None else latest.offset
+        epoch, end = 0, self._log.log_end_offset
+        while offset < end:
+            for _, header in iter_batches(self._slice(offset, end)):
+                own_epoch = header.partition_leader_epoch
+                too_new = own_epoch != epoch and newest_epoch is not None and own_epoch > newest_epoch
+                if (
+                    header.base_offset != offset
+                    or own_epoch < epoch
+                    or (too_new and header.next_offset == end)
+                ):
+                    self._log.truncate_to(offset)
+                    return
+                offset, epoch = header.next_offset, own_epoch
 
     def _recover_snapshots(self) -> None:
         start = self._log.log_start_offset
@@ -109,6 +134,11 @@ class MetadataLog:
     @property
     def start_offset(self) -> int:
         return self._log.log_start_offset
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log, without the snapshots."""
+        return self._log.size
 
     @property
     def end(self) -> OffsetAndEpoch:

@@ -348,6 +348,31 @@ def test_a_lost_quorum_state_file_does_not_bring_an_old_epoch_back() -> None:
     assert Quorum(quorum.fs).start().raft.leader_epoch == 3
 
 
+def test_an_old_quorum_state_file_put_back_loses_nothing() -> None:
+    quorum = Quorum().start()
+    old = quorum.fs.read_bytes(f"{LOG_DIR}/quorum-state")
+    quorum.raft.shutdown()
+    quorum = Quorum(quorum.fs).start()
+    quorum.append(feature("a"))
+    quorum.raft.shutdown()
+    quorum.fs.write_bytes(f"{LOG_DIR}/quorum-state", old)
+    again = Quorum(quorum.fs).start()
+    assert again.raft.leader_epoch == 3
+    assert again.loader.image.features == {"a": 1}
+
+
+def test_a_last_batch_with_a_damaged_epoch_is_cut() -> None:
+    quorum = Quorum().start()
+    quorum.append(feature("a"))
+    before = quorum.fs.stat(f"{LOG_DIR}/{0:020d}.log").size
+    quorum.raft.append([feature("b")])
+    assert isinstance(quorum.fs, MemFs)
+    quorum.fs.flip_bit(f"{LOG_DIR}/{0:020d}.log", (before + 12) * 8 + 6)
+    again = Quorum(quorum.fs.kill()).start()
+    assert again.raft.leader_epoch == 2
+    assert again.loader.image.features == {"a": 1}
+
+
 def test_a_quorum_state_file_that_is_none_is_refused() -> None:
     quorum = Quorum().start()
     quorum.raft.shutdown()
