@@ -54,7 +54,6 @@ class Connection(asyncio.BufferedProtocol):
         "_finishing",
         "_granted",
         "_held_answer_bytes",
-        "_identify",
         "_max_request_bytes",
         "_on_lost",
         "_own",
@@ -68,8 +67,6 @@ class Connection(asyncio.BufferedProtocol):
         "peer",
     )
 
-    peer: Peer
-
     def __init__(
         self,
         dispatcher: Dispatcher,
@@ -78,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         *,
         call_soon: Callable[[Callable[[], None]], object],
         max_request_bytes: int,
-        identify: Callable[[asyncio.Transport], Peer],
+        peer: Peer,
         on_lost: Callable[[Connection], None],
     ) -> None:
         self.dispatcher = dispatcher
@@ -86,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._clock = clock
         self._call_soon = call_soon
         self._max_request_bytes = max_request_bytes
-        self._identify = identify
+        self.peer = peer
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._own: bytearray | None = None
@@ -105,7 +102,6 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=MAX_WRITE_BUFFER_BYTES)
-        self.peer = self._identify(self._transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         own = self._own

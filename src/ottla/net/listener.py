@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _ACCEPTS_PER_TURN = 64
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _RETRY_ACCEPT_S = 1.0
+_TELL_FULL_EACH_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,8 @@ class Listener:
         self._stopped = False
         self._held_back: Timer | None = None
         self._opening: set[asyncio.Task[None]] = set()
-        self._ips: dict[Connection, str] = {}
         self._count = 0
+        self._tell_full_again_at = 0.0
         self._all_gone: asyncio.Event | None = None
         self.on_room: Callable[[], None] = self.resume_accepting
         """Called when a connection has gone: listeners that wait for room may go on."""
@@ -181,7 +182,7 @@ class Listener:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             if self._admission.full(self.settings.name):
-                log.warning("Listener %s is full: new connections wait", self.settings.name)
+                self._tell_full()
                 self._pause_accepting()
                 return
             delay_s = self._admission.delay(self.settings.name, self._clock.monotonic())
@@ -200,50 +201,54 @@ class Listener:
                 )
                 self._hold_back(_RETRY_ACCEPT_S)
                 return
-            self._admit(accepted, _plain(str(address[0])))
+            self._admit(accepted, _plain(str(address[0])), int(address[1]))
 
-    def _admit(self, accepted: socket.socket, ip: str) -> None:
+    def _tell_full(self) -> None:
+        now = self._clock.monotonic()
+        if now >= self._tell_full_again_at:
+            self._tell_full_again_at = now + _TELL_FULL_EACH_S
+            log.warning("Listener %s is full (max.connections): new connections wait", self.settings.name)
+
+    def _admit(self, accepted: socket.socket, ip: str, port: int) -> None:
         if self._admission.admit(self.settings.name, ip) is Verdict.REFUSE:
             log.info("Refusing a connection of %s: it has too many (max.connections.per.ip)", ip)
             accepted.close()
             return
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.settings.send_buffer_bytes >= 0:
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.settings.send_buffer_bytes)
-        task = asyncio.get_running_loop().create_task(self._start(accepted, ip))
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
-
-    async def _start(self, accepted: socket.socket, ip: str) -> None:
         connection = Connection(
             self._dispatcher,
             self._buffers,
             self._clock,
             call_soon=asyncio.get_running_loop().call_soon,
             max_request_bytes=self.settings.max_request_bytes,
-            identify=self._identify,
+            peer=self._peer(accepted, ip, port),
             on_lost=self._lost,
         )
         self.connections.add(connection)
-        self._ips[connection] = ip
+        task = asyncio.get_running_loop().create_task(self._start(accepted, connection))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _start(self, accepted: socket.socket, connection: Connection) -> None:
         try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.settings.send_buffer_bytes >= 0:
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.settings.send_buffer_bytes)
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
         except OSError as error:
-            log.info("A connection of %s was lost while it was opened: %s", ip, error)
+            log.info("%s was lost while it was opened: %s", connection.peer.connection_id, error)
             accepted.close()
             self._lost(connection)
 
-    def _identify(self, transport: asyncio.Transport) -> Peer:
-        local = transport.get_extra_info("sockname")
-        remote = transport.get_extra_info("peername")
-        local_host, remote_host = _plain(str(local[0])), _plain(str(remote[0]))
+    def _peer(self, accepted: socket.socket, ip: str, port: int) -> Peer:
+        local = accepted.getsockname()
+        local_host, local_port = _plain(str(local[0])), int(local[1])
         self._count += 1
         return Peer(
-            connection_id=f"{local_host}:{local[1]}-{remote_host}:{remote[1]}-{self._count}",
-            client_host=remote_host,
+            connection_id=f"{local_host}:{local_port}-{ip}:{port}-{self._count}",
+            client_host=ip,
             local_host=local_host,
-            local_port=int(local[1]),
+            local_port=local_port,
             listener_name=self.settings.name,
             on_controller_listener=self.settings.on_controller_listener,
         )
@@ -251,7 +256,7 @@ class Listener:
     def _lost(self, connection: Connection) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
-            self._admission.release(self.settings.name, self._ips.pop(connection))
+            self._admission.release(self.settings.name, connection.peer.client_host)
             self.on_room()
         if self._all_gone is not None and not self.connections:
             self._all_gone.set()

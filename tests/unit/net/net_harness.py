@@ -93,7 +93,7 @@ class Client:
             clock,
             call_soon=self.turns.append,
             max_request_bytes=limit,
-            identify=lambda transport: Peer("c-1", "10.0.0.2", "10.0.0.1", 9092, "PLAINTEXT", False),
+            peer=Peer("c-1", "10.0.0.2", "10.0.0.1", 9092, "PLAINTEXT", False),
             on_lost=self.lost.append,
         )
         self.connection.connection_made(self.transport)
