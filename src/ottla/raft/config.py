@@ -37,6 +37,12 @@ class RaftConfig:
                     "message.timestamp.type": "CreateTime",
                     "flush.messages": str((1 << 63) - 1),
                     "flush.ms": str((1 << 63) - 1),
+                    # The broker's defaults for topics are not meant for this log.
+                    "preallocate": "false",
+                    "segment.jitter.ms": "0",
+                    "segment.index.bytes": str(10 << 20),
+                    "index.interval.bytes": "4096",
+                    "remote.storage.enable": "false",
                 },
             ),
             max_retention_bytes=config.int("metadata.max.retention.bytes"),
