@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import subprocess
@@ -9,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from ottla.errors import ErrorCode
 from ottla.testing.process import BrokerProcess
@@ -210,3 +213,21 @@ def test_a_directory_in_use_is_refused(start_broker: Start) -> None:
     broker = start_broker()
     assert "in use by another process" in refused(BrokerProcess(broker.data))
     assert broker.running
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads what Linux counts for a process")
+def test_a_start_is_cheap(tmp_path: Path) -> None:
+    """In processor time, not in waiting: the machine may be busy with other things."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    spent_s = []
+    for number in range(3):
+        with BrokerProcess(tmp_path / f"data-{number}").start() as broker:
+            with client_of(broker) as client:
+                assert metadata(client).brokers
+            fields = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()
+            spent_s.append((int(fields[11]) + int(fields[12])) / ticks)
+            status = Path(f"/proc/{broker.pid}/status").read_text()
+            resident_kb = int(status.partition("VmRSS:")[2].split()[0])
+    assert min(spent_s) < 0.5
+    assert resident_kb < 60 << 10
