@@ -24,6 +24,8 @@ _SLICE_S = 0.003
 _FIRST_DELAY_MS = 30_000
 """Retention and checkpoints wait this long after the start, as in Kafka."""
 _FLUSH_CHECK_MS = 1_000
+_IDLE_FILES_MS = 60_000
+"""Files that nobody used for so long are closed: descriptors are finite, segments are many."""
 
 
 class Housekeeping:
@@ -51,6 +53,7 @@ class Housekeeping:
             config.int("replica.high.watermark.checkpoint.interval.ms"),
         )
         self._every("checkpoints", checkpoint_ms, self.checkpoint)
+        self._every("idle files", _IDLE_FILES_MS, self._close_idle_files)
         flush_ms = min(config.int("log.flush.scheduler.interval.ms"), _FLUSH_CHECK_MS)
         self._every("flush", flush_ms, self._flush_due)
 
@@ -99,6 +102,9 @@ class Housekeeping:
     def _expire(self) -> None:
         now_ms = self._clock.now_ms()
         self._sliced("expiry of producers", lambda log: log.producers.expire(now_ms))
+
+    def _close_idle_files(self) -> None:
+        self._sliced("closing files", lambda log: log.close_idle_files())
 
     def _flush_due(self) -> None:
         now_ms = self._clock.now_ms()

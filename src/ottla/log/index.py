@@ -167,9 +167,8 @@ class SparseIndex:
         self.path = path
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Let go of the file, which a reader in another thread may go on reading; entries in memory stay."""
+        self._file = None
 
 
 def _bisect(

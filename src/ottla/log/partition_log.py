@@ -560,6 +560,11 @@ class PartitionLog(LogReader):
         for segment in self._segments:
             segment.close_files()
 
+    def close_idle_files(self) -> None:
+        """Let go of the files that nobody used since the last call."""
+        for segment in self._segments:
+            segment.close_idle_files()
+
     def moved_to(self, path: str) -> None:
         """The directory was renamed."""
         self.path = path

@@ -29,8 +29,8 @@ _logger = logging.getLogger(__name__)
 
 _PIECE_BYTES = 1 << 20
 _PIECES_AT_ONCE = 16
-_LAST_PIECE_BYTES = 256 << 10
-"""So much may be copied on the event loop, just before the exchange."""
+_LAST_PIECES = 4
+"""So many may be copied on the event loop, just before the exchange."""
 
 Post = Callable[..., object]
 
@@ -86,7 +86,7 @@ class Relocation:
             return  # deleted, or moved elsewhere meanwhile
         try:
             done.result()
-            if not _copy_last_piece(log, future):
+            if not _copy_rest(log, future):
                 self.resume(tp)
                 return
         except KafkaError as e:
@@ -131,10 +131,10 @@ def _copy_piece(log: PartitionLog, future: PartitionLog, size: int) -> bool:
     return True
 
 
-def _copy_last_piece(log: PartitionLog, future: PartitionLog) -> bool:
+def _copy_rest(log: PartitionLog, future: PartitionLog) -> bool:
     """Catch up if little is missing. True where the future log has all that the log has."""
-    if future.log_end_offset > log.log_end_offset:
-        return False
-    if future.log_end_offset < log.log_end_offset:
-        _copy_piece(log, future, _LAST_PIECE_BYTES)
+    for _ in range(_LAST_PIECES):
+        if future.log_end_offset >= log.log_end_offset:
+            break
+        _copy_piece(log, future, _PIECE_BYTES)
     return future.log_end_offset == log.log_end_offset

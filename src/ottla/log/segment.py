@@ -96,6 +96,7 @@ class Segment:
         "size",
         "time_index",
         "txn_index",
+        "used",
     )
 
     def __init__(
@@ -125,6 +126,8 @@ class Segment:
         self._max: tuple[int, int] | None = None
         self._bytes_since_entry = 0
         self._tail: _Tail | None = None
+        self.used = False
+        """The log file was asked for since the last look at idle files."""
         self.entries_synced = False
         """The directory entries of the files are known to be on disk."""
         self.offset_index = OffsetIndex(
@@ -166,6 +169,7 @@ class Segment:
     @property
     def log(self) -> File:
         """The log file, opened at first use."""
+        self.used = True
         log = self._log
         if log is None:
             self._log = log = self._fs.open(self.path)
@@ -377,12 +381,16 @@ class Segment:
             self.time_index.maybe_append(*self._max)
 
     def fsync(self, *, indexes: bool) -> None:
-        """Sync the log, and the indexes of a segment that is complete: those of the active one are rebuilt."""
+        """Sync the log, and the indexes of a segment that is complete: those of the active one are rebuilt.
+
+        A complete segment then keeps no files open until somebody reads it.
+        """
         self.log.fsync()
         if indexes:
             self.offset_index.fsync()
             self.time_index.fsync()
             self.txn_index.fsync()
+            self.close_files()
 
     def change_suffix(self, suffix: str) -> None:
         """Rename all files: to `.swap`, to nothing, to `.deleted`."""
@@ -413,9 +421,14 @@ class Segment:
         self.close_files()
 
     def close_files(self) -> None:
+        """Let go of the files; a reader in another thread keeps those it is reading. They open again on demand."""
         self.offset_index.close()
         self.time_index.close()
         self.txn_index.close()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        self._log = None
+
+    def close_idle_files(self) -> None:
+        """Let go of the files where nobody used them since the last call."""
+        if not self.used and self._log is not None:
+            self.close_files()
+        self.used = False

@@ -105,6 +105,4 @@ class TransactionIndex:
         self.path = path
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._file = None

@@ -31,7 +31,7 @@ def batch(*values: bytes | str, timestamp: int = NOW, **fields: Any) -> bytes:
     """A batch of these values, timestamps a millisecond apart."""
     raw = [value.encode() if isinstance(value, str) else value for value in values]
     base = fields.get("base_offset", 0)
-    records = [Record(base + n, timestamp + n, None, value, []) for n, value in enumerate(raw)]
+    records = [Record(base + n, timestamp + n, b"key", value, []) for n, value in enumerate(raw)]
     return build_batch(records, **fields)
 
 
