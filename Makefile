@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast lint format fuzz lock clean
+.PHONY: help setup run test test-fast lint format fuzz bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -17,6 +17,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q src
 	@touch $@
 
 run: setup  ## start a broker on localhost:9092, data under ./ottla-data
@@ -40,6 +41,9 @@ format: setup  ## put the code into the house style
 
 fuzz: setup  ## mutate frames and batches against a running broker
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run
+
+bench: setup  ## measure beside Apache Kafka: make bench [ROWS=throughput,latency] [QUICK=1]
+	$(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick)
 
 lock: setup  ## pin the dependencies again, with hashes
 	$(BIN)/python -m pip install --quiet uv
