@@ -191,6 +191,7 @@ class LogManager:
         self.cleaner = LogCleaner(self.fs, self.logs, online, CleanerConfig.of(self.config), self._clock)
         if self._loop is not None:
             self.cleaner.start()
+            self._relocation.start(self._loop.call_soon_threadsafe)
         self._housekeeping.remove_later(self._to_remove, self.config.int("log.segment.delete.delay.ms"))
         self._to_remove = []
 
@@ -437,6 +438,7 @@ class LogManager:
         self._housekeeping.stop()
         if self.cleaner is not None:
             self.cleaner.stop()
+        self._relocation.stop()
         self._loop = None
         self._housekeeping.wait_for_checkpoint()
         if self._loaded:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,8 @@ class Relocation:
         self._clock = clock
         self._executor = executor
         self._post: Post | None = None
-        self._under_way: set[TopicPartition] = set()
+        self._under_way: dict[TopicPartition, Future[None]] = {}
+        self._stopped = False
 
     def start(self, post: Post) -> None:
         """`post` runs something on the event loop. Goes on with what a restart interrupted."""
@@ -52,7 +53,10 @@ class Relocation:
             self.resume(tp)
 
     def stop(self) -> None:
+        """Begin no more pieces, and wait for the ones being copied."""
         self._post = None
+        self._stopped = True
+        wait(self._under_way.values())
 
     def begin(self, tp: TopicPartition, target: LogDir) -> PartitionLog:
         """Make the empty future log of a partition in another directory."""
@@ -68,9 +72,17 @@ class Relocation:
         log, future = self._manager.logs.get(tp), self._manager.future_logs.get(tp)
         if self._post is None or log is None or future is None or tp in self._under_way:
             return
-        self._under_way.add(tp)
-        done = self._executor.submit(_copy_pieces, log, future)
+        done = self._under_way[tp] = self._executor.submit(self._copy_pieces, log, future)
         done.add_done_callback(partial(self._hand_back, tp, log, future))
+
+    def _copy_pieces(self, log: PartitionLog, future: PartitionLog) -> None:
+        """Copy some megabytes, then give the thread back. Nobody else touches the future log meanwhile."""
+        if future.log_end_offset > log.log_end_offset:
+            future.truncate_to(log.log_end_offset)
+        for _ in range(_PIECES_AT_ONCE):
+            if self._stopped or not _copy_piece(log, future, _PIECE_BYTES):
+                break
+        future.flush()
 
     def _hand_back(
         self, tp: TopicPartition, log: PartitionLog, future: PartitionLog, done: Future[None]
@@ -81,7 +93,7 @@ class Relocation:
     def _copied(
         self, tp: TopicPartition, log: PartitionLog, future: PartitionLog, done: Future[None]
     ) -> None:
-        self._under_way.discard(tp)
+        self._under_way.pop(tp, None)
         if self._manager.logs.get(tp) is not log or self._manager.future_logs.get(tp) is not future:
             return  # deleted, or moved elsewhere meanwhile
         try:
@@ -101,16 +113,6 @@ def _restart(log: PartitionLog, future: PartitionLog) -> None:
     first = log.read(start, 1).records
     base = read_header(first).base_offset if len(first) else start
     future.truncate_fully_and_start_at(min(base, start), start)
-
-
-def _copy_pieces(log: PartitionLog, future: PartitionLog) -> None:
-    """Copy some megabytes, then give the thread back. Nobody else touches the future log meanwhile."""
-    if future.log_end_offset > log.log_end_offset:
-        future.truncate_to(log.log_end_offset)
-    for _ in range(_PIECES_AT_ONCE):
-        if not _copy_piece(log, future, _PIECE_BYTES):
-            break
-    future.flush()
 
 
 def _copy_piece(log: PartitionLog, future: PartitionLog, size: int) -> bool:

@@ -320,7 +320,7 @@ def test_reads_go_on_in_threads_while_the_log_changes(tmp_path: Path) -> None:
     threads = [threading.Thread(target=read) for _ in range(2)]
     for thread in threads:
         thread.start()
-    for n in range(1, 1500):
+    for n in range(1, 500):
         rig.append(f"value {n}")
         if n % 40 == 0:
             rig.log.delete_old_segments(NOW)
