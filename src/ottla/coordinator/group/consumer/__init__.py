@@ -1,0 +1,1 @@
+"""Consumer groups of the next-generation protocol (KIP-848)."""
