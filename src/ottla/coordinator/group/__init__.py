@@ -1,0 +1,1 @@
+"""The group coordinator: groups of every type and their committed offsets."""

@@ -1,0 +1,67 @@
+"""What a shard of the group coordinator gives to the module of each group type, and asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.clock import Clock
+from ottla.coordinator.group.groups import Groups
+from ottla.coordinator.timers import Timers
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.coordinator.group.offsets import Offsets
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image import MetadataImage
+
+Message = Any
+Replay = Callable[[Message, Message | None], None]
+"""`(key, value or None)`: takes one record into the state."""
+
+
+@dataclass(slots=True)
+class GroupContext:
+    """Shared by all modules of one shard. `config` and `image` are replaced as the cluster changes: read late."""
+
+    groups: Groups
+    offsets: Offsets
+    timers: Timers
+    clock: Clock
+    """For randomness (member ids) only; the time is an argument of the operations."""
+    config: BrokerConfig
+    image: MetadataImage
+
+    def group_config(self, group_id: str) -> Mapping[str, str]:
+        """The group's own configs (kafka-configs --entity-type groups), as text."""
+        from ottla.metadata.image import ConfigResourceType
+
+        return self.image.configs.of(ConfigResourceType.GROUP, group_id)
+
+
+class GroupModule(Protocol):
+    """One type of group in one shard: constructed as `Module(context)`, listed in `shard.py`."""
+
+    def replays(self) -> Mapping[str, Replay]:
+        """What to do with its records, by the NAME of the key message ("ConsumerGroupMetadataKey")."""
+
+    def on_loaded(self, now_ms: int) -> None:
+        """All records were replayed: schedule timers for the groups of this type."""
+
+    def on_unloaded(self) -> None:
+        """Fail what is deferred with NOT_COORDINATOR."""
+
+    def on_metadata_update(self, delta: MetadataDelta) -> None:
+        """Topics changed; `context.image` is the new image already."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """Who asks: what group operations need of a request's context."""
+
+    api_version: int
+    client_id: str
+    client_host: str
+    """As Kafka shows it: "/127.0.0.1"."""
+    principal: str = ""

@@ -1,0 +1,106 @@
+"""A group of any type, as the registry, the offsets and the admin requests see it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from ottla.coordinator.records import CoordinatorRecord
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.offset import CommittedOffset
+    from ottla.coordinator.timers import Timers
+
+
+class GroupType(Enum):
+    """Types by the names that ListGroups shows and filters by."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+class CommitPartitionValidator(Protocol):
+    """Checks a commit per partition (assignment epochs); raises KafkaError for the one it is called with."""
+
+    def __call__(self, topic: str, topic_id: bytes, partition: int) -> None: ...
+
+
+ExpiryBase = Callable[["CommittedOffset"], int]
+"""The moment (ms) from which an offset's retention counts."""
+
+
+class Group(ABC):
+    """One group. Its own module changes it; a shard holds at most one group by an id."""
+
+    __slots__ = ()
+
+    group_id: str
+    type: GroupType
+
+    @property
+    @abstractmethod
+    def state_name(self) -> str:
+        """The state as ListGroups and Describe show it: "Stable", "Empty", ..."""
+
+    @property
+    @abstractmethod
+    def protocol_type(self) -> str:
+        """As ListGroups shows it: a classic group's own ("consumer"), else "consumer", "share", "streams"."""
+
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """No members."""
+
+    @abstractmethod
+    def has_member(self, member_id: str) -> bool: ...
+
+    @abstractmethod
+    def validate_offset_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        api_version: int,
+        is_transactional: bool,
+    ) -> CommitPartitionValidator | None:
+        """Raise KafkaError unless this member may commit. May give a check to be run for each partition."""
+
+    @abstractmethod
+    def validate_offset_fetch(self, member_id: str, epoch: int) -> None:
+        """Raise KafkaError unless this member may read offsets."""
+
+    @abstractmethod
+    def validate_offset_delete(self) -> None:
+        """Raise KafkaError where offsets cannot be deleted in the group's state (see `is_subscribed_to_topic`)."""
+
+    @abstractmethod
+    def validate_delete(self) -> None:
+        """Raise KafkaError (NON_EMPTY_GROUP) unless the group may be deleted."""
+
+    @abstractmethod
+    def is_subscribed_to_topic(self, topic: str) -> bool:
+        """Whether a member reads it: its offsets are not deleted and do not expire then."""
+
+    @abstractmethod
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """The records that delete the group, without its offsets."""
+
+    @abstractmethod
+    def expiry_base(self) -> ExpiryBase | None:
+        """From when the retention of its offsets counts, or None while they are all kept."""
+
+    @property
+    def should_expire(self) -> bool:
+        """Whether an empty group without offsets is removed by the offsets' clean-up."""
+        return True
+
+    def cancel_timers(self, timers: Timers) -> None:  # noqa: B027 - most types have none of their own
+        """The group is deleted: nothing of it may fire any more."""
+
+    def request_metadata_refresh(self) -> None:  # noqa: B027 - only types that assign on the server need it
+        """Topics that the group may use have changed."""

@@ -1,0 +1,68 @@
+"""The groups of one shard: an id stands for one group of one type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from ottla.coordinator.group.group import Group
+from ottla.errors import ErrorCode, KafkaError
+
+G = TypeVar("G", bound=Group)
+
+
+class Groups:
+    """The registry. Operations look up; only replay (and classic groups' own operations) put and remove."""
+
+    __slots__ = ("_groups", "_topics")
+
+    def __init__(self) -> None:
+        self._groups: dict[str, Group] = {}
+        self._topics: dict[str, set[str]] = {}
+
+    def get(self, group_id: str) -> Group | None:
+        return self._groups.get(group_id)
+
+    def get_as(self, kind: type[G], group_id: str) -> G:
+        """The group, which must be of this class; raises GROUP_ID_NOT_FOUND."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, kind):
+            what = "not found" if group is None else f"a {group.type.value} group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {what}")
+        return group
+
+    def require(self, group_id: str) -> Group:
+        """The group of whatever type; raises GROUP_ID_NOT_FOUND."""
+        group = self._groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not found")
+        return group
+
+    def put(self, group: Group) -> None:
+        """Add the group, or replace the one of the same id (a migration, a new type after a deletion)."""
+        self._groups[group.group_id] = group
+
+    def remove(self, group_id: str) -> Group | None:
+        return self._groups.pop(group_id, None)
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(list(self._groups.values()))
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    # -- who subscribes to what (types that assign on the server keep this up to date)
+
+    def subscribe(self, group_id: str, topic: str) -> None:
+        """The group has a member that reads the topic: a change of the topic concerns it."""
+        self._topics.setdefault(topic, set()).add(group_id)
+
+    def unsubscribe(self, group_id: str, topic: str) -> None:
+        subscribers = self._topics.get(topic)
+        if subscribers is not None:
+            subscribers.discard(group_id)
+            if not subscribers:
+                del self._topics[topic]
+
+    def subscribed_to(self, topic: str) -> frozenset[str]:
+        return frozenset(self._topics.get(topic, ()))
