@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla import __version__
+from ottla.cli.memory import keep_freed_buffers
 from ottla.cli.refuse import describe_os_error, refuse
 from ottla.cli.settings import node_config, parse_assignments
 from ottla.config.acted_on import unused_keys
@@ -56,6 +57,7 @@ def run_node(config: BrokerConfig, log_level: str) -> None:
         for key in unused_keys(config.static):
             log.warning("Configuration %s is not acted on by this version; it is accepted as it stands", key)
         _raise_file_limit()
+        keep_freed_buffers()
         _run(config)
     except KafkaError as error:
         refuse(error.message)
