@@ -36,7 +36,8 @@ def create_topic(bootstrap: str, topic: str, partitions: int, config: dict[str, 
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([topic])[topic].result(60)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(60)
 
 
 def produce(load: Load) -> dict[str, float]:
@@ -76,7 +77,9 @@ def consume(load: Load) -> dict[str, float]:
             "group.id": "bench",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 100,
-            "queued.max.messages.kbytes": 65536,
+            "queued.min.messages": 1_000_000,
+            "queued.max.messages.kbytes": 262_144,
+            "fetch.queue.backoff.ms": 5,
         }
     )
     consumer.assign([TopicPartition(load.topic, p, 0) for p in range(load.partitions)])
