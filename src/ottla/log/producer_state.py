@@ -26,6 +26,7 @@ from ottla.log.producer_snapshot import (
     encode_snapshot,
 )
 from ottla.log.types import AbortedTxn, AppendOrigin, TopicPartition
+from ottla.log.verification import VerificationGuard, Verifications
 from ottla.records.batch import BatchHeader, iter_records
 
 _EPOCH_MAX = 0x7FFF
@@ -64,6 +65,7 @@ class ProducerStateManager:
         "_snapshots",
         "_topic_partition",
         "_unreplicated",
+        "_verifications",
         "end_offset",
         "expiration_ms",
     )
@@ -85,6 +87,7 @@ class ProducerStateManager:
         """(first offset, producer id) of open transactions, ascending."""
         self._unreplicated: list[tuple[int, int]] = []
         """(first, last offset) of transactions that ended at or above the high watermark."""
+        self._verifications = Verifications()
         self._snapshots = sorted(snapshots)
         self._snapshot_offset = 0
         self.end_offset = 0
@@ -121,6 +124,42 @@ class ProducerStateManager:
         if self._unreplicated:
             self._unreplicated = [txn for txn in self._unreplicated if txn[1] >= high_watermark]
 
+    def start_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, adds_partitions: bool
+    ) -> VerificationGuard | None:
+        """A guard for a batch whose transaction the coordinator has to confirm; None if it is under way here already.
+
+        Raises INVALID_PRODUCER_EPOCH for a producer that was overtaken.
+        """
+        state = self._producers.get(producer_id)
+        if state is not None:
+            self._check_epoch(state, epoch)
+            if state.epoch == epoch and state.current_txn_first_offset != NO_OFFSET:
+                return None
+        return self._verifications.start(
+            producer_id, epoch, sequence, now_ms, adds_partitions=adds_partitions
+        )
+
+    def check_verified(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
+        """Refuse a transactional batch that would begin a transaction of which the coordinator knows nothing."""
+        state = self._producers.get(header.producer_id)
+        if state is not None:
+            if state.epoch == header.producer_epoch and state.current_txn_first_offset != NO_OFFSET:
+                return
+            self._check_epoch(state, header.producer_epoch)
+        if not self._verifications.holds(header.producer_id, guard):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"{self._topic_partition} is not part of a transaction of producer {header.producer_id}",
+            )
+
+    def _check_epoch(self, state: ProducerState, epoch: int) -> None:
+        if epoch < state.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"{self._topic_partition}: producer {state.producer_id} has epoch {state.epoch}, the batch {epoch}",
+            )
+
     # -- appending ----------------------------------------------------------------------------------------
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
@@ -149,6 +188,8 @@ class ProducerStateManager:
             self._stage_marker(staged, state, header, batch, base_offset, origin, transaction_version)
         else:
             self._stage_data(staged, state, header, base_offset, origin)
+        if header.is_transactional:
+            self._verifications.appended(header)
         staged.producers[producer_id] = state
 
     def _stage_data(
@@ -160,13 +201,10 @@ class ProducerStateManager:
         origin: AppendOrigin,
     ) -> None:
         epoch = header.producer_epoch
-        if epoch < state.epoch and origin is not AppendOrigin.REPLICATION:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"{self._topic_partition}: producer {state.producer_id} has epoch {state.epoch}, the batch {epoch}",
-            )
+        if origin is not AppendOrigin.REPLICATION:
+            self._check_epoch(state, epoch)
         if origin is AppendOrigin.CLIENT:
-            self._check_sequence(state, epoch, header.base_sequence)
+            self._check_sequence(state, header)
         delta = header.last_offset_delta
         state.add_batch(epoch, header.last_sequence, base_offset + delta, delta, header.max_timestamp)
         transactional = header.is_transactional
@@ -180,17 +218,18 @@ class ProducerStateManager:
                 "so its batches must be transactional",
             )
 
-    def _check_sequence(self, state: ProducerState, epoch: int, sequence: int) -> None:
-        if state.epoch == -1:
-            # Nothing is known of this producer (it is new here, or has expired): any sequence may begin.
-            return
-        if epoch != state.epoch:
-            if sequence == 0:
+    def _check_sequence(self, state: ProducerState, header: BatchHeader) -> None:
+        epoch, sequence = header.producer_epoch, header.base_sequence
+        expected = self._verifications.expected_sequence(header, known=bool(state.batches))
+        if expected is None:
+            if state.epoch == -1:
+                # Nothing is known of this producer (it is new here, or has expired): any sequence may begin.
                 return
-            expected = 0
-        else:
-            last = state.last_sequence
-            expected = 0 if last == MAX_SEQUENCE else last + 1
+            if epoch != state.epoch:
+                expected = 0
+            else:
+                last = state.last_sequence
+                expected = 0 if last == MAX_SEQUENCE else last + 1
             if sequence == expected:
                 return
         raise KafkaError(
@@ -289,6 +328,7 @@ class ProducerStateManager:
 
     def expire(self, now_ms: int) -> None:
         """Forget the producers that have been silent for `producer.id.expiration.ms` with nothing open."""
+        self._verifications.expire(now_ms - self.expiration_ms)
         if self._producers:
             self._producers = {
                 pid: state for pid, state in self._producers.items() if not self._expired(state, now_ms)
@@ -313,6 +353,7 @@ class ProducerStateManager:
 
     def _forget(self) -> None:
         self._producers = {}
+        self._verifications.clear()
         self._ongoing = []
         self._unreplicated = []
 
