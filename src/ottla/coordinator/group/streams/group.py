@@ -1,0 +1,270 @@
+"""A streams group: its members, its topology and its target. Changed by replay alone, but for what is said below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, Group, GroupType
+from ottla.coordinator.group.streams.configure import ConfiguredTopology
+from ottla.coordinator.group.streams.member import StreamsMember
+from ottla.coordinator.group.streams.records import group_tombstones
+from ottla.coordinator.group.streams.tasks import NO_TASKS, OwnedTasks, TaskId, Tasks
+from ottla.coordinator.group.streams.topology import Topology
+from ottla.coordinator.records import CoordinatorRecord
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.coordinator.timers import Timers
+
+NO_EPOCH: Final = -1
+_UNKNOWN_GENERATION: Final = -1
+_FIRST_COMMIT_VERSION: Final = 9
+_NOBODY: Final[frozenset[str]] = frozenset()
+
+
+class StreamsGroupState(Enum):
+    """By the names that tools show."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    """The topics of its topology are not there, or not as they have to be."""
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+def initial_rebalance_key(group_id: str) -> tuple[str, str]:
+    """The timer until which a new group waits for more members."""
+    return ("streams-initial-rebalance", group_id)
+
+
+class StreamsGroup(Group):
+    """Implements `Group`, and `TaskOwners` for reconciliation."""
+
+    __slots__ = (
+        "_active",
+        "_standby",
+        "_warmup",
+        "assignment_configs",
+        "assignment_epoch",
+        "assignment_ms",
+        "configured",
+        "endpoint_epoch",
+        "epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "refresh_at_ms",
+        "refresh_epoch",
+        "shutdown_requested_by",
+        "static_members",
+        "targets",
+        "topology",
+        "type",
+        "validated_topology_epoch",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.type = GroupType.STREAMS
+        self.epoch = 1
+        self.metadata_hash = 0
+        self.validated_topology_epoch = 0
+        self.assignment_configs: Mapping[str, str] = {}
+        self.assignment_epoch = 1
+        self.assignment_ms = 0
+        self.topology: Topology | None = None
+        self.members: dict[str, StreamsMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, Tasks] = {}
+        self._active: dict[TaskId, str] = {}
+        self._standby: dict[TaskId, set[str]] = {}
+        self._warmup: dict[TaskId, set[str]] = {}
+        # In no record, so operations set these; after a load they are found anew.
+        self.configured: ConfiguredTopology | None = None
+        self.shutdown_requested_by: str | None = None
+        self.endpoint_epoch = 0
+        self.refresh_at_ms = 0
+        self.refresh_epoch = 0
+
+    # -- members
+
+    def member(self, member_id: str) -> StreamsMember:
+        """Raises UNKNOWN_MEMBER_ID."""
+        try:
+            return self.members[member_id]
+        except KeyError:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            ) from None
+
+    def put_member(self, member: StreamsMember) -> None:
+        self._disown(self.members.get(member.id))
+        self.members[member.id] = member
+        self._own(member)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.id
+
+    def remove_member(self, member_id: str) -> None:
+        member = self.members.pop(member_id, None)
+        self._disown(member)
+        if member is not None and member.instance_id is not None:
+            self.static_members.pop(member.instance_id, None)
+        if not self.members:
+            self.shutdown_requested_by = None
+
+    def target(self, member_id: str) -> Tasks:
+        return self.targets.get(member_id, NO_TASKS)
+
+    # -- which process has a task
+
+    def active_process(self, task: TaskId) -> str | None:
+        return self._active.get(task)
+
+    def standby_processes(self, task: TaskId) -> Set[str]:
+        return self._standby.get(task, _NOBODY)
+
+    def warmup_processes(self, task: TaskId) -> Set[str]:
+        return self._warmup.get(task, _NOBODY)
+
+    def _own(self, member: StreamsMember) -> None:
+        for tasks in (member.assigned, member.pending_revocation):
+            self._active.update(dict.fromkeys(tasks.active, member.process_id))
+            for owners, owned in self._replicas(tasks):
+                for task in owned:
+                    owners.setdefault(task, set()).add(member.process_id)
+
+    def _disown(self, member: StreamsMember | None) -> None:
+        if member is None:
+            return
+        for tasks in (member.assigned, member.pending_revocation):
+            for task in tasks.active:
+                if self._active.get(task) == member.process_id:
+                    del self._active[task]
+            for owners, owned in self._replicas(tasks):
+                for task in owned:
+                    processes = owners.get(task, set())
+                    processes.discard(member.process_id)
+                    if not processes:
+                        owners.pop(task, None)
+
+    def _replicas(self, tasks: OwnedTasks) -> tuple[tuple[dict[TaskId, set[str]], Set[TaskId]], ...]:
+        return (self._standby, tasks.standby), (self._warmup, tasks.warmup)
+
+    # -- the metadata it was computed from
+
+    def metadata_expired(self, now_ms: int) -> bool:
+        """Whether its topics have to be looked at: a change was told of, or the last look was never written."""
+        return now_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
+
+    def metadata_refreshed(self, until_ms: int, epoch: int) -> None:
+        self.refresh_at_ms, self.refresh_epoch = until_ms, epoch
+
+    def request_metadata_refresh(self) -> None:
+        self.refresh_at_ms = self.refresh_epoch = 0
+
+    # -- as every group
+
+    @property
+    def state(self) -> StreamsGroupState:
+        if not self.members:
+            return StreamsGroupState.EMPTY
+        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
+            return StreamsGroupState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return StreamsGroupState.ASSIGNING
+        if all(member.reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return StreamsGroupState.STABLE
+        return StreamsGroupState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        return self.state.value
+
+    @property
+    def protocol_type(self) -> str:
+        return "streams"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def has_member(self, member_id: str) -> bool:
+        return member_id in self.members
+
+    def validate_offset_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, api_version: int, is_transactional: bool
+    ) -> CommitPartitionValidator | None:
+        if epoch < 0 and not self.members:
+            # Admin tools commit for a group that nobody is in.
+            return None
+        if is_transactional and epoch == _UNKNOWN_GENERATION and not member_id and instance_id is None:
+            # Producers of before KIP-447 say nothing of the group.
+            return None
+        member = self.member(member_id)
+        if not is_transactional and api_version < _FIRST_COMMIT_VERSION:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Members of streams groups must use OffsetCommit {_FIRST_COMMIT_VERSION} or later.",
+            )
+        if epoch == member.epoch:
+            return None
+        if epoch > member.epoch:
+            raise _stale(f"The received member epoch {epoch} is newer than the member's, {member.epoch}.")
+        return self._assignment_epoch_validator(member, epoch)
+
+    def _assignment_epoch_validator(self, member: StreamsMember, epoch: int) -> CommitPartitionValidator:
+        """A commit on its way while the epoch rose is good for tasks that the member has had since before."""
+        topology = self.topology
+        if topology is None:
+            raise _stale("The group has no topology to check the commit against.")
+        since = {**member.pending_revocation.active, **member.assigned.active}
+
+        def validate(topic: str, topic_id: bytes, partition: int) -> None:
+            subtopology = topology.subtopology_of(topic)
+            if subtopology is None:
+                raise _stale(f"Topic {topic} is not in the topology.")
+            task = TaskId(subtopology, partition)
+            if task not in since:
+                raise _stale(f"Task {task} is not assigned to the member.")
+            if epoch < since[task]:
+                raise _stale(f"The received member epoch {epoch} is older than task {task}'s, {since[task]}.")
+
+        return validate
+
+    def validate_offset_fetch(self, member_id: str, epoch: int) -> None:
+        if not member_id and epoch < 0:
+            return
+        member = self.member(member_id)
+        if epoch != member.epoch:
+            raise _stale(f"The received member epoch {epoch} is not the member's, {member.epoch}.")
+
+    def validate_offset_delete(self) -> None:
+        """Topics that are read are left out by `is_subscribed_to_topic`."""
+
+    def validate_delete(self) -> None:
+        if self.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
+
+    def is_subscribed_to_topic(self, topic: str) -> bool:
+        return (
+            bool(self.members)
+            and self.topology is not None
+            and self.topology.subtopology_of(topic) is not None
+        )
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        return group_tombstones(self.group_id, list(self.members))
+
+    def expiry_base(self) -> ExpiryBase | None:
+        return lambda offset: offset.commit_ms
+
+    def cancel_timers(self, timers: Timers) -> None:
+        timers.cancel(initial_rebalance_key(self.group_id))
+
+
+def _stale(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, message)

@@ -1,0 +1,139 @@
+"""Records of streams groups taken into the state: the only way it changes, just written or read at a load."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ottla.coordinator.group.context import Replay
+from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.groups import Groups
+from ottla.coordinator.group.streams.group import NO_EPOCH, StreamsGroup
+from ottla.coordinator.group.streams.member import StreamsMember
+from ottla.coordinator.group.streams.tasks import NO_OWNED_TASKS, Message, Tasks, task_ids
+from ottla.coordinator.group.streams.topology import parse_topology
+from ottla.errors import ErrorCode, KafkaError
+
+log = logging.getLogger(__name__)
+
+
+class StreamsReplay:
+    """Over the registry of one shard."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def replays(self) -> Mapping[str, Replay]:
+        return {
+            "StreamsGroupMetadataKey": self._group,
+            "StreamsGroupTopologyKey": self._topology,
+            "StreamsGroupMemberMetadataKey": self._member,
+            "StreamsGroupTargetAssignmentMetadataKey": self._target_epoch,
+            "StreamsGroupTargetAssignmentMemberKey": self._target,
+            "StreamsGroupCurrentMemberAssignmentKey": self._current,
+        }
+
+    def _find(self, group_id: str) -> StreamsGroup | None:
+        """For tombstones: those of a group that is gone already (compaction) say nothing."""
+        group = self._groups.get(group_id)
+        return group if isinstance(group, StreamsGroup) else None
+
+    def _find_or_create(self, group_id: str) -> StreamsGroup:
+        group = self._groups.get(group_id)
+        if isinstance(group, StreamsGroup):
+            return group
+        if group is not None and not (group.type is GroupType.CLASSIC and group.is_empty):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                f"a record of a streams group names {group_id}, which is a {group.type.value} group",
+            )
+        # An empty classic group that only holds offsets has no records of its own: it came from replaying those.
+        created = StreamsGroup(group_id)
+        self._groups.put(created)
+        return created
+
+    def _group(self, key: Message, value: Message | None) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                self._subscribe(group, set())
+                self._groups.remove(key.group_id)
+            return
+        group = self._find_or_create(key.group_id)
+        group.epoch = value.epoch
+        group.metadata_hash = value.metadata_hash
+        group.validated_topology_epoch = value.validated_topology_epoch
+        group.assignment_configs = {
+            config.key: config.value for config in value.last_assignment_configs or ()
+        }
+
+    def _topology(self, key: Message, value: Message | None) -> None:
+        if value is None:
+            group = self._find(key.group_id)
+            if group is not None:
+                self._subscribe(group, set())
+                group.topology = None
+            return
+        group = self._find_or_create(key.group_id)
+        topology = parse_topology(value)
+        self._subscribe(group, topology.required_topics())
+        group.topology = topology
+
+    def _subscribe(self, group: StreamsGroup, topics: set[str]) -> None:
+        before = set() if group.topology is None else group.topology.required_topics()
+        for topic in before - topics:
+            self._groups.unsubscribe(group.group_id, topic)
+        for topic in topics - before:
+            self._groups.subscribe(group.group_id, topic)
+
+    def _member(self, key: Message, value: Message | None) -> None:
+        if value is not None:
+            group = self._find_or_create(key.group_id)
+            before = group.members.get(key.member_id) or StreamsMember(key.member_id)
+            group.put_member(before.with_metadata(value))
+            return
+        known = self._find(key.group_id)
+        if known is not None:
+            known.remove_member(key.member_id)
+
+    def _target_epoch(self, key: Message, value: Message | None) -> None:
+        if value is not None:
+            group = self._find_or_create(key.group_id)
+            group.assignment_epoch = value.assignment_epoch
+            group.assignment_ms = value.assignment_timestamp
+            return
+        known = self._find(key.group_id)
+        if known is not None:
+            known.assignment_epoch, known.assignment_ms = NO_EPOCH, 0
+
+    def _target(self, key: Message, value: Message | None) -> None:
+        if value is not None:
+            self._find_or_create(key.group_id).targets[key.member_id] = Tasks(
+                task_ids(value.active_tasks), task_ids(value.standby_tasks), task_ids(value.warmup_tasks)
+            )
+            return
+        known = self._find(key.group_id)
+        if known is not None:
+            known.targets.pop(key.member_id, None)
+
+    def _current(self, key: Message, value: Message | None) -> None:
+        if value is not None:
+            group = self._find_or_create(key.group_id)
+            before = group.members.get(key.member_id) or StreamsMember(key.member_id)
+            group.put_member(before.with_assignment(value))
+            return
+        known = self._find(key.group_id)
+        member = None if known is None else known.members.get(key.member_id)
+        if known is not None and member is not None:
+            known.put_member(
+                replace(
+                    member,
+                    epoch=NO_EPOCH,
+                    previous_epoch=NO_EPOCH,
+                    assigned=NO_OWNED_TASKS,
+                    pending_revocation=NO_OWNED_TASKS,
+                )
+            )
