@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import BROKER_KEYS, ConfigDef, ConfigType, UpdateMode
+from ottla.config.durations import is_offset_reset
 from ottla.config.errors import ConfigError
 from ottla.config.validators import compile_check
 from ottla.errors import ErrorCode, KafkaError
@@ -87,7 +88,6 @@ _MATCH_KEYS: Final = (
     "client_source_address",
     "client_source_port",
 )
-_RESET: Final = re.compile(r"(latest|earliest|by_duration:P.+)\Z")
 
 
 def check_group(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
@@ -112,7 +112,7 @@ def check_group(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
             f"at most group.streams.max.standby.replicas, {most}",
         )
     reset = wanted.get("share.auto.offset.reset")
-    if reset is not None and not _RESET.match(reset):
+    if reset is not None and not is_offset_reset(reset):
         raise ConfigError.bad_value(
             "share.auto.offset.reset", reset, "latest, earliest or by_duration:<ISO-8601 duration>"
         )
