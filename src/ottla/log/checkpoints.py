@@ -49,8 +49,9 @@ def read_offsets(fs: Fs, path: str) -> dict[TopicPartition, int]:
         return {}
 
 
-def write_offsets(fs: Fs, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    fs.write_atomic(path, format_checkpoint((tp.topic, tp.partition, o) for tp, o in offsets.items()))
+def write_offsets(fs: Fs, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+    rows = ((tp.topic, tp.partition, offset) for tp, offset in offsets.items())
+    fs.write_atomic(path, format_checkpoint(rows), sync=sync)
 
 
 def write_partition_metadata(fs: Fs, directory: str, topic_id: bytes, *, sync: bool = False) -> None:

@@ -205,10 +205,14 @@ class OffsetIndex(SparseIndex):
         n = self._floor(offset - self.base_offset, 0, nowait=nowait)
         return self.entry(n, nowait=nowait)[1] if n >= 0 else 0
 
-    def last_position(self) -> int:
-        """The position of the last batch that has an entry, or 0."""
-        count = len(self)
-        return self.entry(count - 1)[1] if count else 0
+    def floor(self, offset: int, *, nowait: bool = False) -> int:
+        """The number of the last entry at or before an offset, or -1."""
+        return self._floor(offset - self.base_offset, 0, nowait=nowait)
+
+    def at(self, n: int, *, nowait: bool = False) -> tuple[int, int]:
+        """(last offset, position) of an entry."""
+        relative, position = self.entry(n, nowait=nowait)
+        return self.base_offset + relative, position
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at and after an offset."""

@@ -22,14 +22,16 @@ class EpochEntry(NamedTuple):
 class LeaderEpochCache:
     """Entries ascending in both epoch and start offset. Every change reaches the file before it returns."""
 
-    __slots__ = ("_directory", "_entries", "_fs", "dirty")
+    __slots__ = ("_directory", "_entries", "_fs", "_noted", "_unsynced")
 
     def __init__(self, fs: Fs, directory: str, entries: Iterable[EpochEntry] = ()) -> None:
         self._fs = fs
         self._directory = directory
         self._entries: list[EpochEntry] = []
-        self.dirty = False
-        """The file has changes that were not synced to disk."""
+        self._noted = False
+        """Recovery found epochs that the file lacks."""
+        self._unsynced = False
+        """The file may have changes that are not on disk."""
         for entry in entries:
             self._insert(entry)
 
@@ -41,9 +43,12 @@ class LeaderEpochCache:
         text = fs.read_bytes(f"{directory}/{LEADER_EPOCH_FILE}")
         try:
             rows = parse_checkpoint(text, 2)
-            return cls(fs, directory, (EpochEntry(int(epoch), int(offset)) for epoch, offset in rows))
+            cache = cls(fs, directory, (EpochEntry(int(epoch), int(offset)) for epoch, offset in rows))
         except (CheckpointError, ValueError):
-            return cls(fs, directory)
+            cache = cls(fs, directory)
+        # Whoever wrote the file may have been killed before syncing it.
+        cache._unsynced = True
+        return cache
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -78,7 +83,7 @@ class LeaderEpochCache:
         """`assign` without writing the file, for recovery, which writes once at its end."""
         if epoch > self.latest_epoch:
             self._insert(EpochEntry(epoch, start_offset))
-            self.dirty = True
+            self._noted = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch at or below the one asked for; (-1, -1) where unknown."""
@@ -127,23 +132,22 @@ class LeaderEpochCache:
         self._directory = directory
 
     def settle(self, log_start_offset: int, log_end_offset: int) -> None:
-        """After loading: what recovery noted reaches the file; what lies outside the log is only forgotten.
-
-        The file may keep entries past the end: the next change rewrites it, or the next load forgets them again.
-        """
+        """After loading: forget what lies outside the log, and bring the file in line with what recovery found."""
         entries = self._entries
+        before = list(entries)
         while entries and entries[-1].start_offset >= log_end_offset:
             entries.pop()
         count = sum(1 for entry in entries if entry.start_offset <= log_start_offset)
         if count:
             entries[:count] = [EpochEntry(entries[count - 1].epoch, log_start_offset)]
-        if self.dirty:
+        if self._noted or entries != before:
+            self._noted = False
             self._write()
 
     def sync(self) -> None:
-        """Bring the file to disk. Safe in a thread: a change that comes meanwhile makes it dirty again."""
-        if self.dirty:
-            self.dirty = False
+        """Bring the file to disk. Safe in a thread: a change that comes meanwhile is synced the next time."""
+        if self._unsynced:
+            self._unsynced = False
             file = self._fs.open(self._path)
             file.fsync()
             file.close()
@@ -156,4 +160,4 @@ class LeaderEpochCache:
     def _write(self) -> None:
         # No fsync here: the file survives a killed process, and `PartitionLog.flush` syncs it with the data.
         self._fs.write_atomic(self._path, format_checkpoint(self._entries), sync=False)
-        self.dirty = True
+        self._unsynced = True

@@ -17,6 +17,7 @@ from ottla.log.checkpoints import (
 )
 from ottla.log.files import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOCK_FILE,
     LOG_START_FILE,
@@ -56,6 +57,10 @@ class LogDir:
     log_starts: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
     """The three checkpoints as the files have them."""
+    cleaned: dict[TopicPartition, int] = field(default_factory=dict)
+    """Up to where logs had been compacted when the directory was loaded."""
+    had_checkpoints: bool = False
+    """There was a recovery point file: a broker has kept this directory, it is no mere copy of some logs."""
     _lock: Lock | None = None
 
     @property
@@ -128,6 +133,10 @@ class LogDir:
         self.recovery_points, self.log_starts, self.high_watermarks = (
             read_offsets(self.fs, f"{self.path}/{name}") for name in _CHECKPOINTS
         )
+        self.cleaned = read_offsets(self.fs, f"{self.path}/{CLEANER_OFFSET_FILE}")
+        self.had_checkpoints = self.fs.exists(f"{self.path}/{RECOVERY_POINT_FILE}")
+        if not self.had_checkpoints:
+            write_offsets(self.fs, f"{self.path}/{RECOVERY_POINT_FILE}", {}, sync=False)
         if self.was_clean:
             self.fs.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
             self.fs.fsync_dir(self.path)

@@ -88,8 +88,13 @@ class LogManager:
         return self._contexts[directory.path]
 
     def _truncated(self, log: PartitionLog, offset: int) -> None:
-        if self.cleaner is not None and self._logs.get(log.topic_partition) is log:
+        if self._logs.get(log.topic_partition) is not log:
+            return
+        if self.cleaner is not None:
             self.cleaner.truncated(log.topic_partition, offset)
+        # What comes in place of the cut records is not on disk, whatever an older checkpoint says.
+        self._housekeeping.flush(log, log.log_end_offset)
+        self._housekeeping.checkpoint()
 
     def _housekeeping_flush(self, log: PartitionLog, up_to: int) -> None:
         self._housekeeping.flush(log, up_to)
@@ -166,6 +171,8 @@ class LogManager:
             clean=directory.was_clean,
             log_start_offset=directory.log_starts.get(tp, 0),
             recovery_point=directory.recovery_points.get(tp, 0),
+            gaps_below=directory.cleaned.get(tp),
+            foreign=not directory.had_checkpoints,
             report=report,
         )
         if report.truncated_bytes or report.deleted_segments:
@@ -386,7 +393,7 @@ class LogManager:
 
     # -- checkpoints --------------------------------------------------------------------------------------
 
-    def checkpoint_offsets(self) -> dict[str, Checkpoints]:
+    def checkpoint_offsets(self, *, closing: bool = False) -> dict[str, Checkpoints]:
         """(recovery points, log starts, high watermarks) of each directory that works, as of now."""
         found: dict[str, Checkpoints] = {d.path: ({}, {}, {}) for d in self.dirs if not d.offline}
         for tp, log in self._logs.items():
@@ -394,7 +401,7 @@ class LogManager:
             if tables is None or log.failed is not None:
                 continue
             recovery_points, log_starts, high_watermarks = tables
-            recovery_points[tp] = log.recovery_point
+            recovery_points[tp] = log.recovery_point if closing else log.recovery_point_to_keep
             high_watermarks[tp] = log.high_watermark
             if log.log_start_offset > log.segments[0].base_offset:
                 log_starts[tp] = log.log_start_offset
@@ -449,7 +456,7 @@ class LogManager:
                         log.close()
                     except KafkaError as e:
                         _logger.error("closing %s: %s", log.topic_partition, e)
-            self.checkpoint()
+            self.write_checkpoints(self.checkpoint_offsets(closing=True))
             for directory in self.dirs:
                 if not directory.offline:
                     directory.mark_clean(broker_epoch)

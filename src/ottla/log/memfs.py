@@ -231,7 +231,11 @@ class MemFs:
             return
         if old not in self._files:
             raise _missing(old)
-        self._files[new] = self._files.pop(old)
+        node = self._files.pop(old)
+        if new in self._files:
+            # As ext4, btrfs and APFS do: a file that replaces another is written out before it takes the name.
+            node.synced = bytes(node.data)
+        self._files[new] = node
 
     def remove(self, path: str) -> None:
         self._check("remove", path)

@@ -28,6 +28,7 @@ from ottla.log.types import (
     AppendOrigin,
     TopicPartition,
 )
+from ottla.log.verification import VerificationGuard
 from ottla.records.batch import BatchHeader, check_crc, iter_batches, stamp
 from ottla.records.validation import ProducePolicy, ValidatedBatch, finish, validate_produce
 from ottla.wire.uuid import ZERO_UUID
@@ -92,6 +93,12 @@ class PartitionLog(LogReader):
     # -- bounds -------------------------------------------------------------------------------------------
 
     @property
+    def recovery_point_to_keep(self) -> int:
+        """The recovery point for the checkpoint: the active segment is recovered even if it is rolled next."""
+        point = self.recovery_point
+        return point - 1 if point == self.log_end_offset > self._segments.active.base_offset else point
+
+    @property
     def high_watermark(self) -> int:
         return self._high_watermark
 
@@ -136,6 +143,7 @@ class PartitionLog(LogReader):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         api_version: int = 13,
         transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo:
         """Validate, give offsets and epoch, and write with one call. The buffer may go afterwards. Raises KafkaError.
 
@@ -159,6 +167,8 @@ class PartitionLog(LogReader):
                 original = self.producers.find_duplicate(header)
                 if original is not None:
                     return self._duplicate(original)
+            if header.is_transactional and not header.is_control:
+                self.producers.check_verified(header, guard)
             staged = Staged()
             self.producers.stage(staged, header, batch.view, first, origin, transaction_version)
         size = header.length + 12
@@ -325,7 +335,11 @@ class PartitionLog(LogReader):
             raise self._fail(e) from e
 
     def _roll_at(self, offset: int) -> Segment:
-        self._segments.active.become_inactive()
+        active = self._segments.active
+        active.become_inactive()
+        if active.size:
+            # Its indexes are not on disk yet, so recovery has to begin with it.
+            self.recovery_point = min(self.recovery_point, offset - 1)
         segment = self._new_segment(offset)
         self._segments.add(segment)
         self.producers.end_offset = offset
@@ -386,7 +400,7 @@ class PartitionLog(LogReader):
         producers = self.producers
         producers.reload(self.log_start_offset, self.log_end_offset, self._context.now_ms())
         for segment in self._segments.since(producers.end_offset):
-            for _, header, batch in segment.batches(segment.offset_index.lookup(producers.end_offset)):
+            for _, header, batch in segment.batches(segment.near(producers.end_offset)):
                 if header.base_offset >= producers.end_offset:
                     producers.replay(header, batch)
         producers.end_offset = self.log_end_offset
@@ -491,13 +505,16 @@ class PartitionLog(LogReader):
     def flush(self, up_to: int | None = None) -> None:
         """Bring everything below `up_to` (the end) to disk and move the recovery point. Blocks: use a thread."""
         end = self.log_end_offset if up_to is None else up_to
-        if end <= self.recovery_point:
+        segments = self._segments.all
+        owed = [segment for segment in segments[:-1] if segment.cut or segment.indexes_unsynced]
+        if end <= self.recovery_point and not owed and not segments[-1].cut:
             return
         try:
-            active = self._segments.active
-            for segment in self._segments.since(self.recovery_point):
-                if segment.base_offset < end:
-                    segment.fsync(indexes=segment is not active)
+            first = self._segments.since(self.recovery_point)[0]
+            for segment in segments:
+                # Cuts and indexes below are synced too: recovery will not look at that segment again.
+                if segment in owed or first.base_offset <= segment.base_offset < end or segment.cut:
+                    segment.fsync(indexes=segment is not segments[-1])
             self._sync_names()
         except FileNotFoundError:
             return  # deleted or moved meanwhile: whoever did it answers for the recovery point

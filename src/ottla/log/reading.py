@@ -56,7 +56,7 @@ def offset_for_timestamp(
         if segment.max_timestamp < timestamp:
             continue
         floor = max(segment.time_index.lookup(timestamp), start_offset)
-        for _, header, batch in segment.batches(segment.offset_index.lookup(floor)):
+        for _, header, batch in segment.batches(segment.near(floor)):
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
             for record in iter_records(batch, 0, header):
@@ -74,7 +74,7 @@ def max_timestamp(segments: Sequence[Segment]) -> TimestampOffset | None:
     if best is None or best.max_timestamp == NO_TIMESTAMP:
         return None
     timestamp, last_offset = best.max_timestamp_and_offset()
-    for _, header, batch in best.batches(best.offset_index.lookup(last_offset)):
+    for _, header, batch in best.batches(best.near(last_offset)):
         if header.max_timestamp == timestamp:
             return TimestampOffset(
                 timestamp, _offset_of(batch, header, timestamp), header.partition_leader_epoch

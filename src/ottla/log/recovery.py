@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ottla.config.topic import TopicConfig
 from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
@@ -34,11 +35,13 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.rolling import roll_jitter_ms, segment_settings
 from ottla.log.segment import Segment
-from ottla.log.segment_recovery import recover_segment
+from ottla.log.segment_recovery import Place, recover_segment
 from ottla.log.segments import Segments
 from ottla.log.txn_index import CorruptIndexError
 from ottla.log.types import TopicPartition
 from ottla.wire.uuid import ZERO_UUID
+
+ANYWHERE = 2**63 - 1
 
 # `.checkpoint.deleted` files are snapshots of the metadata log: raft removes those itself.
 _FOREIGN_DELETED = ".checkpoint" + DELETED_SUFFIX
@@ -62,11 +65,23 @@ def open_log(
     clean: bool,
     log_start_offset: int = 0,
     recovery_point: int = 0,
+    gaps_below: int | None = None,
+    foreign: bool = False,
     topic_id: bytes | None = None,
     report: Recovered | None = None,
 ) -> PartitionLog:
-    """Open (or make) the log in a directory, recovering it unless it was closed cleanly. Raises OSError."""
-    return _Loader(context, path, config, clean, log_start_offset, recovery_point, report).load(topic_id)
+    """Open (or make) the log in a directory, recovering it unless it was closed cleanly. Raises OSError.
+
+    `gaps_below` says up to where compaction may have left gaps: left out, anywhere in a compacted topic and
+    nowhere in others. A gap elsewhere, in what was not synced, is where records were lost. A `foreign` log, whose
+    past is unknown, is taken with all its whole batches.
+    """
+    if gaps_below is None:
+        gaps_below = ANYWHERE if config.compact or foreign else 0
+    loader = _Loader(
+        context, path, config, clean, log_start_offset, recovery_point, gaps_below, foreign, report
+    )
+    return loader.load(topic_id)
 
 
 def create_log(context: LogContext, path: str, config: TopicConfig, topic_id: bytes) -> PartitionLog:
@@ -118,6 +133,8 @@ class _Loader:
         clean: bool,
         log_start_offset: int,
         recovery_point: int,
+        gaps_below: int,
+        foreign: bool,
         report: Recovered | None,
     ) -> None:
         self.context = context
@@ -127,6 +144,8 @@ class _Loader:
         self.clean = clean
         self.log_start = log_start_offset
         self.recovery_point = recovery_point
+        self.gaps_below = gaps_below
+        self.foreign = foreign
         self.report = report if report is not None else Recovered()
         self.settings = segment_settings(config)
         self.now_ms = context.now_ms()
@@ -141,6 +160,8 @@ class _Loader:
             names = self._settle_leftovers(names)
         tp = _topic_partition(self.path)
         segments = Segments(self._find_segments(names))
+        # Those below the start were deleted once; a crash may bring some of them back.
+        self._drop(segments, [s for s, after in pairwise(segments) if after.base_offset <= self.log_start])
         snapshots = [
             offset
             for name in names
@@ -330,7 +351,7 @@ class _Loader:
         for segment in segments.since(start):
             if segment.base_offset >= end:
                 break
-            for _, header, batch in segment.batches(segment.offset_index.lookup(start)):
+            for _, header, batch in segment.batches(segment.near(start)):
                 if header.base_offset >= end:
                     break
                 if header.base_offset >= start:
@@ -342,19 +363,25 @@ class _Loader:
     ) -> int:
         """Check every batch of the segments from one on; cut the log at the first damage. The end of the log."""
         pending = segments.since(first)
-        written_epochs = epochs.entries
+        place = Place(
+            first,
+            synced=ANYWHERE if self.foreign else self.recovery_point,
+            gaps_below=self.gaps_below,
+            written_epochs=epochs.entries,
+        )
         end = first
         for n, segment in enumerate(pending):
-            active = n + 1 == len(pending)
+            following = pending[n + 1] if n + 1 < len(pending) else None
+            if n and (
+                segment.base_offset < end
+                or segment.base_offset > end >= max(self.recovery_point, self.gaps_below)
+            ):
+                # Either the segment before lost its end without a trace, or this one was deleted before the
+                # crash and came back with it: what follows does not belong.
+                self._drop(segments, pending[n:])
+                break
             damaged = recover_segment(
-                segment,
-                producers,
-                epochs,
-                active=active,
-                floor=end,
-                synced=self.recovery_point,
-                gaps=self.config.compact,
-                written_epochs=written_epochs,
+                segment, producers, epochs, place, following=following, active=following is None
             )
             self.report.recovered_segments += 1
             end = max(producers.end_offset, segment.base_offset)
@@ -372,6 +399,7 @@ class _Loader:
                 self.fs.remove(path)
         if gone:
             segments.remove(gone)
+            self.fs.fsync_dir(self.path)
         self.report.deleted_segments += len(gone)
 
 

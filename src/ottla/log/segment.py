@@ -88,8 +88,10 @@ class Segment:
         "_tail",
         "base_offset",
         "created_ms",
+        "cut",
         "entries_synced",
         "first_timestamp",
+        "indexes_unsynced",
         "jitter_ms",
         "offset_index",
         "settings",
@@ -126,6 +128,10 @@ class Segment:
         self._max: tuple[int, int] | None = None
         self._bytes_since_entry = 0
         self._tail: _Tail | None = None
+        self.indexes_unsynced = False
+        """The indexes are complete, but perhaps not on disk."""
+        self.cut = False
+        """The log file was truncated, and the disk may not know yet."""
         self.used = False
         """The log file was asked for since the last look at idle files."""
         self.entries_synced = False
@@ -243,6 +249,8 @@ class Segment:
         if scan.size != self.size:
             self.log.truncate(scan.size)
             self.size = scan.size
+            # At once: were the process killed now, its successor would see no damage and not know of the cut.
+            self.log.fsync()
         self.offset_index.replace(bytes(scan.offset_entries))
         self.time_index.replace(bytes(scan.time_entries))
         self.txn_index.replace_if_changed(scan.aborted)
@@ -275,10 +283,31 @@ class Segment:
             position = tail.positions[n]
             following = tail.positions[n + 1] if n + 1 < len(tail.last_offsets) else end
             return position, following - position
-        for batch in self.locate(self.offset_index.lookup(offset, nowait=nowait), nowait=nowait):
+        start = self.near(offset, nowait=nowait)
+        for batch in self.locate(start, nowait=nowait):
             if batch.last_offset >= offset:
                 return batch.position, batch.size
         return None
+
+    def near(self, offset: int, *, nowait: bool = False) -> int:
+        """The position of a batch at or before the one that holds `offset`, as near to it as the index knows.
+
+        What a crash may have done to the index is noticed: the batch there must be one that can be there.
+        """
+        n = self.offset_index.floor(offset, nowait=nowait)
+        return self._checked(n, nowait) if n >= 0 else 0
+
+    def _checked(self, n: int, nowait: bool) -> int:
+        last_offset, position = self.offset_index.at(n, nowait=nowait)
+        if position + HEADER_SIZE <= self.size:
+            raw = self.log.pread(_LOCATOR.size, position, nowait=nowait)
+            if len(raw) == _LOCATOR.size:
+                base_offset, length, _, magic, _, _, delta = _LOCATOR.unpack(raw)
+                # Kafka's followers once indexed whole appends by their last offset: so "at most", not "equal".
+                in_place = self.base_offset <= base_offset <= base_offset + delta <= last_offset
+                if in_place and magic == MAGIC and length >= MIN_LENGTH:
+                    return position
+        return 0
 
     def locate(self, position: int, *, nowait: bool = False) -> Iterator[BatchPosition]:
         """Walk over the batches from a position on, reading nothing but headers where batches are large."""
@@ -337,7 +366,8 @@ class Segment:
         if tail is not None and not self.size:
             return self.base_offset
         last = None
-        for batch in self.locate(self.offset_index.last_position()):
+        entries = len(self.offset_index)
+        for batch in self.locate(self._checked(entries - 1, False) if entries else 0):
             last = batch
         return self.base_offset if last is None else last.last_offset + 1
 
@@ -356,6 +386,7 @@ class Segment:
             dropped = self.size - found[0]
             self.log.truncate(found[0])
             self.size = found[0]
+            self.cut = True
         if not self.size:
             self.created_ms = now_ms
             self.first_timestamp = None
@@ -364,7 +395,7 @@ class Segment:
 
     def _largest_after_truncation(self) -> tuple[int, int]:
         best = self.time_index.last_entry()
-        for _, header, _ in self.batches(self.offset_index.lookup(best[1])):
+        for _, header, _ in self.batches(self.near(best[1])):
             if header.max_timestamp > best[0]:
                 best = (header.max_timestamp, header.last_offset)
         return best
@@ -374,6 +405,7 @@ class Segment:
         self._write_last_time_entry()
         self.offset_index.ensure_file()
         self.time_index.ensure_file()
+        self.indexes_unsynced = True
         self._tail = None
 
     def _write_last_time_entry(self) -> None:
@@ -385,11 +417,13 @@ class Segment:
 
         A complete segment then keeps no files open until somebody reads it.
         """
+        self.cut = False
         self.log.fsync()
         if indexes:
             self.offset_index.fsync()
             self.time_index.fsync()
             self.txn_index.fsync()
+            self.indexes_unsynced = False
             self.close_files()
 
     def change_suffix(self, suffix: str) -> None:

@@ -27,17 +27,15 @@ def recover_segment(
     segment: Segment,
     producers: ProducerStateManager,
     epochs: LeaderEpochCache,
+    place: Place | None = None,
     *,
+    following: Segment | None = None,
     active: bool,
-    floor: int = 0,
-    synced: int = _MAX_OFFSET,
-    gaps: bool = True,
-    written_epochs: Sequence[EpochEntry] = (),
 ) -> int:
     """Cut a segment after its last good batch and rebuild its indexes, replaying producers and epochs.
 
-    `floor` is where the log before it ends; below `synced` places are not doubted; `gaps` says that compaction
-    may have left some; `written_epochs` are those known from the checkpoint. The number of bytes cut.
+    `place` goes along from segment to segment and judges where batches belong; `following` is the next segment,
+    which may confirm the last batch of this one. The number of bytes cut.
     """
     if not segment.size:
         segment.rebuilt(Scan(offset_of_max=segment.base_offset), active=active)
@@ -46,8 +44,7 @@ def recover_segment(
     scan = Scan(offset_of_max=segment.base_offset)
     interval = segment.settings.index_interval_bytes
     since_entry = 0
-    good = _good_batches(segment, floor, synced, gaps or not active, written_epochs)
-    for position, header, batch in good:
+    for position, header, batch in _good_batches(segment, place or Place(), following):
         last_offset = header.last_offset
         if header.max_timestamp > scan.max_timestamp:
             scan.max_timestamp, scan.offset_of_max = header.max_timestamp, last_offset
@@ -82,21 +79,46 @@ def _add_entries(segment: Segment, scan: Scan, last_offset: int, position: int) 
         scan.time_entries += entry.pack(scan.max_timestamp, scan.offset_of_max - segment.base_offset)
 
 
-class _Place:
-    """Judges whether batches stand where they belong."""
+class Place:
+    """Judges whether batches stand where they belong, going through the segments of a log.
 
-    __slots__ = ("_base", "_doubted_epoch", "_epoch", "_expected", "_gaps", "_synced", "_written", "doubtful")
+    Below `synced` nothing is doubted; below `gaps_below` compaction may have left gaps; `written_epochs` are those
+    known from the checkpoint, which is written before the first batch of an epoch.
+    """
 
-    def __init__(self, base: int, floor: int, synced: int, gaps: bool, written: Sequence[EpochEntry]) -> None:
-        self._base = base
-        self._expected = max(base, floor)
+    __slots__ = (
+        "_base",
+        "_doubted_epoch",
+        "_epoch",
+        "_expected",
+        "_gaps_below",
+        "_synced",
+        "_written",
+        "doubtful",
+    )
+
+    def __init__(
+        self,
+        floor: int = 0,
+        *,
+        synced: int = _MAX_OFFSET,
+        gaps_below: int = _MAX_OFFSET,
+        written_epochs: Sequence[EpochEntry] = (),
+    ) -> None:
+        self._base = 0
+        self._expected = floor
         self._synced = synced
-        self._gaps = gaps
-        self._written = written
+        self._gaps_below = gaps_below
+        self._written = written_epochs
         self._epoch = NO_EPOCH
         self._doubted_epoch: int | None = None
         self.doubtful = False
         """The last batch's place follows neither from the one before nor from the epochs: the next must confirm it."""
+
+    def enter(self, base_offset: int) -> None:
+        """A segment begins."""
+        self._base = base_offset
+        self._expected = max(self._expected, base_offset)
 
     def fits(self, header: BatchHeader) -> bool:
         """Whether a batch can follow the one before. Where not and that one is in doubt, that one is wrong."""
@@ -107,15 +129,20 @@ class _Place:
         if base_offset >= self._synced:
             if epoch < NO_EPOCH or 0 <= epoch < self._epoch or self._doubted_epoch not in (None, epoch):
                 return False
-            self._doubted_epoch = epoch if self._unexpected_epoch(base_offset, epoch) else None
-            jumps = not self._gaps and base_offset > self._expected
+            confirmed = self._doubted_epoch is not None
+            self._doubted_epoch = None
+            if not confirmed and self._unexpected_epoch(base_offset, epoch):
+                self._doubted_epoch = epoch
+            jumps = base_offset > self._expected >= self._gaps_below
             self.doubtful = jumps or self._doubted_epoch is not None
         self._expected = header.next_offset
         self._epoch = max(self._epoch, epoch)
         return True
 
     def _unexpected_epoch(self, offset: int, epoch: int) -> bool:
-        """Whether the checkpoint, which is written before the first batch of an epoch, says otherwise."""
+        """Whether the checkpoint, where there is one, says otherwise."""
+        if epoch == self._epoch:
+            return False
         known = NO_EPOCH
         for entry in self._written:
             if entry.start_offset > offset:
@@ -123,12 +150,19 @@ class _Place:
             known = entry.epoch
         return known >= 0 and known != epoch
 
+    def confirmed_by(self, following: Segment | None) -> bool:
+        """Whether the segment that follows goes on where the doubtful last batch ends."""
+        if following is None or following.base_offset != self._expected:
+            return False
+        header = following.header_at(0) if following.size >= HEADER_SIZE else None
+        return self._doubted_epoch is None or (
+            header is not None and header.partition_leader_epoch == self._doubted_epoch
+        )
 
-def _good_batches(
-    segment: Segment, floor: int, synced: int, gaps: bool, written_epochs: Sequence[EpochEntry]
-) -> Iterator[_Batch]:
+
+def _good_batches(segment: Segment, place: Place, following: Segment | None) -> Iterator[_Batch]:
     """The batches up to the first damage; each is held back until its successor confirms it, where in doubt."""
-    place = _Place(segment.base_offset, floor, synced, gaps, written_epochs)
+    place.enter(segment.base_offset)
     held: _Batch | None = None
     try:
         for found in segment.batches():
@@ -144,6 +178,9 @@ def _good_batches(
                 held = found
             else:
                 yield found
+        else:
+            if held is not None and place.confirmed_by(following):
+                yield held
     except CorruptBatchError:
         return  # what follows is no batch, and one in doubt goes with it
 

@@ -52,6 +52,14 @@ def marker(pid: int, *, epoch: int = 0, commit: bool, coordinator_epoch: int = 0
     )
 
 
+def stamped(raw: bytes, offset: int, epoch: int) -> bytes:
+    """A batch with its place in the log."""
+    placed = bytearray(raw)
+    placed[:8] = offset.to_bytes(8, "big")
+    placed[12:16] = epoch.to_bytes(4, "big")
+    return bytes(placed)
+
+
 class Rig:
     """A log, its file system and the clock that tests turn by hand."""
 
@@ -83,6 +91,13 @@ class Rig:
         info = self.log.append_as_leader(raw, epoch, now_ms=self.now_ms, **options)
         self.log.high_watermark = self.log.log_end_offset
         return info.first_offset
+
+    def replicate(self, raw: bytes, *, epoch: int = 0) -> int:
+        """Append a batch as a follower does: nobody asks whether its transaction was begun."""
+        offset = self.log.log_end_offset
+        self.log.append_as_follower(stamped(raw, offset, epoch))
+        self.log.high_watermark = self.log.log_end_offset
+        return offset
 
     def names(self) -> list[str]:
         return sorted(self.fs.listdir(self.path))

@@ -45,7 +45,9 @@ def test_lookup_finds_the_entry_at_or_before(count: int, written: bool) -> None:
         if 1 <= n <= count:
             assert index.lookup(BASE + 10 * n) == 100 * n
             assert index.lookup(BASE + 10 * n + 9) == 100 * n
-    assert index.last_position() == 100 * count
+    if count:
+        assert index.at(count - 1) == (BASE + 10 * count, 100 * count)
+        assert index.floor(BASE + 10 * count) == count - 1
 
 
 def test_truncation_drops_the_entries_at_and_after_an_offset() -> None:
@@ -57,7 +59,7 @@ def test_truncation_drops_the_entries_at_and_after_an_offset() -> None:
     assert len(index) == 699
     index.append(BASE + 6995, 1)
     index.truncate_to(BASE + 6991)
-    assert (len(index), index.last_position()) == (699, 69900)
+    assert (len(index), index.at(698)) == (699, (BASE + 6990, 69900))
     index.write_pending()
     assert fs.stat(index.path).size == 699 * 8
     index.truncate_to(BASE)

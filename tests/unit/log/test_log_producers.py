@@ -75,7 +75,7 @@ def test_a_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
 def test_silent_producers_expire() -> None:
     rig = Rig()
     rig.append_raw(idempotent(0, "a", pid=1))
-    rig.append_raw(idempotent(0, "b", pid=2, is_transactional=True))
+    rig.replicate(idempotent(0, "b", pid=2, is_transactional=True))
     rig.log.producers.expire(NOW + 86_400_000 - 1)
     assert set(rig.log.producers.active) == {1, 2}
     rig.log.producers.expire(NOW + 86_400_001)
@@ -85,9 +85,9 @@ def test_silent_producers_expire() -> None:
 def test_an_open_transaction_holds_the_last_stable_offset() -> None:
     rig = Rig()
     rig.append("plain")
-    rig.append_raw(idempotent(0, "t", pid=1, is_transactional=True))
+    rig.replicate(idempotent(0, "t", pid=1, is_transactional=True))
     rig.append("more")
-    rig.append_raw(idempotent(0, "u", pid=2, is_transactional=True))
+    rig.replicate(idempotent(0, "u", pid=2, is_transactional=True))
     assert rig.log.last_stable_offset == 1
     rig.append_raw(marker(1, commit=True), origin=AppendOrigin.COORDINATOR)
     assert rig.log.last_stable_offset == 3
@@ -99,7 +99,7 @@ def test_an_open_transaction_holds_the_last_stable_offset() -> None:
 
 def test_a_finished_transaction_stays_unstable_until_it_is_replicated() -> None:
     rig = Rig()
-    rig.append_raw(idempotent(0, "t", is_transactional=True))
+    rig.replicate(idempotent(0, "t", is_transactional=True))
     rig.log.append_as_leader(marker(7, commit=True), 0, now_ms=NOW, origin=AppendOrigin.COORDINATOR)
     assert (rig.log.log_end_offset, rig.log.high_watermark, rig.log.last_stable_offset) == (2, 1, 0)
     rig.log.high_watermark = 2
@@ -108,15 +108,15 @@ def test_a_finished_transaction_stays_unstable_until_it_is_replicated() -> None:
 
 def test_the_index_remembers_how_far_readers_were_held() -> None:
     rig = Rig()
-    rig.append_raw(idempotent(0, "a", pid=1, is_transactional=True))
-    rig.append_raw(idempotent(0, "b", pid=2, is_transactional=True))
+    rig.replicate(idempotent(0, "a", pid=1, is_transactional=True))
+    rig.replicate(idempotent(0, "b", pid=2, is_transactional=True))
     rig.append_raw(marker(2, commit=False), origin=AppendOrigin.COORDINATOR)
     assert rig.log.aborted_transactions(0, 3) == [AbortedTxn(2, 1, 2, last_stable_offset=0)]
 
 
 def test_stale_markers_are_refused() -> None:
     rig = Rig()
-    rig.append_raw(idempotent(0, "a", epoch=5, is_transactional=True))
+    rig.replicate(idempotent(0, "a", epoch=5, is_transactional=True))
     coordinator = AppendOrigin.COORDINATOR
     assert (
         refused(rig, marker(7, epoch=4, commit=True), origin=coordinator) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -130,7 +130,7 @@ def test_stale_markers_are_refused() -> None:
 
 def test_markers_of_transaction_version_two_need_a_higher_epoch() -> None:
     rig = Rig()
-    rig.append_raw(idempotent(0, "a", epoch=5, is_transactional=True))
+    rig.replicate(idempotent(0, "a", epoch=5, is_transactional=True))
     options = {"origin": AppendOrigin.COORDINATOR, "transaction_version": 2}
     assert refused(rig, marker(7, epoch=5, commit=True), **options) is ErrorCode.INVALID_PRODUCER_EPOCH
     rig.append_raw(marker(7, epoch=6, commit=True), **options)
@@ -139,7 +139,7 @@ def test_markers_of_transaction_version_two_need_a_higher_epoch() -> None:
 
 def test_plain_batches_are_refused_in_an_open_transaction() -> None:
     rig = Rig()
-    rig.append_raw(idempotent(0, "a", is_transactional=True))
+    rig.replicate(idempotent(0, "a", is_transactional=True))
     assert refused(rig, idempotent(1, "b")) is ErrorCode.INVALID_TXN_STATE
 
 
@@ -174,9 +174,9 @@ def test_producers_and_transactions_survive_a_restart(clean: bool) -> None:
     rig = Rig(segment_bytes=400)
     for n in range(10):
         rig.append_raw(idempotent(n, f"v{n}"))
-    rig.append_raw(idempotent(0, "open", pid=8, is_transactional=True))
+    rig.replicate(idempotent(0, "open", pid=8, is_transactional=True))
     open_at = rig.log.log_end_offset - 1
-    rig.append_raw(idempotent(0, "gone", pid=9, is_transactional=True))
+    rig.replicate(idempotent(0, "gone", pid=9, is_transactional=True))
     rig.append_raw(marker(9, commit=False), origin=AppendOrigin.COORDINATOR)
     aborted = rig.log.aborted_transactions(0, 100)
     assert len(aborted) == 1
