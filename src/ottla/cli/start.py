@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import resource
 import signal
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -30,6 +33,7 @@ log = logging.getLogger("ottla")
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LOG_LEVELS = ("debug", "info", "warning", "error")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
+_WATCHDOG_FILE = "OTTLA_LOOP_WATCHDOG"
 
 
 @click.command()
@@ -83,6 +87,11 @@ async def _serve(config: BrokerConfig) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     server = Server(config)
+    with _watched_loop():
+        await _run_server(server, config, stopping)
+
+
+async def _run_server(server: Server, config: BrokerConfig, stopping: asyncio.Event) -> None:
     await server.start()
     try:
         assert server.broker is not None
@@ -93,6 +102,27 @@ async def _serve(config: BrokerConfig) -> None:
         await server.stop()
     if failure is not None:
         refuse(f"the node stopped because of an error: {failure}")
+
+
+@contextlib.contextmanager
+def _watched_loop() -> Iterator[None]:
+    """Where OTTLA_LOOP_WATCHDOG names a file, write into it at the end how long the event loop was held up."""
+    path = os.environ.get(_WATCHDOG_FILE)
+    if not path:
+        yield
+        return
+    import msgspec
+
+    from ottla.clock import SystemClock
+    from ottla.net.watchdog import LoopWatchdog
+
+    watchdog = LoopWatchdog(SystemClock())
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.stop()
+        Path(path).write_bytes(msgspec.json.encode(watchdog.findings()))
 
 
 async def _first_of(stopping: asyncio.Event, server: Server) -> BaseException | None:

@@ -1,0 +1,64 @@
+"""Measures how long the event loop is kept from its next turn. Off unless the benchmark or a curious operator asks.
+
+A timer that comes late tells that something held the loop: that lateness is all that is measured. Where the
+findings go is the caller's affair.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.clock import Clock, Timer
+
+_INTERVAL_S = 0.01
+_WORTH_KEEPING_S = 0.02
+_KEPT_STALLS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The loop was held for `seconds` until `at`, on the monotonic clock."""
+
+    at: float
+    seconds: float
+
+
+class LoopWatchdog:
+    """Looks every 10 ms how late it is; keeps the latest stalls of 20 ms and more, and the longest of all."""
+
+    __slots__ = ("_clock", "_due", "_timer", "longest_s", "stalls")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._due = 0.0
+        self.longest_s = 0.0
+        self.stalls: deque[Stall] = deque(maxlen=_KEPT_STALLS)
+
+    def start(self) -> None:
+        self._due = self._clock.monotonic() + _INTERVAL_S
+        self._timer = self._clock.call_later(_INTERVAL_S, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        now = self._clock.monotonic()
+        late = now - self._due
+        if late > self.longest_s:
+            self.longest_s = late
+        if late >= _WORTH_KEEPING_S:
+            self.stalls.append(Stall(now, late))
+        self.start()
+
+    def findings(self) -> dict[str, Any]:
+        """What was seen, fit for JSON."""
+        return {
+            "longest_s": self.longest_s,
+            "stalls": [{"at": stall.at, "seconds": stall.seconds} for stall in self.stalls],
+        }

@@ -1,0 +1,51 @@
+"""The watchdog of the event loop: lateness is found, punctuality is not."""
+
+import pytest
+
+from ottla.clock import VirtualClock
+from ottla.net.watchdog import LoopWatchdog
+
+
+class HeldClock(VirtualClock):
+    """A clock whose timers come late by as much as something `holds` the loop."""
+
+    __slots__ = ("held_s",)
+
+    def __init__(self):
+        super().__init__()
+        self.held_s = 0.0
+
+    def call_later(self, delay_s, callback, *args):
+        return super().call_later(delay_s + self.held_s, callback, *args)
+
+
+def test_a_loop_that_keeps_its_time_has_no_stalls():
+    clock = HeldClock()
+    watchdog = LoopWatchdog(clock)
+    watchdog.start()
+    clock.advance(5.0)
+    assert watchdog.findings() == {"longest_s": pytest.approx(0.0, abs=1e-9), "stalls": []}
+
+
+def test_a_stall_is_kept_with_its_time_and_length():
+    clock = HeldClock()
+    watchdog = LoopWatchdog(clock)
+    watchdog.start()
+    clock.held_s = 0.08
+    clock.advance(0.015)
+    clock.held_s = 0.0
+    clock.advance(1.0)
+    assert watchdog.findings() == {
+        "longest_s": pytest.approx(0.08),
+        "stalls": [{"at": pytest.approx(0.1), "seconds": pytest.approx(0.08)}],
+    }
+
+
+def test_a_stopped_watchdog_looks_no_more():
+    clock = HeldClock()
+    watchdog = LoopWatchdog(clock)
+    clock.held_s = 1.0
+    watchdog.start()
+    watchdog.stop()
+    clock.advance(5.0)
+    assert watchdog.longest_s == 0.0
