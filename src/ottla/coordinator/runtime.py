@@ -6,20 +6,31 @@ for reading and decoding when a shard is loaded.
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.clock import Clock
+from ottla.coordinator.host import ShardHost, State, Surroundings
 from ottla.coordinator.partition import CoordinatorPartitions
 from ottla.coordinator.records import RecordSerde
 from ottla.coordinator.result import CoordinatorResult, Done, Failed
 from ottla.coordinator.shard import CoordinatorShard, ShardContext
+from ottla.coordinator.waiters import Waiter
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.verification import VerificationGuard
 from ottla.records.codecs import Compression
 
 if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
+
+_logger = logging.getLogger(__name__)
+
+LOAD_SLICE_S: Final = 0.003
+"""How long opening logs may hold the loop at a time."""
 
 S = TypeVar("S", bound=CoordinatorShard)
 R = TypeVar("R")
@@ -35,8 +46,10 @@ class CoordinatorRuntime(Generic[S]):
 
     `new_shard(context)` makes an empty shard. Each call answers through `done`/`failed`, exactly once, at once or later
     on the loop. Errors of the runtime itself: NOT_COORDINATOR (this broker does not lead the partition),
-    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (cannot be written now), RECORD_LIST_TOO_LARGE.
+    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (cannot be written now).
     """
+
+    __slots__ = ("_around", "_hosts", "_image", "_loads", "_scheduled")
 
     def __init__(
         self,
@@ -52,30 +65,108 @@ class CoordinatorRuntime(Generic[S]):
         compression: Compression = Compression.NONE,
         linger_ms: int = -1,
         load_buffer_bytes: int = 5 * 1024 * 1024,
+        write_timeout_ms: int = 5_000,
     ) -> None:
         """`post` is `loop.call_soon_threadsafe`. `linger_ms` -1: as long as the loop's turn; 0: not at all."""
+        self._image = image
+        self._hosts: dict[int, ShardHost[S]] = {}
+        self._loads: deque[ShardHost[S]] = deque()
+        self._scheduled = False
+        self._around = Surroundings(
+            topic=topic,
+            clock=clock,
+            executor=executor,
+            post=post,
+            serde=serde,
+            new_shard=new_shard,
+            open=lambda partition: partitions.open(topic, partition),
+            image=lambda: self._image,
+            compression=compression,
+            linger_ms=linger_ms,
+            load_buffer_bytes=load_buffer_bytes,
+            write_timeout_ms=write_timeout_ms,
+        )
 
     # -- leadership
 
     def elect(self, partition: int, leader_epoch: int) -> None:
         """This broker leads the partition: load the shard. Answers meanwhile: COORDINATOR_LOAD_IN_PROGRESS."""
+        host = self._hosts.get(partition)
+        if host is not None and host.state is not State.FAILED:
+            # Still the leader, in a new epoch: what is in memory is what is in the log.
+            host.leader_epoch = max(host.leader_epoch, leader_epoch)
+            return
+        host = self._hosts[partition] = ShardHost(self._around, partition, leader_epoch)
+        self._loads.append(host)
+        if not self._scheduled:
+            self._scheduled = True
+            self._around.clock.call_later(0.0, self._load_some)
+
+    def _load_some(self) -> None:
+        """Opening a log takes a moment, and there are many of them: a few at a time."""
+        clock = self._around.clock
+        end = clock.monotonic() + LOAD_SLICE_S
+        try:
+            while self._loads:
+                self._loads.popleft().load()
+                if clock.monotonic() >= end:
+                    break
+        finally:
+            self._scheduled = bool(self._loads)
+            if self._scheduled:
+                clock.call_later(0.0, self._load_some)
 
     def resign(self, partition: int, leader_epoch: int | None = None) -> None:
         """No longer the leader (None: whatever the epoch): unload. What waits fails with NOT_COORDINATOR."""
+        host = self._hosts.get(partition)
+        if host is None or (leader_epoch is not None and leader_epoch < host.leader_epoch):
+            return
+        del self._hosts[partition]
+        host.close()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage, node_id: int) -> None:
         """A metadata publisher: elect and resign by who leads the topic's partitions, then tell the shards."""
+        self._image = image
+        topic = self._around.topic
+        if any(deleted.name == topic for deleted in delta.deleted_topics.values()):
+            for partition in list(self._hosts):
+                self.resign(partition)
+        for change in delta.changed_topics.values():
+            if change.name != topic:
+                continue
+            for partition, registration in change.partition_changes.items():
+                if registration.leader == node_id:
+                    self.elect(partition, registration.leader_epoch)
+                else:
+                    self.resign(partition, registration.leader_epoch)
+        for host in list(self._hosts.values()):
+            host.publish(delta, image)
 
     def shutdown(self) -> None:
         """Unload every shard."""
+        for partition in list(self._hosts):
+            self.resign(partition)
 
     # -- operations
 
     def write(self, partition: int, operation: WriteOperation[S, R], done: Done[R], failed: Failed) -> None:
         """Run the operation, append its records, replay them, and answer when they are committed."""
+        host = self._host(partition, failed)
+        if host is not None:
+            host.run(operation, Waiter(done, failed))
 
     def write_all(self, operation: WriteOperation[S, Any]) -> None:
         """Run the operation on every active shard; failures are logged (cleaning up after deleted topics)."""
+        for host in list(self._hosts.values()):
+            if host.state is State.ACTIVE:
+                name = repr(host)
+                host.run(
+                    operation,
+                    Waiter(
+                        lambda response: None,
+                        lambda error, name=name: _logger.warning("%s: %s", name, error.message),  # type: ignore[misc]
+                    ),
+                )
 
     def write_transactional(
         self,
@@ -85,11 +176,15 @@ class CoordinatorRuntime(Generic[S]):
         operation: WriteOperation[S, R],
         done: Done[R],
         failed: Failed,
+        guard: VerificationGuard | None = None,
     ) -> None:
         """The same, the records in a batch of their own that belongs to the producer's transaction.
 
-        That the partition is part of the transaction has been verified by the caller.
+        `guard` shows that the caller has had the partition verified, unless the transaction is open in it already.
         """
+        host = self._host(partition, failed)
+        if host is not None:
+            host.run_transactional(operation, producer_id, producer_epoch, Waiter(done, failed), guard)
 
     def complete_transaction(
         self,
@@ -103,27 +198,87 @@ class CoordinatorRuntime(Generic[S]):
         transaction_version: int = 0,
     ) -> None:
         """Append the end marker of a transaction, tell the shard, and answer when it is committed."""
+        host = self._host(partition, failed)
+        if host is not None:
+            host.end_transaction(
+                producer_id,
+                producer_epoch,
+                coordinator_epoch,
+                commit,
+                transaction_version,
+                Waiter(done, failed),
+            )
 
     def read(self, partition: int, operation: ReadOperation[S, R], done: Done[R], failed: Failed) -> None:
         """Run the operation now; the answer goes out when everything it could see is committed."""
+        host = self._host(partition, failed)
+        if host is not None:
+            host.read(operation, Waiter(done, failed))
 
     def read_all(self, operation: ReadOperation[S, R], done: Done[list[R]], failed: Failed) -> None:
         """The same on every shard led here, answers in one list; fails when one of them is still loading."""
+        hosts = list(self._hosts.values())
+        answers: list[R] = []
+        missing = len(hosts)
+        settled = False
+
+        def answer(response: R | None, error: KafkaError | None) -> None:
+            nonlocal missing, settled
+            missing -= 1
+            if settled:
+                return
+            if error is None:
+                answers.append(response)  # type: ignore[arg-type]
+            elif error.code is not ErrorCode.NOT_COORDINATOR:
+                settled = True
+                failed(error)
+                return
+            if not missing:
+                settled = True
+                done(answers)
+
+        if not hosts:
+            done(answers)
+        for host in hosts:
+            waiter = Waiter(lambda response: answer(response, None), lambda error: answer(None, error))
+            error = host.unusable()
+            if error is not None:
+                waiter.fail(error)
+            else:
+                host.read(operation, waiter)
+
+    def _host(self, partition: int, failed: Failed) -> ShardHost[S] | None:
+        host = self._hosts.get(partition)
+        if host is None:
+            failed(
+                KafkaError(
+                    ErrorCode.NOT_COORDINATOR, f"{self._around.topic}-{partition} is not coordinated here"
+                )
+            )
+            return None
+        error = host.unusable()
+        if error is not None:
+            failed(error)
+            return None
+        return host
 
     # -- what there is
 
     @property
     def partition_count(self) -> int:
         """Partitions of the topic in the published image; 0 while it does not exist."""
-        return 0
+        topic = self._image.topics.by_name.get(self._around.topic)
+        return 0 if topic is None else len(topic.partitions)
 
     def is_active(self, partition: int) -> bool:
         """Whether the shard is loaded."""
-        return False
+        host = self._hosts.get(partition)
+        return host is not None and host.state is State.ACTIVE
 
     def shard(self, partition: int) -> S | None:
         """The loaded shard, for tests and metrics."""
-        return None
+        host = self._hosts.get(partition)
+        return host.shard if host is not None and host.state is State.ACTIVE else None
 
 
 def partition_for(key: str, partition_count: int) -> int:

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.log.types import AppendInfo, TopicPartition
-from ottla.records.batch import TRANSACTIONAL_FLAG
+from ottla.log.types import AppendInfo, AppendOrigin, TopicPartition
 from ottla.records.validation import ValidatedBatch, finish
 from ottla.replica.appends import AppendQueue
 
@@ -18,10 +17,11 @@ if TYPE_CHECKING:
     from ottla.config.topic import TopicConfig
     from ottla.log.fs import Buffer
     from ottla.log.partition_log import PartitionLog
+    from ottla.log.verification import VerificationGuard
     from ottla.metadata.image import PartitionRegistration
     from ottla.replica.appends import AppendDone
     from ottla.replica.offload import Offload
-    from ottla.replica.waiting import Parked
+    from ottla.replica.waiting import Waiter
 
 ACKS_ALL = -1
 
@@ -74,7 +74,7 @@ class Partition:
         """No longer hosted here: whoever holds a reference must look it up again."""
         self.offline = False
         """Its log directory has failed."""
-        self.waiters: set[Parked] = set()
+        self.waiters: set[Waiter] = set()
         self._node_id = node_id
         self._open_log = open_log
         self._offload = offload
@@ -177,9 +177,14 @@ class Partition:
     # -- appending
 
     def append(
-        self, records: Buffer, acks: int, now_ms: int, api_version: int
+        self,
+        records: Buffer,
+        acks: int,
+        now_ms: int,
+        api_version: int,
+        guard: VerificationGuard | None = None,
     ) -> AppendInfo | ValidatedBatch:
-        """Append a client's batch at once.
+        """Append a client's batch at once; `guard` lets it begin a transaction in the partition.
 
         A batch comes back where that cannot be: it has to be looked into in a thread, or to wait behind one that is.
         It is a copy, for `append_later`.
@@ -187,8 +192,6 @@ class Partition:
         log = self.log or self.local_log()
         self.check_can_append(log, acks)
         batch = log.validate(records, now_ms=now_ms, api_version=api_version)
-        if batch.header.attributes & TRANSACTIONAL_FLAG:
-            self._check_transactional(batch)
         if self._appends is not None and self._appends.busy:
             batch.detach()
             return batch
@@ -197,30 +200,52 @@ class Partition:
                 batch.detach()
                 return batch
             batch = finish(batch)
-        info = log.append_as_leader(batch, self.leader_epoch, now_ms=now_ms)
+        info = log.append_as_leader(batch, self.leader_epoch, now_ms=now_ms, guard=guard)
         self._appended(log, info)
         return info
 
-    def append_later(self, batch: ValidatedBatch, acks: int, done: AppendDone) -> None:
+    def append_later(
+        self,
+        batch: ValidatedBatch,
+        acks: int,
+        done: AppendDone,
+        guard: VerificationGuard | None = None,
+    ) -> None:
         """Append behind what is under way, after a look into the batch in a thread."""
         if self._appends is None:
             self._appends = AppendQueue(self, self._offload)
-        self._appends.add(batch, acks, done)
+        self._appends.add(batch, acks, done, guard)
 
-    def append_validated(self, batch: ValidatedBatch, acks: int) -> AppendInfo:
+    def append_validated(
+        self, batch: ValidatedBatch, acks: int, guard: VerificationGuard | None = None
+    ) -> AppendInfo:
         """Append a batch that is fit to be appended."""
         log = self.log or self.local_log()
         self.check_can_append(log, acks)
-        info = log.append_as_leader(batch, self.leader_epoch, now_ms=batch.now_ms)
+        info = log.append_as_leader(batch, self.leader_epoch, now_ms=batch.now_ms, guard=guard)
         self._appended(log, info)
         return info
 
-    def _check_transactional(self, batch: ValidatedBatch) -> None:
-        # Nobody can have added this partition to a transaction while transactions are not served.
-        raise KafkaError(
-            ErrorCode.INVALID_TXN_STATE,
-            f"{self.topic}-{self.index} is not part of a transaction of producer {batch.header.producer_id}",
+    def append_own(
+        self,
+        batch: bytes,
+        now_ms: int,
+        transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
+    ) -> AppendInfo:
+        """Append what a coordinator of this broker wrote: its records, or the end of a transaction."""
+        log = self.log or self.local_log()
+        self.check_can_append(log, ACKS_ALL)
+        info = log.append_as_leader(
+            batch,
+            self.leader_epoch,
+            now_ms=now_ms,
+            origin=AppendOrigin.COORDINATOR,
+            transaction_version=transaction_version,
+            guard=guard,
         )
+        self._appended(log, info)
+        return info
 
     def check_can_append(self, log: PartitionLog, acks: int) -> None:
         if not self.is_leader:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.clock import Clock, Timer
 from ottla.limits import MAX_PARKED_REQUESTS
@@ -22,6 +22,19 @@ _MAX_PER_TURN: Final = 256
 
 Wake = Callable[[bool], int]
 """`wake(expired)`: 0 when the request is answered, else the bytes that it still waits for (at least 1)."""
+
+
+class Waiter(Protocol):
+    """Hangs on a partition and hears of what happens to it."""
+
+    def progress(self, size: int) -> None:
+        """So many bytes more can be read from one of its partitions."""
+
+    def ready(self) -> None:
+        """Something else happened: the high watermark moved, the leader changed, the partition is gone."""
+
+    def expire(self) -> None:
+        """The broker stops."""
 
 
 class Parked:

@@ -1,31 +1,156 @@
-"""The offsets that groups of a shard committed: plain, pending in transactions, expiring."""
+"""The offsets that the groups of a shard have committed, and those pending in open transactions.
+
+Only `replay*` changes them. Who may commit, and what is answered, is `committing.py`'s.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
-from ottla.coordinator.group.groups import Groups
-from ottla.coordinator.group.offset import CommittedOffset
+from ottla.coordinator.group.offset import CommittedOffset, from_record, offset_tombstone
+from ottla.coordinator.records import CoordinatorRecord
+
+_ByPartition = dict[int, CommittedOffset]
+_ByTopic = dict[str, _ByPartition]
+Place = tuple[str, str, int]
+"""(group id, topic, partition)."""
+
+_NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = MappingProxyType({})
 
 
 class Offsets:
-    """Committed offsets by group, topic and partition, whatever the type of the group."""
+    """Committed offsets by group, topic and partition, whatever the type of the group.
 
-    __slots__ = ("_groups",)
+    `on_unknown_group` is told when an offset is replayed for a group that is not there: a simple consumer's.
+    """
 
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
+    __slots__ = ("_committed", "_open", "_pending", "on_unknown_group")
+
+    def __init__(self, on_unknown_group: Callable[[str], None] = lambda group_id: None) -> None:
+        self.on_unknown_group = on_unknown_group
+        self._committed: dict[str, _ByTopic] = {}
+        self._pending: dict[int, dict[Place, CommittedOffset]] = {}
+        """By producer id: what its open transaction will commit."""
+        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
+        """By group, then (topic, partition): the producers whose transactions hold an offset there."""
+
+    # -- looking up
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
         """The committed offset; pending transactional ones are not seen here."""
+        topics = self._committed.get(group_id)
+        if topics is None:
+            return None
+        partitions = topics.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def by_topic(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
+        """Everything the group committed: offsets by partition, by topic. Not to be changed."""
+        return self._committed.get(group_id, _NOTHING)
 
     def of_group(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
         """(topic, partition, offset) of everything the group committed."""
-        return iter(())
+        for topic, partitions in self._committed.get(group_id, {}).items():
+            for partition, committed in partitions.items():
+                yield topic, partition, committed
 
     def has_offsets(self, group_id: str) -> bool:
-        return False
+        return group_id in self._committed
 
     def has_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction holds an offset of the partition."""
-        return False
+        return (topic, partition) in self._open.get(group_id, ())
+
+    def has_pending_of(self, group_id: str) -> bool:
+        """Whether an open transaction holds any offset of the group."""
+        return group_id in self._open
+
+    def groups(self) -> Iterable[str]:
+        """Groups with committed offsets."""
+        return self._committed.keys()
+
+    # -- deleting, as records
+
+    def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """The records that delete all offsets of the group, pending ones too."""
+        places = dict.fromkeys((topic, partition) for topic, partition, _ in self.of_group(group_id))
+        places.update(dict.fromkeys(self._open.get(group_id, ())))
+        return [offset_tombstone(group_id, topic, partition) for topic, partition in places]
+
+    def tombstones_of_topics(self, deleted: Mapping[str, bytes]) -> list[CoordinatorRecord]:
+        """The records that delete what was committed for these topics (ids by name) in any group."""
+        places: dict[Place, None] = {}
+        for group_id, topics in self._committed.items():
+            for topic in deleted.keys() & topics.keys():
+                for partition, committed in topics[topic].items():
+                    if _is_of(committed, deleted[topic]):
+                        places[group_id, topic, partition] = None
+        for pending in self._pending.values():
+            for place, committed in pending.items():
+                if place[1] in deleted and _is_of(committed, deleted[place[1]]):
+                    places[place] = None
+        return [offset_tombstone(*place) for place in places]
+
+    # -- replay
+
+    def replay(self, record_offset: int, producer_id: int, key: Any, value: Any | None) -> None:
+        """Take in an OffsetCommit record."""
+        group_id, topic, partition = key.group, key.topic, key.partition
+        if value is None:
+            self._forget(group_id, topic, partition)
+            return
+        self.on_unknown_group(group_id)
+        committed = from_record(value, record_offset)
+        if producer_id < 0:
+            self._put(group_id, topic, partition, committed)
+            return
+        self._pending.setdefault(producer_id, {})[group_id, topic, partition] = committed
+        self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
+
+    def replay_end_transaction_marker(self, producer_id: int, commit: bool) -> None:
+        """The producer's transaction ended: its pending offsets count now, or never did."""
+        for (group_id, topic, partition), committed in self._pending.pop(producer_id, {}).items():
+            self._close(group_id, topic, partition, producer_id)
+            if not commit:
+                continue
+            known = self.get(group_id, topic, partition)
+            # Which of a transaction's and a plain commit is the newer one must not depend on compaction.
+            if known is None or committed.record_offset > known.record_offset:
+                self._put(group_id, topic, partition, committed)
+
+    def _put(self, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+        topics = self._committed.get(group_id)
+        if topics is None:
+            topics = self._committed[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        partitions[partition] = committed
+
+    def _forget(self, group_id: str, topic: str, partition: int) -> None:
+        topics = self._committed.get(group_id, {})
+        partitions = topics.get(topic, {})
+        partitions.pop(partition, None)
+        if not partitions:
+            topics.pop(topic, None)
+            if not topics:
+                self._committed.pop(group_id, None)
+        for producer_id in list(self._open.get(group_id, {}).get((topic, partition), ())):
+            self._pending[producer_id].pop((group_id, topic, partition), None)
+            self._close(group_id, topic, partition, producer_id)
+
+    def _close(self, group_id: str, topic: str, partition: int, producer_id: int) -> None:
+        places = self._open[group_id]
+        producers = places[topic, partition]
+        producers.discard(producer_id)
+        if not producers:
+            del places[topic, partition]
+            if not places:
+                del self._open[group_id]
+
+
+def _is_of(committed: CommittedOffset, topic_id: bytes) -> bool:
+    """Whether an offset belongs to the topic of this id; those without an id belong to whoever has the name."""
+    return not any(committed.topic_id) or committed.topic_id == topic_id

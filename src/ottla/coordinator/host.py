@@ -1,0 +1,454 @@
+"""One shard on its partition: loaded from the log, written through batches, answering when those are committed.
+
+    INITIAL ──load──▶ LOADING ──▶ ACTIVE
+                         │           │ an append failed after its records were replayed: load again
+                         ▼           ▼
+                       FAILED      CLOSED (resigned)
+
+Which partitions there are is `runtime.py`'s; the logic is the shard's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from ottla.clock import Clock, Timer
+from ottla.coordinator.batching import OpenBatch, build_plain, build_transactional
+from ottla.coordinator.loading import Loaded, Slice, load_slice
+from ottla.coordinator.partition import CoordinatorPartition
+from ottla.coordinator.records import CoordinatorRecord, RecordSerde
+from ottla.coordinator.result import CoordinatorResult
+from ottla.coordinator.shard import CoordinatorShard, ShardContext
+from ottla.coordinator.timers import TimerOperation, Timers
+from ottla.coordinator.waiters import Waiter, coordinator_error
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.verification import VerificationGuard
+from ottla.records.codecs import Compression
+from ottla.records.control import build_end_txn_marker
+
+if TYPE_CHECKING:
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image import MetadataImage
+
+_logger = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=CoordinatorShard)
+
+REPLAY_SLICE_S: Final = 0.004
+"""How long replaying what was read may hold the loop at a time."""
+
+
+class State(Enum):
+    INITIAL = "initial"
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings(Generic[S]):
+    """What all hosts of one coordinator share."""
+
+    topic: str
+    clock: Clock
+    executor: Executor
+    post: Callable[..., object]
+    serde: RecordSerde
+    new_shard: Callable[[ShardContext], S]
+    open: Callable[[int], CoordinatorPartition]
+    image: Callable[[], MetadataImage]
+    compression: Compression
+    linger_ms: int
+    load_buffer_bytes: int
+    write_timeout_ms: int
+
+
+class ShardHost(Generic[S]):
+    """See the module. All methods run on the event loop."""
+
+    def __init__(self, around: Surroundings[S], partition: int, leader_epoch: int) -> None:
+        self._around = around
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.state = State.INITIAL
+        self.shard: S | None = None
+        self._log: CoordinatorPartition | None = None
+        self._timers = Timers(around.clock, self._run_timer)
+        self._batch: OpenBatch | None = None
+        self._linger: Timer | None = None
+        self._written = 0
+        """The end of what was appended here: answers wait until the high watermark is there."""
+        self._pending: deque[Waiter] = deque()
+        self._expiry: Timer | None = None
+        self._load = 0
+        """Counts loads, so that what an abandoned one reads is dropped."""
+
+    def __repr__(self) -> str:
+        return f"{self._around.topic}-{self.partition}"
+
+    # -- loading
+
+    def load(self) -> None:
+        """Begin to load, unless that has begun. An empty log is loaded at once."""
+        if self.state is not State.INITIAL:
+            return
+        self.state = State.LOADING
+        self._load += 1
+        around = self._around
+        context = ShardContext(self.partition, self.leader_epoch, around.clock, self._timers)
+        try:
+            self._log = log = around.open(self.partition)
+            self.shard = around.new_shard(context)
+            self._read_from(log.log_start_offset, self._load)
+        except KafkaError as error:
+            self._load_failed(error)
+
+    def _read_from(self, offset: int, load: int) -> None:
+        log, around = self._log, self._around
+        assert log is not None
+        end = log.log_end_offset
+        if offset >= end:
+            self._activate()
+            return
+
+        def finished(future: Future[Slice]) -> None:
+            around.post(self._slice_read, future, load)
+
+        around.executor.submit(
+            load_slice, log, around.serde, offset, end, around.load_buffer_bytes
+        ).add_done_callback(finished)
+
+    def _slice_read(self, future: Future[Slice], load: int) -> None:
+        if load != self._load or self.state is not State.LOADING:
+            return
+        error = future.exception()
+        if error is not None:
+            self._load_failed(error)
+            return
+        loaded = future.result()
+        self._replay_slice(iter(loaded.items).__next__, loaded.next_offset, load)
+
+    def _replay_slice(self, take: Callable[[], Loaded], next_offset: int, load: int) -> None:
+        if load != self._load or self.state is not State.LOADING:
+            return
+        clock, shard = self._around.clock, self.shard
+        assert shard is not None
+        end = clock.monotonic() + REPLAY_SLICE_S
+        count = 0
+        try:
+            while True:
+                offset, producer_id, producer_epoch, record, commit = take()
+                if record is None:
+                    shard.replay_end_transaction_marker(producer_id, producer_epoch, commit)
+                else:
+                    shard.replay(offset, producer_id, producer_epoch, record)
+                count += 1
+                if not count % 64 and clock.monotonic() >= end:
+                    clock.call_later(0.0, self._replay_slice, take, next_offset, load)
+                    return
+        except StopIteration:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a record, the shard must not be used
+            self._load_failed(error)
+            return
+        self._read_from(next_offset, load)
+
+    def _load_failed(self, error: BaseException) -> None:
+        _logger.error("Cannot load %s: %s", self, error, exc_info=error)
+        self.state = State.FAILED
+        self.shard = None
+        self._timers.cancel_all()
+
+    def _activate(self) -> None:
+        assert self._log is not None and self.shard is not None
+        self.state = State.ACTIVE
+        self._written = self._log.log_end_offset
+        self._log.listen(self._high_watermark_moved)
+        self.shard.on_loaded(self._around.image(), self._around.clock.now_ms())
+
+    def close(self) -> None:
+        """No longer the coordinator."""
+        was_active = self.state is State.ACTIVE
+        self.state = State.CLOSED
+        self._let_go(was_active, ErrorCode.NOT_COORDINATOR)
+
+    def _let_go(self, was_active: bool, code: ErrorCode) -> None:
+        self._load += 1
+        self._timers.cancel_all()
+        if self._log is not None:
+            self._log.listen(None)
+        for timer in (self._linger, self._expiry):
+            if timer is not None:
+                timer.cancel()
+        self._linger = self._expiry = None
+        waiting = [*self._pending, *(self._batch.waiters if self._batch is not None else ())]
+        self._pending.clear()
+        self._batch = None
+        error = KafkaError(code, f"{self} is not coordinated here any more")
+        for waiter in waiting:
+            waiter.fail(error)
+        shard, self.shard = self.shard, None
+        if shard is not None and was_active:
+            shard.on_unloaded()
+
+    # -- operations
+
+    def unusable(self) -> KafkaError | None:
+        """Why no operation can be run now, if so."""
+        if self.state is State.ACTIVE:
+            return None
+        if self.state is State.INITIAL:
+            self.load()
+            if self.state is State.ACTIVE:  # type: ignore[comparison-overlap]
+                return None
+        if self.state in (State.INITIAL, State.LOADING):
+            return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self} is being loaded")
+        return KafkaError(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here")
+
+    def run(self, operation: Callable[[S, int], CoordinatorResult[Any]], waiter: Waiter) -> None:
+        """Run a write operation; the waiter is told once."""
+        now_ms = self._around.clock.now_ms()
+        result = self._try(operation, now_ms, waiter)
+        if result is None:
+            return
+        waiter.response, waiter.on_committed = result.response, result.on_committed
+        if not result.records:
+            self._wait(waiter)
+            return
+        try:
+            self._append(result.records, result.replay, waiter, now_ms)
+        except KafkaError as error:
+            waiter.fail(coordinator_error(error))
+
+    def _try(
+        self, operation: Callable[[S, int], CoordinatorResult[Any]], now_ms: int, waiter: Waiter
+    ) -> CoordinatorResult[Any] | None:
+        assert self.shard is not None
+        try:
+            return operation(self.shard, now_ms)
+        except KafkaError as error:
+            waiter.fail(error)
+        except Exception as error:
+            _logger.exception("An operation of %s failed", self)
+            waiter.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}"))
+        return None
+
+    def read(self, operation: Callable[[S, int], Any], waiter: Waiter) -> None:
+        """Run a read operation now; it is told when all that it can have seen is committed."""
+        self.run(lambda shard, now_ms: CoordinatorResult((), operation(shard, now_ms)), waiter)
+
+    def _append(
+        self, records: Sequence[CoordinatorRecord], replay: bool, waiter: Waiter, now_ms: int
+    ) -> None:
+        log, serde = self._log, self._around.serde
+        assert log is not None and self.shard is not None
+        log.check_can_append()
+        encoded = [(serde.key_bytes(record), serde.value_bytes(record)) for record in records]
+        batch = self._batch
+        if batch is None or not batch.has_room_for(encoded):
+            self._flush()
+            batch = OpenBatch(log.log_end_offset, now_ms, log.max_batch_bytes)
+            batch.check_fits(encoded)
+            self._batch = batch
+            if self._around.linger_ms:
+                delay_ms = max(self._around.linger_ms, 0)
+                self._linger = self._around.clock.call_later(delay_ms / 1000, self._flush)
+        first = batch.add(encoded, waiter)
+        if replay and not self._replay(batch, first, records):
+            return
+        if not self._around.linger_ms:
+            self._flush()
+
+    def _replay(self, batch: OpenBatch, first: int, records: Sequence[CoordinatorRecord]) -> bool:
+        assert self.shard is not None
+        batch.replayed = True
+        try:
+            for index, record in enumerate(records):
+                self.shard.replay(first + index, -1, -1, record)
+        except Exception as error:
+            # The state is neither the old nor the new one, and nothing of this batch was written.
+            _logger.exception("Records of %s cannot be replayed", self)
+            self._batch = None
+            self._give_up(
+                batch, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")
+            )
+            return False
+        return True
+
+    def _give_up(self, batch: OpenBatch, error: KafkaError) -> None:
+        for waiter in batch.waiters:
+            waiter.fail(error)
+        if batch.replayed:
+            self._reload()
+
+    def _flush(self) -> None:
+        batch, self._batch = self._batch, None
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if batch is None:
+            return
+        assert self._log is not None
+        try:
+            data = build_plain(batch.records, batch.now_ms, self._around.compression)
+            info = self._log.append(data, batch.now_ms)
+        except KafkaError as error:
+            _logger.error("Cannot append to %s: %s", self, error.message)
+            self._give_up(batch, coordinator_error(error))
+            return
+        self._appended(info.last_offset + 1, batch.waiters)
+
+    def _reload(self) -> None:
+        """The state has what the log has not: begin again from the log."""
+        self.state = State.INITIAL
+        self._let_go(True, ErrorCode.NOT_COORDINATOR)
+        self.load()
+
+    # -- transactions
+
+    def run_transactional(
+        self,
+        operation: Callable[[S, int], CoordinatorResult[Any]],
+        producer_id: int,
+        producer_epoch: int,
+        waiter: Waiter,
+        guard: VerificationGuard | None,
+    ) -> None:
+        """Run a write operation whose records belong to a transaction: a batch of their own."""
+        now_ms = self._around.clock.now_ms()
+        self._flush()
+        if self.state is not State.ACTIVE:
+            waiter.fail(KafkaError(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here"))
+            return
+        result = self._try(operation, now_ms, waiter)
+        if result is None:
+            return
+        waiter.response, waiter.on_committed = result.response, result.on_committed
+        if not result.records:
+            self._wait(waiter)
+            return
+        log, serde = self._log, self._around.serde
+        assert log is not None and self.shard is not None
+        encoded = [(serde.key_bytes(record), serde.value_bytes(record)) for record in result.records]
+        try:
+            OpenBatch(0, now_ms, log.max_batch_bytes).check_fits(encoded)
+            data = build_transactional(encoded, now_ms, self._around.compression, producer_id, producer_epoch)
+            info = log.append(data, now_ms, guard=guard)
+        except KafkaError as error:
+            waiter.fail(coordinator_error(error))
+            return
+        for index, record in enumerate(result.records):
+            self.shard.replay(info.first_offset + index, producer_id, producer_epoch, record)
+        self._appended(info.last_offset + 1, [waiter])
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+        waiter: Waiter,
+    ) -> None:
+        """Append the marker that ends a transaction."""
+        now_ms = self._around.clock.now_ms()
+        self._flush()
+        if self.state is not State.ACTIVE:
+            waiter.fail(KafkaError(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here"))
+            return
+        assert self._log is not None and self.shard is not None
+        marker = build_end_txn_marker(
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+        )
+        try:
+            info = self._log.append(marker, now_ms, transaction_version)
+        except KafkaError as error:
+            waiter.fail(error)
+            return
+        self.shard.replay_end_transaction_marker(producer_id, producer_epoch, commit)
+        self._appended(info.last_offset + 1, [waiter])
+
+    # -- waiting for commits
+
+    def _appended(self, end_offset: int, waiters: list[Waiter]) -> None:
+        self._written = end_offset
+        for waiter in waiters:
+            waiter.end_offset = end_offset
+        self._pending.extend(waiters)
+        self._high_watermark_moved()
+
+    def _wait(self, waiter: Waiter) -> None:
+        """Nothing was written, but the answer may lean on what others wrote before."""
+        if self._batch is not None:
+            self._batch.waiters.append(waiter)
+            return
+        assert self._log is not None
+        if not self._pending and self._log.high_watermark >= self._written:
+            waiter.succeed()
+            return
+        waiter.end_offset = self._written
+        self._pending.append(waiter)
+
+    def _high_watermark_moved(self) -> None:
+        pending, log = self._pending, self._log
+        assert log is not None
+        mark = log.high_watermark
+        while pending and pending[0].end_offset <= mark:
+            pending.popleft().succeed()
+            if self._log is not log:
+                return
+        if pending and self._expiry is None:
+            self._expire_later()
+
+    def _expire_later(self) -> None:
+        clock, timeout_s = self._around.clock, self._around.write_timeout_ms / 1000
+        first = self._pending[0]
+        if first.deadline is None:
+            now = clock.monotonic()
+            for waiter in self._pending:
+                waiter.deadline = waiter.deadline or now + timeout_s
+        assert first.deadline is not None
+        self._expiry = clock.call_later(max(first.deadline - clock.monotonic(), 0.001), self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        now, pending = self._around.clock.monotonic(), self._pending
+        while pending and pending[0].deadline is not None and pending[0].deadline <= now:
+            pending.popleft().fail(
+                KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self} was not replicated in time")
+            )
+        if pending and self._expiry is None:
+            self._expire_later()
+
+    # -- what happens by itself
+
+    def _run_timer(
+        self,
+        operation: TimerOperation,
+        still_wanted: Callable[[], bool],
+        failed: Callable[[KafkaError], None],
+    ) -> None:
+        if self.state is not State.ACTIVE or not still_wanted():
+            return
+
+        def report(error: KafkaError) -> None:
+            _logger.warning("A timer of %s could not be written: %s", self, error.message)
+            failed(error)
+
+        self.run(lambda shard, now_ms: operation(now_ms), Waiter(lambda response: None, report))
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Tell the shard of new metadata."""
+        if self.state is State.ACTIVE and self.shard is not None:
+            self.shard.on_metadata_update(delta, image)

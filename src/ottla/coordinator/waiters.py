@@ -1,0 +1,53 @@
+"""Who waits for a write of a coordinator to be committed, and what a failed write is called towards clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from ottla.coordinator.result import Deferred
+from ottla.errors import ErrorCode, KafkaError
+
+_TOLD_AS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_error(error: KafkaError) -> KafkaError:
+    """What the log refused, in the words that a coordinator's clients know."""
+    code = _TOLD_AS.get(error.code)
+    return error if code is None else KafkaError(code, error.message)
+
+
+class Waiter:
+    """One operation that was run. It is told once, by `succeed` or by `fail`."""
+
+    __slots__ = ("_done", "_failed", "deadline", "end_offset", "on_committed", "response")
+
+    def __init__(self, done: Callable[[Any], None], failed: Callable[[KafkaError], None]) -> None:
+        self._done = done
+        self._failed = failed
+        self.response: Any = None
+        self.on_committed: Callable[[KafkaError | None], None] | None = None
+        self.end_offset = 0
+        self.deadline: float | None = None
+
+    def succeed(self) -> None:
+        if self.on_committed is not None:
+            self.on_committed(None)
+        if isinstance(self.response, Deferred):
+            self.response.then(self._done, self._failed)
+        else:
+            self._done(self.response)
+
+    def fail(self, error: KafkaError) -> None:
+        if self.on_committed is not None:
+            self.on_committed(error)
+        self._failed(error)

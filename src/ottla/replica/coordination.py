@@ -1,0 +1,112 @@
+"""A partition as the coordinator that lives on it uses it: appends of its own, reads to load, news of its commits.
+
+The coordinators know it by their own Protocol (`ottla.coordinator.partition`); they import nothing from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.replica.partition import ACKS_ALL
+
+if TYPE_CHECKING:
+    from ottla.clock import Clock
+    from ottla.log.partition_log import PartitionLog
+    from ottla.log.types import AppendInfo
+    from ottla.log.verification import VerificationGuard
+    from ottla.replica.manager import ReplicaManager
+    from ottla.replica.partition import Partition
+
+
+class CoordinatedPartition:
+    """One partition of a coordinator's topic."""
+
+    __slots__ = ("_clock", "_log", "_partition", "_watch")
+
+    def __init__(self, partition: Partition, clock: Clock) -> None:
+        self._clock = clock
+        self._partition = partition
+        self._log: PartitionLog = partition.local_log()
+        self._watch: _Watch | None = None
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._log.high_watermark
+
+    @property
+    def max_batch_bytes(self) -> int:
+        return self._log.config.max_message_bytes
+
+    def check_can_append(self) -> None:
+        self._partition.check_can_append(self._log, ACKS_ALL)
+
+    def append(
+        self,
+        batch: bytes,
+        now_ms: int,
+        transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
+    ) -> AppendInfo:
+        return self._partition.append_own(batch, now_ms, transaction_version, guard)
+
+    def read(self, offset: int, max_bytes: int) -> memoryview:
+        return self._log.read(offset, max_bytes).records
+
+    def listen(self, on_change: Callable[[], None] | None) -> None:
+        """Hear when the high watermark moves other than by an append through here; None ends it."""
+        waiters = self._partition.waiters
+        if self._watch is not None:
+            waiters.discard(self._watch)
+            self._watch = None
+        if on_change is not None:
+            self._watch = _Watch(on_change, self._partition, self._clock)
+            waiters.add(self._watch)
+
+
+class _Watch:
+    """Hangs on the partition for as long as it is coordinated here. Appends alone do not concern it."""
+
+    __slots__ = ("_clock", "_on_change", "_partition")
+
+    def __init__(self, on_change: Callable[[], None], partition: Partition, clock: Clock) -> None:
+        self._clock = clock
+        self._on_change = on_change
+        self._partition = partition
+
+    def progress(self, size: int) -> None:
+        pass
+
+    def ready(self) -> None:
+        # Whoever is answered now may add or drop a watch: not while the partition walks over them.
+        self._clock.call_later(0.0, self._changed)
+
+    def expire(self) -> None:
+        pass
+
+    def _changed(self) -> None:
+        if self in self._partition.waiters:
+            self._on_change()
+
+
+class CoordinatedPartitions:
+    """Finds them among the replicas of this broker."""
+
+    __slots__ = ("_clock", "_replicas")
+
+    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
+        self._clock = clock
+        self._replicas = replicas
+
+    def open(self, topic: str, partition: int) -> CoordinatedPartition:
+        found = self._replicas.partition(topic, partition)
+        found.check_leader()
+        return CoordinatedPartition(found, self._clock)
