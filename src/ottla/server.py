@@ -15,18 +15,26 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ottla.api.broker import Broker
+from ottla.api.transactions.local_markers import LocalMarkers
 from ottla.clock import Clock, SystemClock
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Listener
 from ottla.config.topic import TopicConfig
 from ottla.controller.controller import Controller
 from ottla.controller.lifecycle import BrokerLifecycle
+from ottla.controller.names import TRANSACTIONS_TOPIC
 from ottla.controller.settings import Settings
+from ottla.coordinator.runtime import CoordinatorRuntime
+from ottla.coordinator.shard import ShardContext
+from ottla.coordinator.transaction.service import SERDE as TRANSACTION_RECORDS
+from ottla.coordinator.transaction.service import TransactionCoordinator
+from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.checkpoints import read_meta_properties
 from ottla.log.fs import Fs, OsFs
 from ottla.log.log_dir import LogDir
 from ottla.log.manager import LogManager
+from ottla.log.types import TopicPartition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.format import read_bootstrap_records
@@ -38,6 +46,7 @@ from ottla.net.front import Front
 from ottla.raft.config import RaftConfig
 from ottla.raft.driver import RaftDriver
 from ottla.raft.voters import VoterSet
+from ottla.replica.coordination import CoordinatedPartitions
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
 from ottla.replica.producer_ids import BlockDone, ProducerIds
@@ -155,6 +164,11 @@ class Server:
             call_soon_threadsafe=loop.call_soon_threadsafe,
         )
         lifecycle = self._make_lifecycle(controller, loader, log_manager, cluster_id)
+        producer_ids = ProducerIds(_allocator(controller, lifecycle, config.node_id))
+        local_markers = LocalMarkers(replicas, clock, self._end_offsets)
+        transactions = self._make_transactions(
+            settings.current(loader.image), replicas, producer_ids, local_markers, executor, loop
+        )
         broker = Broker(
             node_id=config.node_id,
             cluster_id=cluster_id,
@@ -168,7 +182,9 @@ class Server:
             raft=raft,
             lifecycle=lifecycle,
             fetch_sessions=FetchSessionCache(clock, config.int("max.incremental.fetch.session.cache.slots")),
-            producer_ids=ProducerIds(_allocator(controller, lifecycle, config.node_id)),
+            producer_ids=producer_ids,
+            transactions=transactions,
+            local_markers=local_markers,
             fail=self.fail,
         )
         self.broker = broker
@@ -179,6 +195,8 @@ class Server:
         await self._register_controller(controller)
         await self._wait_for(lifecycle.start)
 
+        transactions.start()
+        self._undo.append(transactions.shutdown)
         front.open(broker)
         self._undo.append(lambda: front.stop(_STOP_GRACE_S))
         # Wakes who is parked, so that the listeners find them answered.
@@ -264,6 +282,50 @@ class Server:
             heartbeat_interval_ms=config.int("broker.heartbeat.interval.ms"),
         )
 
+    def _end_offsets(self, *marker: Any) -> None:
+        """A transaction that committed offsets has ended."""
+        assert self.broker is not None
+        self.broker.groups.runtime.complete_transaction(*marker)
+
+    def _make_transactions(
+        self,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        producer_ids: ProducerIds,
+        markers: LocalMarkers,
+        executor: ThreadPoolExecutor,
+        loop: asyncio.AbstractEventLoop,
+    ) -> TransactionCoordinator:
+        def exists(tp: TopicPartition) -> bool:
+            topic = replicas.image.topics.by_name.get(tp.topic)
+            return topic is not None and tp.partition in topic.partitions
+
+        def make_runtime(
+            new_shard: Callable[[ShardContext], TransactionShard],
+        ) -> CoordinatorRuntime[TransactionShard]:
+            return CoordinatorRuntime(
+                topic=TRANSACTIONS_TOPIC,
+                clock=self._clock,
+                executor=executor,
+                post=loop.call_soon_threadsafe,
+                partitions=CoordinatedPartitions(replicas, self._clock),
+                serde=TRANSACTION_RECORDS,
+                new_shard=new_shard,
+                image=replicas.image,
+                linger_ms=0,
+                load_buffer_bytes=config.int("transaction.state.log.load.buffer.size"),
+            )
+
+        return TransactionCoordinator(
+            config,
+            self._clock,
+            producer_ids,
+            markers,
+            exists=exists,
+            transaction_version=lambda: replicas.image.features.get("transaction.version", 0),
+            make_runtime=make_runtime,
+        )
+
     async def _register_controller(self, controller: Controller) -> None:
         request = messages.ControllerRegistrationRequest
         registration = request(
@@ -312,12 +374,16 @@ class Server:
                 broker.config = settings.current(image)
                 broker.log_manager.update_config(broker.config)
                 broker.replicas.update_broker_config(broker.config)
+                broker.transactions.config = broker.config
                 front.update(broker.config)
+
+        def publish_coordinators(delta: MetadataDelta, image: MetadataImage) -> None:
+            broker.transactions.runtime.publish(delta, image, broker.node_id)
 
         def tell_lifecycle(delta: MetadataDelta, image: MetadataImage) -> None:
             broker.lifecycle.metadata_applied()
 
-        return (publish_config, broker.replicas.publish, publish_image, tell_lifecycle)
+        return (publish_config, broker.replicas.publish, publish_image, publish_coordinators, tell_lifecycle)
 
     # -- faults and the end
 

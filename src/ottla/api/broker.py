@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.api.transactions.local_markers import LocalMarkers
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.controller.controller import Controller
     from ottla.controller.lifecycle import BrokerLifecycle
+    from ottla.coordinator.transaction.service import TransactionCoordinator
     from ottla.log.manager import LogManager
     from ottla.metadata.image import MetadataImage
     from ottla.raft.driver import RaftDriver
@@ -42,6 +44,8 @@ class Broker:
     lifecycle: BrokerLifecycle
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
+    transactions: TransactionCoordinator
+    local_markers: LocalMarkers
     fail: Callable[[BaseException], None]
     """Stop the broker because of an error that nobody can repair; the reason is logged."""
 

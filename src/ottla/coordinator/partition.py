@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ottla.log.types import AppendInfo
+from ottla.log.verification import VerificationGuard
 
 
 class CoordinatorPartition(Protocol):
@@ -28,8 +29,14 @@ class CoordinatorPartition(Protocol):
     def check_can_append(self) -> None:
         """Raise what an append would raise: not the leader, not enough replicas in sync, a failed disk."""
 
-    def append(self, batch: bytes, now_ms: int, transaction_version: int = 0) -> AppendInfo:
-        """Append one batch as the leader."""
+    def append(
+        self,
+        batch: bytes,
+        now_ms: int,
+        transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
+    ) -> AppendInfo:
+        """Append one batch as the leader. `guard` lets a transactional one begin its transaction here."""
         ...
 
     def read(self, offset: int, max_bytes: int) -> memoryview:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.errors import ErrorCode, KafkaError
 from ottla.limits import MAX_QUEUED_APPEND_BYTES
 from ottla.log.types import AppendInfo
+from ottla.log.verification import VerificationGuard
 from ottla.records.validation import ValidatedBatch, finish
 from ottla.replica.offload import outcome
 
@@ -29,6 +30,7 @@ class _Queued(NamedTuple):
     batch: ValidatedBatch
     acks: int
     done: AppendDone
+    guard: VerificationGuard | None
 
 
 class AppendQueue:
@@ -46,7 +48,9 @@ class AppendQueue:
     def busy(self) -> bool:
         return bool(self._queue)
 
-    def add(self, batch: ValidatedBatch, acks: int, done: AppendDone) -> None:
+    def add(
+        self, batch: ValidatedBatch, acks: int, done: AppendDone, guard: VerificationGuard | None = None
+    ) -> None:
         """Queue a detached batch; `done` is called on the event loop."""
         if self._bytes + batch.size_in_bytes > MAX_QUEUED_APPEND_BYTES and self._queue:
             done(
@@ -58,7 +62,7 @@ class AppendQueue:
             )
             return
         self._bytes += batch.size_in_bytes
-        self._queue.append(_Queued(batch, acks, done))
+        self._queue.append(_Queued(batch, acks, done, guard))
         if len(self._queue) == 1:
             self._advance()
 
@@ -88,7 +92,7 @@ class AppendQueue:
         self._pop(head)
         result: AppendInfo | KafkaError
         try:
-            result = self._partition.append_validated(batch, head.acks)
+            result = self._partition.append_validated(batch, head.acks, head.guard)
         except KafkaError as error:
             result = error
         head.done(result)

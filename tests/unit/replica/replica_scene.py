@@ -97,6 +97,8 @@ class Scene:
     replicas: ReplicaManager
     broker: Any
     topic_ids: dict[str, bytes] = field(default_factory=dict)
+    publishers: list[Callable[[Any, Any], None]] = field(default_factory=list)
+    """Told of new metadata after the replicas."""
 
     def create_topic(
         self,
@@ -159,6 +161,8 @@ class Scene:
         delta = SimpleNamespace(changed_topics=changes, deleted_topics=deletions, changed_configs=set())
         self.broker.image = replace(image, topics=TopicsImage(by_name, by_id))
         self.replicas.publish(delta, self.broker.image)
+        for publisher in self.publishers:
+            publisher(delta, self.broker.image)
 
     def set_topic_config(self, name: str, configs: Mapping[str, str]) -> None:
         image = self.replicas.image

@@ -13,10 +13,10 @@ from ottla.api.data import (
     delete_records,
     describe_log_dirs,
     describe_producers,
-    init_producer_id,
     list_offsets,
     offset_for_leader_epoch,
 )
+from ottla.api.transactions import init_producer_id
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import (
     AlterReplicaLogDirsRequest,
@@ -262,8 +262,6 @@ def test_producer_ids_come_from_blocks(scene):
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"transactional_id": "tx"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": None, "producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": None, "producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
     ],

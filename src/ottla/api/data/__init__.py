@@ -9,7 +9,6 @@ from ottla.api.data import (
     describe_log_dirs,
     describe_producers,
     fetch,
-    init_producer_id,
     list_offsets,
     offset_for_leader_epoch,
     produce,
@@ -22,7 +21,6 @@ APIS: tuple[Api, ...] = (
     offset_for_leader_epoch.API,
     delete_records.API,
     describe_producers.API,
-    init_producer_id.API,
     describe_log_dirs.API,
     alter_replica_log_dirs.API,
 )

@@ -19,8 +19,10 @@ from typing import Any, Final
 
 from ottla.api.base import NO_RESPONSE, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
+from ottla.api.data import produce_transactional
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.data.produce_pending import PendingProduce, fill
+from ottla.api.data.produce_transactional import NOT_TRANSACTIONAL, Verified
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import AppendInfo
 from ottla.records.batch import TRANSACTIONAL_FLAG
@@ -40,11 +42,18 @@ _PartitionResponse: Any = ProduceResponse.PartitionProduceResponse
 
 
 def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
-    acks = request.acks
     refusal = _refusal(request)
     if refusal is not None:
-        return _finish(broker, ctx, acks, on_error(ctx, request, refusal))
+        return _finish(broker, ctx, request.acks, on_error(ctx, request, refusal))
+    if request.transactional_id is not None:
+        return produce_transactional.handle(broker, ctx, request, _append)
+    return _append(broker, ctx, request, NOT_TRANSACTIONAL)
+
+
+def _append(broker: Broker, ctx: RequestContext, request: Message, verified: Verified) -> Answer:
+    acks = request.acks
     find = broker.replicas.find
+    refused, guards = verified
     version = ctx.version
     by_id = version >= _TOPIC_IDS
     now_ms = broker.clock.now_ms()
@@ -61,7 +70,10 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
                 partition = find((key, index))
                 if partition.topic in INTERNAL_TOPICS and ctx.client_id != _ADMIN_CLIENT:
                     raise _internal(partition.topic)
-                result = partition.append(data.records or b"", acks, now_ms, version)
+                if refused and (key, index) in refused:
+                    raise refused[key, index]
+                guard = guards.get((key, index)) if guards else None
+                result = partition.append(data.records or b"", acks, now_ms, version, guard)
             except KafkaError as error:
                 answers.append(_failed(index, error))
                 continue
@@ -85,7 +97,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
             if isinstance(result, AppendInfo):
                 pending.replicate(partition, result.last_offset + 1, answer)
             else:
-                pending.append_later(partition, result, answer)
+                pending.append_later(partition, result, answer, guard)
     return _finish(broker, ctx, acks, response) if pending is None else pending.start()
 
 

@@ -18,6 +18,7 @@ from ottla.replica.partition import ACKS_ALL
 from ottla.wire.messages import ProduceResponse
 
 if TYPE_CHECKING:
+    from ottla.log.verification import VerificationGuard
     from ottla.records.validation import ValidatedBatch
     from ottla.replica.partition import Partition
     from ottla.replica.waiting import Parked
@@ -91,10 +92,16 @@ class PendingProduce:
         self._unreplicated: list[_Unreplicated] = []
         self._parked: Parked | None = None
 
-    def append_later(self, partition: Partition, batch: ValidatedBatch, answer: Message) -> None:
+    def append_later(
+        self,
+        partition: Partition,
+        batch: ValidatedBatch,
+        answer: Message,
+        guard: VerificationGuard | None = None,
+    ) -> None:
         """Append behind what the partition has under way; `answer` is filled in then."""
         self._in_threads += 1
-        partition.append_later(batch, self._acks, partial(self._appended, partition, answer))
+        partition.append_later(batch, self._acks, partial(self._appended, partition, answer), guard)
 
     def replicate(self, partition: Partition, end_offset: int, answer: Message) -> None:
         """Wait until the in-sync replicas have everything before `end_offset`."""

@@ -1,0 +1,41 @@
+"""AddOffsetsToTxn (25): offsets of a group will be committed with the transaction.
+
+2 knows PRODUCER_FENCED; 3 is flexible; 4 (KIP-890): the client can handle TRANSACTION_ABORTABLE.
+Clients of transaction version 2 do without it: their TxnOffsetCommit adds the group's partition itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.transactions.errors import known_to
+from ottla.controller.names import OFFSETS_TOPIC
+from ottla.errors import KafkaError
+from ottla.log.types import TopicPartition
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import AddOffsetsToTxnResponse
+
+_FENCED_FROM: Final = 2
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(request.group_id))
+    broker.transactions.add_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [partition],
+        0,
+        lambda _: ctx.respond(AddOffsetsToTxnResponse()),
+        lambda error: ctx.respond(on_error(ctx, request, error)),
+    )
+    return PARKED
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return AddOffsetsToTxnResponse(error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM))
+
+
+API = Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, handle, on_error)

@@ -1,0 +1,132 @@
+"""AddPartitionsToTxn (24): make partitions part of a transaction, or ask whether they are.
+
+0-3  one transaction, from its producer; 2 knows PRODUCER_FENCED, 3 is flexible
+4    several transactions, from a broker that has batches of them; `verify_only` asks without adding
+5    KIP-890: the asking broker can handle TRANSACTION_ABORTABLE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.transactions.errors import known_to
+from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.types import TopicPartition
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+
+_BATCHED_FROM: Final = 4
+_FENCED_FROM: Final = 2
+
+Results = Mapping[TopicPartition, ErrorCode]
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    transactions = _transactions(ctx, request)
+    results: dict[str, Results] = {}
+
+    def settled(transactional_id: str, of_transaction: Results) -> None:
+        results[transactional_id] = of_transaction
+        if len(results) == len(transactions):
+            ctx.respond(_response(ctx, results))
+
+    if not transactions:
+        return _response(ctx, results)
+    for transaction in transactions.values():
+        _one(broker, ctx, transaction, partial(settled, transaction.transactional_id))
+    return PARKED
+
+
+def _transactions(ctx: RequestContext, request: Message) -> dict[str, Message]:
+    """The request's transactions by their id, in the form of the later versions."""
+    if ctx.version >= _BATCHED_FROM:
+        return {transaction.transactional_id: transaction for transaction in request.transactions}
+    transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return {transaction.transactional_id: transaction}
+
+
+def _one(
+    broker: Broker, ctx: RequestContext, transaction: Message, settled: Callable[[Results], None]
+) -> None:
+    partitions = [
+        TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions
+    ]
+    topics = broker.image.topics.by_name
+    missing = [
+        tp for tp in partitions if tp.topic not in topics or tp.partition not in topics[tp.topic].partitions
+    ]
+    if missing:
+        results = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        results.update(dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        settled(results)
+        return
+
+    def failed(error: KafkaError) -> None:
+        settled(dict.fromkeys(partitions, known_to(error.code, ctx.version, fenced_from=_FENCED_FROM)))
+
+    producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
+    try:
+        if transaction.verify_only:
+            broker.transactions.verify_partitions(*producer, partitions, settled, failed)
+        else:
+            client_version = EPOCH_BUMP_VERSION if ctx.version >= _BATCHED_FROM else 0
+            broker.transactions.add_partitions(
+                *producer,
+                partitions,
+                client_version,
+                lambda _: settled(dict.fromkeys(partitions, ErrorCode.NONE)),
+                failed,
+            )
+    except KafkaError as error:
+        failed(error)
+
+
+def _response(ctx: RequestContext, results: Mapping[str, Results]) -> Message:
+    response = AddPartitionsToTxnResponse
+    by_transaction = []
+    for transactional_id, of_transaction in results.items():
+        by_topic: dict[str, list[Message]] = {}
+        for tp, code in of_transaction.items():
+            by_topic.setdefault(tp.topic, []).append(
+                response.AddPartitionsToTxnPartitionResult(
+                    partition_index=tp.partition, partition_error_code=code
+                )
+            )
+        topics = [
+            response.AddPartitionsToTxnTopicResult(name=topic, results_by_partition=partitions)
+            for topic, partitions in by_topic.items()
+        ]
+        by_transaction.append(
+            response.AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topics)
+        )
+    if ctx.version < _BATCHED_FROM:
+        return response(results_by_topic_v3_and_below=by_transaction[0].topic_results)
+    return response(results_by_transaction=by_transaction)
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    if ctx.version >= _BATCHED_FROM:
+        return AddPartitionsToTxnResponse(error_code=error.code)
+    return _response(
+        ctx,
+        {
+            request.v3_and_below_transactional_id: {
+                TopicPartition(topic.name, index): error.code
+                for topic in request.v3_and_below_topics
+                for index in topic.partitions
+            }
+        },
+    )
+
+
+API = Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, handle, on_error)

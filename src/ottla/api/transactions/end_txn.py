@@ -1,0 +1,46 @@
+"""EndTxn (26): commit or abort a transaction.
+
+2 knows PRODUCER_FENCED; 3 is flexible; 4 (KIP-890): the client can handle TRANSACTION_ABORTABLE
+5  KIP-890 part 2: the answer tells the epoch (and, when epochs run out, the id) of the next transaction
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.transactions.errors import known_to
+from ottla.coordinator.transaction.end import Ended, EndRequest
+from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import EndTxnResponse
+
+_FENCED_FROM: Final = 2
+_BUMPS_FROM: Final = 5
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    def ended(outcome: Ended) -> None:
+        ctx.respond(EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch))
+
+    broker.transactions.end_transaction(
+        EndRequest(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            request.committed,
+            EPOCH_BUMP_VERSION if ctx.version >= _BUMPS_FROM else 0,
+        ),
+        ended,
+        lambda error: ctx.respond(on_error(ctx, request, error)),
+    )
+    return PARKED
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return EndTxnResponse(error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM))
+
+
+API = Api(ApiKey.END_TXN, 0, 5, handle, on_error)

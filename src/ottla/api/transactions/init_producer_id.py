@@ -1,0 +1,71 @@
+"""InitProducerId (22): a producer id and epoch, for an idempotent producer or a transactional id.
+
+0, 1  the same
+2     flexible
+3     the id and epoch that the producer has already
+4     PRODUCER_FENCED for producers that were overtaken
+5     KIP-890: the client can handle TRANSACTION_ABORTABLE
+(6    two-phase commit, not stable in Kafka 4.3)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.transactions.errors import known_to
+from ottla.coordinator.transaction.init import InitRequest
+from ottla.coordinator.transaction.state import NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import InitProducerIdResponse
+
+_FENCED_FROM: Final = 4
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "A producer id needs its epoch, and an epoch its producer id"
+        )
+
+    def failed(error: KafkaError) -> None:
+        ctx.respond(on_error(ctx, request, error))
+
+    def given(producer_id: int, error: KafkaError | None) -> None:
+        if error is not None:
+            failed(error)
+        else:
+            ctx.respond(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+
+    def initialized(txn: TransactionMetadata) -> None:
+        ctx.respond(InitProducerIdResponse(producer_id=txn.producer_id, producer_epoch=txn.producer_epoch))
+
+    if request.transactional_id is None:
+        broker.producer_ids.next_id(given)
+    else:
+        broker.transactions.init_producer_id(
+            InitRequest(
+                request.transactional_id,
+                request.transaction_timeout_ms,
+                request.producer_id,
+                request.producer_epoch,
+            ),
+            two_phase=request.enable2_pc,
+            keep_prepared=request.keep_prepared_txn,
+            done=initialized,
+            failed=failed,
+        )
+    return PARKED
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return InitProducerIdResponse(
+        error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM),
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_EPOCH,
+    )
+
+
+API = Api(key=ApiKey.INIT_PRODUCER_ID, min_version=0, max_version=5, handle=handle, on_error=on_error)

@@ -1,0 +1,47 @@
+"""ListTransactions (66): the transactional ids that this broker coordinates.
+
+0 filters by state and producer id; 1 by how long a transaction has been open; 2 by a pattern of the id.
+"""
+
+from __future__ import annotations
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.coordinator.transaction.listing import ListFilter
+from ottla.coordinator.transaction.state import TransactionMetadata
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import ListTransactionsResponse
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    wanted = ListFilter(
+        state_titles=frozenset(request.state_filters),
+        producer_ids=frozenset(request.producer_id_filters),
+        duration_ms=request.duration_filter,
+        pattern=request.transactional_id_pattern,
+    )
+
+    def found(transactions: list[TransactionMetadata]) -> None:
+        ctx.respond(
+            ListTransactionsResponse(
+                unknown_state_filters=sorted(wanted.unknown_states),
+                transaction_states=[
+                    ListTransactionsResponse.TransactionState(
+                        transactional_id=txn.transactional_id,
+                        producer_id=txn.producer_id,
+                        transaction_state=txn.state.title,
+                    )
+                    for txn in transactions
+                ],
+            )
+        )
+
+    def failed(error: KafkaError) -> None:
+        ctx.respond(ListTransactionsResponse(error_code=error.code))
+
+    broker.transactions.list(wanted, found, failed)
+    return PARKED
+
+
+API = Api(ApiKey.LIST_TRANSACTIONS, 0, 2, handle)

@@ -1,0 +1,166 @@
+"""TxnOffsetCommit (28): offsets of a group that count once the transaction is committed.
+
+2 adds the leader epoch; 3 is flexible and tells the member, which is checked
+4 (KIP-890): the client can handle TRANSACTION_ABORTABLE
+5 (KIP-890 part 2): the request itself makes the group part of the transaction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.transactions.verification import Errors, Supported, add_or_verify
+from ottla.controller.names import OFFSETS_TOPIC
+from ottla.coordinator.group.context import RequestInfo
+from ottla.coordinator.waiters import coordinator_error
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.types import TopicPartition
+from ottla.log.verification import UNVERIFIED, VerificationGuard
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+
+_LOADING_FROM: Final = 2
+_ABORTABLE_FROM: Final = 4
+_ADDS_FROM: Final = 5
+_NO_SEQUENCE: Final = -1
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(request.group_id))
+    known, unknown = _split(broker, request)
+    if not known:
+        return _response(unknown)
+    supported = Supported.of(ctx.version, abortable_from=_ABORTABLE_FROM, adds_from=_ADDS_FROM)
+    info = RequestInfo(ctx.version, ctx.client_id or "", ctx.client_host, ctx.principal)
+    accepted = TxnOffsetCommitRequest(
+        transactional_id=request.transactional_id,
+        group_id=request.group_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        generation_id=request.generation_id,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        topics=known,
+    )
+
+    def failed(error: KafkaError) -> None:
+        ctx.respond(_response([*unknown, *_refused(ctx, known, error.code)]))
+
+    def commit(guard: VerificationGuard | None) -> None:
+        broker.groups.runtime.write_transactional(
+            partition.partition,
+            request.producer_id,
+            request.producer_epoch,
+            lambda shard, now_ms: shard.commits.commit_transactional(info, accepted, now_ms),
+            lambda response: ctx.respond(_response([*unknown, *response.topics])),
+            failed,
+            guard,
+        )
+
+    _verify(broker, request, partition, supported, commit, failed)
+    return PARKED
+
+
+def _verify(
+    broker: Broker,
+    request: Message,
+    partition: TopicPartition,
+    supported: Supported,
+    then: Callable[[VerificationGuard | None], None],
+    failed: Callable[[KafkaError], None],
+) -> None:
+    """Go on once the group's partition is part of the transaction."""
+    if supported is not Supported.ADDS_PARTITIONS and not broker.config.bool(
+        "transaction.partition.verification.enable"
+    ):
+        then(UNVERIFIED)
+        return
+    try:
+        offsets = broker.replicas.partition(*partition)
+        offsets.check_leader()
+        guard = offsets.local_log().producers.start_verification(
+            request.producer_id,
+            request.producer_epoch,
+            _NO_SEQUENCE,
+            broker.clock.now_ms(),
+            adds_partitions=supported is Supported.ADDS_PARTITIONS,
+        )
+    except KafkaError as error:
+        failed(coordinator_error(error))
+        return
+    if guard is None:
+        then(None)
+        return
+
+    def settled(errors: Errors) -> None:
+        code = errors.get(partition)
+        if code is None:
+            then(guard)
+        else:
+            failed(KafkaError(code, f"{request.group_id} is not part of the transaction"))
+
+    add_or_verify(
+        broker,
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [partition],
+        supported,
+        settled,
+    )
+
+
+def _split(broker: Broker, request: Message) -> tuple[list[Message], list[Message]]:
+    """The request's topics with the partitions that exist, and answers for those that do not."""
+    known, unknown = [], []
+    by_name = broker.image.topics.by_name
+    for topic in request.topics:
+        partitions = by_name[topic.name].partitions if topic.name in by_name else {}
+        there = [each for each in topic.partitions if each.partition_index in partitions]
+        missing = [each for each in topic.partitions if each.partition_index not in partitions]
+        if there:
+            known.append(
+                TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic.name, partitions=there)
+            )
+        if missing:
+            unknown.append(_topic_answer(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    return known, unknown
+
+
+def _topic_answer(name: str, partitions: Iterable[Message], code: ErrorCode) -> Message:
+    response = TxnOffsetCommitResponse
+    return response.TxnOffsetCommitResponseTopic(
+        name=name,
+        partitions=[
+            response.TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in partitions
+        ],
+    )
+
+
+def _refused(ctx: RequestContext, topics: Iterable[Message], code: ErrorCode) -> list[Message]:
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.version < _LOADING_FROM:
+        # Producers of that time did not expect it here.
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return [_topic_answer(topic.name, topic.partitions, code) for topic in topics]
+
+
+def _response(topics: Iterable[Message]) -> Message:
+    """Topics that are both known and unknown in parts are answered as one."""
+    merged: dict[str, Message] = {}
+    for topic in topics:
+        if topic.name in merged:
+            merged[topic.name].partitions.extend(topic.partitions)
+        else:
+            merged[topic.name] = topic
+    return TxnOffsetCommitResponse(topics=list(merged.values()))
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return _response(_refused(ctx, request.topics, error.code))
+
+
+API = Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, handle, on_error)

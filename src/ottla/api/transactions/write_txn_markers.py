@@ -1,0 +1,78 @@
+"""WriteTxnMarkers (27): another broker's coordinator tells partitions led here that a transaction has ended.
+
+1 is flexible, and the first that Kafka 4 knows; 2 tells the transaction version, by which the epoch is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.coordinator.transaction.markers import TxnMarker
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.types import TopicPartition
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import WriteTxnMarkersResponse
+
+Results = dict[int, dict[TopicPartition, ErrorCode]]
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    results: Results = {}
+    missing = len(request.markers)
+    if not missing:
+        return WriteTxnMarkersResponse()
+    for each in request.markers:
+        marker = TxnMarker(
+            each.producer_id,
+            each.producer_epoch,
+            each.coordinator_epoch,
+            each.transaction_result,
+            each.transaction_version,
+        )
+
+        def written(codes: Mapping[TopicPartition, ErrorCode], producer_id: int = each.producer_id) -> None:
+            nonlocal missing
+            results.setdefault(producer_id, {}).update(codes)
+            missing -= 1
+            if not missing:
+                ctx.respond(_response(results))
+
+        broker.local_markers.write(marker, _partitions(each), written)
+    return PARKED
+
+
+def _partitions(marker: Message) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+
+
+def _response(results: Results) -> Message:
+    response = WriteTxnMarkersResponse
+    markers = []
+    for producer_id, codes in results.items():
+        by_topic: dict[str, list[Message]] = {}
+        for tp, code in codes.items():
+            by_topic.setdefault(tp.topic, []).append(
+                response.WritableTxnMarkerPartitionResult(partition_index=tp.partition, error_code=code)
+            )
+        markers.append(
+            response.WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=[
+                    response.WritableTxnMarkerTopicResult(name=topic, partitions=partitions)
+                    for topic, partitions in by_topic.items()
+                ],
+            )
+        )
+    return response(markers=markers)
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    results: Results = {}
+    for marker in request.markers:
+        results.setdefault(marker.producer_id, {}).update(dict.fromkeys(_partitions(marker), error.code))
+    return _response(results)
+
+
+API = Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, handle, on_error)

@@ -1,0 +1,47 @@
+"""What time does: open transactions are aborted when their timeout is over, ids that rest too long are forgotten."""
+
+from __future__ import annotations
+
+from ottla.coordinator.result import CoordinatorResult
+from ottla.coordinator.transaction.end import Ended, fence
+from ottla.coordinator.transaction.shard import TransactionShard
+from ottla.coordinator.transaction.state import (
+    AT_REST,
+    NO_PRODUCER_ID,
+    TransactionMetadata,
+    TransactionState,
+    tombstone,
+)
+
+
+def timed_out(shard: TransactionShard, now_ms: int) -> list[TransactionMetadata]:
+    """Open transactions that took longer than their producer said they would."""
+    return [
+        txn
+        for txn in shard.transactions.values()
+        if txn.state is TransactionState.ONGOING
+        and not txn.two_phase
+        and txn.started_ms + txn.timeout_ms < now_ms
+    ]
+
+
+def abort_timed_out(
+    shard: TransactionShard, txn: TransactionMetadata, now_ms: int, new_producer_id: int = NO_PRODUCER_ID
+) -> CoordinatorResult[Ended]:
+    """Abort a transaction that `timed_out` gave, if it is still the same."""
+    if shard.find(txn.transactional_id) != txn:
+        return CoordinatorResult((), Ended(None))
+    return fence(shard, txn, now_ms, new_producer_id)
+
+
+def expire_ids(
+    shard: TransactionShard, expiration_ms: int, limit: int, now_ms: int
+) -> CoordinatorResult[int]:
+    """Tombstones for up to `limit` ids that nobody has used for so long; how many there were."""
+    expired = []
+    for txn in shard.transactions.values():
+        if txn.state in AT_REST and txn.updated_ms <= now_ms - expiration_ms:
+            expired.append(tombstone(txn.transactional_id))
+            if len(expired) == limit:
+                break
+    return CoordinatorResult(expired, len(expired))

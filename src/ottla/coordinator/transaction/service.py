@@ -1,0 +1,352 @@
+"""The door to the transaction coordinator: routes requests to their shards, fetches producer ids, sends markers.
+
+The decisions are in the pure modules beside; timers, retries and the order of steps are here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ottla.clock import Clock, Timer
+from ottla.coordinator.records import RecordSerde
+from ottla.coordinator.result import CoordinatorResult, Done, Failed
+from ottla.coordinator.runtime import CoordinatorRuntime, partition_for
+from ottla.coordinator.shard import ShardContext
+from ottla.coordinator.transaction.end import Ended, EndRequest, complete, end_transaction
+from ottla.coordinator.transaction.expiry import abort_timed_out, expire_ids, timed_out
+from ottla.coordinator.transaction.init import (
+    Initialized,
+    InitOutcome,
+    InitRequest,
+    NeedsProducerId,
+    check_request,
+    init_producer_id,
+)
+from ottla.coordinator.transaction.listing import ListFilter, list_transactions
+from ottla.coordinator.transaction.markers import MarkerSender, MarkerWriter
+from ottla.coordinator.transaction.partitions import add_partitions, verify_partitions
+from ottla.coordinator.transaction.shard import TransactionShard
+from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetadata
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+
+_logger = logging.getLogger(__name__)
+
+SERDE: Final = RecordSerde(("TransactionLog",))
+
+_TOMBSTONES_AT_ONCE: Final = 500
+_COMPLETION_RETRY_MS: Final = 100
+
+Runtime = CoordinatorRuntime[TransactionShard]
+EndOperation = Callable[[TransactionShard, int, int], CoordinatorResult[Ended]]
+"""`(shard, now_ms, new producer id or -1)`."""
+
+
+class ProducerIdSource(Protocol):
+    """Where new producer ids come from."""
+
+    def next_id(self, done: Callable[[int, KafkaError | None], None]) -> None: ...
+
+
+class TransactionCoordinator:
+    """`broker.transactions` in the API handlers. Answers through `done`/`failed`, at once or later on the loop."""
+
+    __slots__ = ("_clock", "_markers", "_producer_ids", "_timers", "config", "runtime")
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        producer_ids: ProducerIdSource,
+        marker_writer: MarkerWriter,
+        *,
+        exists: Callable[[TopicPartition], bool],
+        transaction_version: Callable[[], int],
+        make_runtime: Callable[[Callable[[ShardContext], TransactionShard]], Runtime],
+    ) -> None:
+        self.config = config
+        """Replaced when the broker's configuration changes."""
+        self._clock = clock
+        self._producer_ids = producer_ids
+        self._timers: dict[str, Timer] = {}
+        self._markers = MarkerSender(clock, marker_writer, exists=exists, on_complete=self._complete)
+
+        def new_shard(context: ShardContext) -> TransactionShard:
+            return TransactionShard(
+                context.partition,
+                context.leader_epoch,
+                transaction_version=transaction_version,
+                on_prepared=self._send_markers,
+                on_unloaded=self._markers.remove,
+            )
+
+        self.runtime = make_runtime(new_shard)
+
+    @property
+    def unfinished(self) -> int:
+        """Transactions whose end some partition has not been told yet."""
+        return len(self._markers)
+
+    def start(self) -> None:
+        """Begin to look for transactions that took too long and ids that nobody uses."""
+        self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out)
+        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.expire_ids)
+
+    def shutdown(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._markers.shutdown()
+        self.runtime.shutdown()
+
+    def partition_of(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` of an id. Raises INVALID_REQUEST, COORDINATOR_NOT_AVAILABLE."""
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id is empty")
+        count = self.runtime.partition_count
+        if not count:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__transaction_state does not exist yet")
+        return partition_for(transactional_id, count)
+
+    # -- InitProducerId
+
+    def init_producer_id(
+        self,
+        request: InitRequest,
+        *,
+        two_phase: bool,
+        keep_prepared: bool,
+        done: Done[TransactionMetadata],
+        failed: Failed,
+    ) -> None:
+        """A new epoch for a transactional id; CONCURRENT_TRANSACTIONS while what it fences is being aborted."""
+        config = self.config
+        timeout_ms = check_request(
+            request.transactional_id,
+            request.timeout_ms,
+            two_phase=two_phase,
+            keep_prepared=keep_prepared,
+            two_phase_enabled=config.bool("transaction.two.phase.commit.enable"),
+            max_timeout_ms=config.int("transaction.max.timeout.ms"),
+        )
+        request = InitRequest(
+            request.transactional_id, timeout_ms, request.expected_id, request.expected_epoch
+        )
+        self._init(self.partition_of(request.transactional_id), request, NO_PRODUCER_ID, done, failed)
+
+    def _init(
+        self,
+        partition: int,
+        request: InitRequest,
+        new_id: int,
+        done: Done[TransactionMetadata],
+        failed: Failed,
+    ) -> None:
+        def initialized(outcome: InitOutcome) -> None:
+            if isinstance(outcome, NeedsProducerId) or (
+                isinstance(outcome, Ended) and outcome.needs_producer_id
+            ):
+                again = partial(self._init, partition, request, done=done, failed=failed)
+                self._with_new_id(again, failed)
+            elif isinstance(outcome, Initialized):
+                shard = self.runtime.shard(partition)
+                if shard is not None:
+                    shard.note_last_epoch(outcome.transaction, outcome.last_epoch)
+                done(outcome.transaction)
+            else:
+                self._decided(partition, outcome)
+                failed(
+                    KafkaError(
+                        ErrorCode.CONCURRENT_TRANSACTIONS,
+                        f"{request.transactional_id}: an open transaction is being aborted first",
+                    )
+                )
+
+        self.runtime.write(
+            partition,
+            lambda shard, now_ms: init_producer_id(shard, request, now_ms, new_id),
+            initialized,
+            failed,
+        )
+
+    def _with_new_id(self, then: Callable[[int], None], failed: Failed) -> None:
+        def given(producer_id: int, error: KafkaError | None) -> None:
+            if error is not None:
+                failed(error)
+            else:
+                then(producer_id)
+
+        self._producer_ids.next_id(given)
+
+    # -- partitions
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        client_version: int,
+        done: Done[None],
+        failed: Failed,
+    ) -> None:
+        """Make partitions part of the id's transaction."""
+        added = frozenset(partitions)
+        self.runtime.write(
+            self.partition_of(transactional_id),
+            lambda shard, now_ms: add_partitions(
+                shard, transactional_id, producer_id, producer_epoch, added, client_version, now_ms
+            ),
+            done,
+            failed,
+        )
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Iterable[TopicPartition],
+        done: Done[dict[TopicPartition, ErrorCode]],
+        failed: Failed,
+    ) -> None:
+        """Tell which partitions are part of the id's transaction; TRANSACTION_ABORTABLE for those that are not."""
+        asked = tuple(partitions)
+        self.runtime.read(
+            self.partition_of(transactional_id),
+            lambda shard, now_ms: verify_partitions(
+                shard, transactional_id, producer_id, producer_epoch, asked
+            ),
+            done,
+            failed,
+        )
+
+    # -- the end
+
+    def end_transaction(self, request: EndRequest, done: Done[Ended], failed: Failed) -> None:
+        """Commit or abort. Answered when the decision stands; the markers follow."""
+        partition = self.partition_of(request.transactional_id)
+        self._end(
+            partition,
+            lambda shard, now_ms, new_id: end_transaction(shard, request, now_ms, new_id),
+            done,
+            failed,
+        )
+
+    def _end(
+        self,
+        partition: int,
+        operation: EndOperation,
+        done: Done[Ended],
+        failed: Failed,
+        new_id: int = NO_PRODUCER_ID,
+    ) -> None:
+        def ended(outcome: Ended) -> None:
+            if outcome.needs_producer_id:
+                self._with_new_id(lambda given: self._end(partition, operation, done, failed, given), failed)
+                return
+            # The markers first: where they are written at once, the producer's next transaction need not wait for them.
+            self._decided(partition, outcome)
+            done(outcome)
+
+        self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, new_id), ended, failed)
+
+    def _decided(self, partition: int, outcome: Ended) -> None:
+        shard = self.runtime.shard(partition)
+        if outcome.prepared is not None and shard is not None:
+            self._send_markers(shard, outcome.prepared)
+
+    def _send_markers(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
+        self._markers.add(shard.partition, shard.coordinator_epoch, prepared)
+
+    def _complete(self, partition: int, prepared: TransactionMetadata) -> None:
+        def failed(error: KafkaError) -> None:
+            if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                self._clock.call_later(_COMPLETION_RETRY_MS / 1000, self._complete, partition, prepared)
+            else:
+                # Another coordinator reads the decision from the log, and completes it.
+                _logger.info("%s is completed elsewhere: %s", prepared.transactional_id, error.message)
+
+        self.runtime.write(
+            partition, lambda shard, now_ms: complete(shard, prepared, now_ms), lambda after: None, failed
+        )
+
+    # -- questions
+
+    def describe(self, transactional_id: str, done: Done[TransactionMetadata | None], failed: Failed) -> None:
+        self.runtime.read(
+            self.partition_of(transactional_id),
+            lambda shard, now_ms: shard.find(transactional_id),
+            done,
+            failed,
+        )
+
+    def list(self, wanted: ListFilter, done: Done[list[TransactionMetadata]], failed: Failed) -> None:
+        """The transactions that this broker coordinates."""
+
+        def answered(found: list[list[TransactionMetadata]]) -> None:
+            done([txn for of_shard in found for txn in of_shard])
+
+        self.runtime.read_all(
+            lambda shard, now_ms: list_transactions(shard, wanted, now_ms), answered, failed
+        )
+
+    # -- what time does
+
+    def _every(self, interval_key: str, work: Callable[[], None]) -> None:
+        def due() -> None:
+            self._every(interval_key, work)
+            work()
+
+        self._timers[interval_key] = self._clock.call_later(self.config.int(interval_key) / 1000, due)
+
+    def abort_timed_out(self) -> None:
+        """Abort the open transactions whose time is up."""
+        now_ms = self._clock.now_ms()
+        for partition in range(self.runtime.partition_count):
+            shard = self.runtime.shard(partition)
+            for txn in [] if shard is None else timed_out(shard, now_ms):
+                self._abort(partition, txn)
+
+    def _abort(self, partition: int, txn: TransactionMetadata) -> None:
+        def done(outcome: Ended) -> None:
+            if outcome.prepared is not None:
+                _logger.info("Aborted the transaction of %s: its time is up", txn.transactional_id)
+
+        def failed(error: KafkaError) -> None:
+            _logger.warning("Cannot abort the transaction of %s: %s", txn.transactional_id, error.message)
+
+        self._end(
+            partition,
+            lambda shard, now_ms, new_id: abort_timed_out(shard, txn, now_ms, new_id),
+            done,
+            failed,
+        )
+
+    def expire_ids(self) -> None:
+        """Forget the transactional ids that nobody has used for `transactional.id.expiration.ms`."""
+        for partition in range(self.runtime.partition_count):
+            if self.runtime.is_active(partition):
+                self._expire(partition)
+
+    def _expire(self, partition: int) -> None:
+        expiration_ms = self.config.int("transactional.id.expiration.ms")
+
+        def done(count: int) -> None:
+            if count == _TOMBSTONES_AT_ONCE:
+                self._clock.call_later(0.0, self._expire, partition)
+
+        def failed(error: KafkaError) -> None:
+            _logger.warning("Cannot expire transactional ids: %s", error.message)
+
+        self.runtime.write(
+            partition,
+            lambda shard, now_ms: expire_ids(shard, expiration_ms, _TOMBSTONES_AT_ONCE, now_ms),
+            done,
+            failed,
+        )

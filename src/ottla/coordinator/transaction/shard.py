@@ -1,0 +1,144 @@
+"""The transactional ids of one partition of `__transaction_state`. Only `replay` changes them.
+
+What requests do is in the modules beside: `init`, `partitions`, `end`, `expiry`, `listing`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from ottla.coordinator.records import CoordinatorRecord
+from ottla.coordinator.transaction.state import (
+    EPOCH_BUMP_VERSION,
+    NO_EPOCH,
+    PREPARED,
+    VALID_PREVIOUS,
+    TransactionMetadata,
+    TransactionState,
+    from_record,
+    to_record,
+)
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image import MetadataImage
+
+_logger = logging.getLogger(__name__)
+
+Prepared = Callable[["TransactionShard", TransactionMetadata], None]
+"""Told of each transaction that a freshly loaded shard finds between its decision and its completion."""
+
+Unloaded = Callable[[int], None]
+"""Told when the partition's transactions are no longer coordinated here."""
+
+
+class TransactionShard:
+    """State of one partition. `coordinator_epoch` is the leader epoch in which this broker coordinates it."""
+
+    __slots__ = (
+        "_last_epochs",
+        "_on_prepared",
+        "_on_unloaded",
+        "_transactions",
+        "coordinator_epoch",
+        "partition",
+        "transaction_version",
+    )
+
+    def __init__(
+        self,
+        partition: int = 0,
+        coordinator_epoch: int = 0,
+        *,
+        transaction_version: Callable[[], int] = lambda: EPOCH_BUMP_VERSION,
+        on_prepared: Prepared | None = None,
+        on_unloaded: Unloaded | None = None,
+    ) -> None:
+        self.partition = partition
+        self.coordinator_epoch = coordinator_epoch
+        self.transaction_version = transaction_version
+        """The cluster's finalized `transaction.version`."""
+        self._on_prepared = on_prepared
+        self._on_unloaded = on_unloaded
+        self._transactions: dict[str, TransactionMetadata] = {}
+        self._last_epochs: dict[str, int] = {}
+        """The epoch before the current one, where its owner may still ask for the current one again.
+
+        Kafka's record has no place for it: it is lost with the leadership, and the retry is fenced then.
+        """
+
+    @property
+    def transactions(self) -> Mapping[str, TransactionMetadata]:
+        return MappingProxyType(self._transactions)
+
+    def find(self, transactional_id: str) -> TransactionMetadata | None:
+        return self._transactions.get(transactional_id)
+
+    def require(self, transactional_id: str) -> TransactionMetadata:
+        """The transactional id; raises what a request about an unknown one is told."""
+        txn = self._transactions.get(transactional_id)
+        if txn is None:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                f"There is no transactional id {transactional_id}: it was never used, or has expired",
+            )
+        return txn
+
+    def last_epoch(self, transactional_id: str) -> int:
+        return self._last_epochs.get(transactional_id, NO_EPOCH)
+
+    def note_last_epoch(self, txn: TransactionMetadata, last_epoch: int) -> None:
+        """InitProducerId gave out the epoch of `txn` to the holder of `last_epoch` (-1: to someone new)."""
+        if self._transactions.get(txn.transactional_id) == txn:
+            self._last_epochs[txn.transactional_id] = last_epoch
+
+    def record(self, txn: TransactionMetadata) -> CoordinatorRecord:
+        """The record that makes `txn` the state of its id; the transition must be one of the table's."""
+        known = self._transactions.get(txn.transactional_id)
+        before = TransactionState.EMPTY if known is None else known.state
+        if before not in VALID_PREVIOUS[txn.state]:
+            raise AssertionError(f"{txn.transactional_id}: {before.title} cannot become {txn.state.title}")
+        return to_record(txn, self.transaction_version())
+
+    # -- what the runtime calls
+
+    def replay(self, offset: int, producer_id: int, producer_epoch: int, record: CoordinatorRecord) -> None:
+        transactional_id = record.key.transactional_id
+        known = self._transactions.get(transactional_id)
+        if record.value is None:
+            self._transactions.pop(transactional_id, None)
+            self._last_epochs.pop(transactional_id, None)
+            return
+        try:
+            txn = from_record(record)
+        except ValueError as error:
+            _logger.warning("Skipped a record of %s at offset %d: %s", transactional_id, offset, error)
+            return
+        self._transactions[transactional_id] = txn
+        if txn.state is TransactionState.EMPTY:
+            self._last_epochs.pop(transactional_id, None)
+        elif known is not None and txn.state in PREPARED:
+            if txn.client_version >= EPOCH_BUMP_VERSION:
+                self._last_epochs[transactional_id] = known.producer_epoch
+            elif txn.producer_epoch != known.producer_epoch:
+                self._last_epochs.pop(transactional_id, None)
+
+    def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commit: bool) -> None:
+        """There are no transactions about the records of transactions."""
+
+    def on_loaded(self, image: MetadataImage, now_ms: int) -> None:
+        if self._on_prepared is None:
+            return
+        for txn in [txn for txn in self._transactions.values() if txn.state in PREPARED]:
+            self._on_prepared(self, txn)
+
+    def on_unloaded(self) -> None:
+        if self._on_unloaded is not None:
+            self._on_unloaded(self.partition)
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Partitions that are deleted are left out when their markers are sent."""
