@@ -43,6 +43,9 @@ S = TypeVar("S", bound=CoordinatorShard)
 REPLAY_SLICE_S: Final = 0.004
 """How long replaying what was read may hold the loop at a time."""
 
+PART: Final = 500
+"""Records that go together where an operation does not need all of its own in one batch."""
+
 
 class State(Enum):
     INITIAL = "initial"
@@ -50,6 +53,10 @@ class State(Enum):
     ACTIVE = "active"
     FAILED = "failed"
     CLOSED = "closed"
+
+
+def _ignore(outcome: Any) -> None:
+    """The last part answers for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +230,16 @@ class ShardHost(Generic[S]):
             self._wait(waiter)
             return
         try:
-            self._append(result.records, result.replay, waiter, now_ms)
+            if not result.atomic:
+                self._append_in_parts(result.records[:-PART], result.replay, now_ms)
+            last = result.records if result.atomic else result.records[-PART:]
+            self._append(last, result.replay, waiter, now_ms)
         except KafkaError as error:
             waiter.fail(coordinator_error(error))
+
+    def _append_in_parts(self, records: Sequence[CoordinatorRecord], replay: bool, now_ms: int) -> None:
+        for start in range(0, len(records), PART):
+            self._append(records[start : start + PART], replay, Waiter(_ignore, _ignore), now_ms)
 
     def _try(
         self, operation: Callable[[S, int], CoordinatorResult[Any]], now_ms: int, waiter: Waiter

@@ -68,5 +68,7 @@ class CoordinatorResult(Generic[R]):
     response: R | Deferred[R]
     replay: bool = True
     """False where the operation has changed the state itself (classic groups, whose state is mostly not in records)."""
+    atomic: bool = True
+    """False where the records may be spread over several batches: tombstones of a clean-up."""
     on_committed: Callable[[KafkaError | None], None] | None = None
     """Told once, before the response goes out: None when the records are committed, else why they never will be."""

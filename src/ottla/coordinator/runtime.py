@@ -275,6 +275,12 @@ class CoordinatorRuntime(Generic[S]):
         host = self._hosts.get(partition)
         return host is not None and host.state is State.ACTIVE
 
+    def each_shard(self, visit: Callable[[S], None]) -> None:
+        """Call with every shard that is loaded or being loaded."""
+        for host in self._hosts.values():
+            if host.shard is not None:
+                visit(host.shard)
+
     def shard(self, partition: int) -> S | None:
         """The loaded shard, for tests and metrics."""
         host = self._hosts.get(partition)

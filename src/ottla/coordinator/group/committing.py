@@ -27,23 +27,23 @@ _NO_OFFSET: Final = -1
 class OffsetCommits:
     """The operations on offsets of one shard. `touch` tells a classic group's member that it was heard of."""
 
-    __slots__ = ("_context", "_get_or_create_simple", "_touch")
+    __slots__ = ("_context", "_simple_group", "_touch")
 
     def __init__(
         self,
         context: GroupContext,
-        get_or_create_simple: Callable[[str], Group],
+        simple_group: Callable[[str, int], Group],
         touch: Callable[[Group, str], None],
     ) -> None:
         self._context = context
-        self._get_or_create_simple = get_or_create_simple
+        self._simple_group = simple_group
         self._touch = touch
 
     # -- committing
 
     def commit(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
         """OffsetCommit, with the names of all topics filled in."""
-        check = self._may_commit(info, request)
+        check = self._may_commit(info, request, now_ms)
         response = messages.OffsetCommitResponse
         expire_ms = NO_EXPIRY
         if request.retention_time_ms != DEFAULT_RETENTION:
@@ -74,17 +74,17 @@ class OffsetCommits:
             )
         return CoordinatorResult(records, response(topics=topics))
 
-    def _may_commit(self, info: RequestInfo, request: Message) -> CommitPartitionValidator | None:
+    def _may_commit(
+        self, info: RequestInfo, request: Message, now_ms: int
+    ) -> CommitPartitionValidator | None:
         group = self._context.groups.get(request.group_id)
         if group is None:
             if request.generation_id_or_member_epoch >= 0:
                 if info.api_version >= _GROUP_ID_NOT_FOUND_FROM:
-                    raise KafkaError(
-                        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not found"
-                    )
+                    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not found")
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} is not found")
             # An admin client, or a consumer that assigns itself: its commits make a simple group.
-            group = self._get_or_create_simple(request.group_id)
+            group = self._simple_group(request.group_id, now_ms)
         check = group.validate_offset_commit(
             request.member_id,
             request.group_instance_id,
@@ -113,7 +113,7 @@ class OffsetCommits:
         if group is None:
             if request.generation_id >= 0:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} is not found")
-            group = self._get_or_create_simple(request.group_id)
+            group = self._simple_group(request.group_id, now_ms)
         check = group.validate_offset_commit(
             request.member_id, request.group_instance_id, request.generation_id, info.api_version, True
         )

@@ -69,6 +69,4 @@ def offset_record(
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
     """The record that deletes one."""
-    return CoordinatorRecord(
-        messages.OffsetCommitKey(group=group_id, topic=topic, partition=partition), None
-    )
+    return CoordinatorRecord(messages.OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)

@@ -23,13 +23,13 @@ _NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = MappingProxyType({})
 class Offsets:
     """Committed offsets by group, topic and partition, whatever the type of the group.
 
-    `on_unknown_group` is told when an offset is replayed for a group that is not there: a simple consumer's.
+    `ensure_group(group id, ms)` is called for each commit: a simple consumer's group begins with its first.
     """
 
-    __slots__ = ("_committed", "_open", "_pending", "on_unknown_group")
+    __slots__ = ("_committed", "_ensure_group", "_open", "_pending")
 
-    def __init__(self, on_unknown_group: Callable[[str], None] = lambda group_id: None) -> None:
-        self.on_unknown_group = on_unknown_group
+    def __init__(self, ensure_group: Callable[[str, int], None]) -> None:
+        self._ensure_group = ensure_group
         self._committed: dict[str, _ByTopic] = {}
         self._pending: dict[int, dict[Place, CommittedOffset]] = {}
         """By producer id: what its open transaction will commit."""
@@ -101,7 +101,7 @@ class Offsets:
         if value is None:
             self._forget(group_id, topic, partition)
             return
-        self.on_unknown_group(group_id)
+        self._ensure_group(group_id, value.commit_timestamp)
         committed = from_record(value, record_offset)
         if producer_id < 0:
             self._put(group_id, topic, partition, committed)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.coordinator.group.shard import GroupShard
-from ottla.coordinator.result import Done, Failed
+from ottla.coordinator.result import CoordinatorResult, Done, Failed
 from ottla.coordinator.runtime import CoordinatorRuntime, ReadOperation, WriteOperation, partition_for
 from ottla.errors import ErrorCode, KafkaError
 
@@ -30,9 +31,7 @@ class GroupCoordinator:
         self.config = config
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` of a group. Raises COORDINATOR_NOT_AVAILABLE, INVALID_GROUP_ID."""
-        if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
+        """The partition of `__consumer_offsets` that keeps a group. Raises COORDINATOR_NOT_AVAILABLE."""
         count = self.runtime.partition_count
         if not count:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__consumer_offsets does not exist yet")
@@ -42,17 +41,115 @@ class GroupCoordinator:
         self, group_id: str, operation: WriteOperation[GroupShard, R], done: Done[R], failed: Failed
     ) -> None:
         """Run a write operation on the group's shard (see `CoordinatorRuntime.write`)."""
+        try:
+            partition = self.partition_of(group_id)
+        except KafkaError as error:
+            failed(error)
+            return
+        self.runtime.write(partition, operation, done, failed)
+
+    def write_transactional(
+        self,
+        group_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        operation: WriteOperation[GroupShard, R],
+        done: Done[R],
+        failed: Failed,
+    ) -> None:
+        """The same, within a producer's transaction (see `CoordinatorRuntime.write_transactional`)."""
+        try:
+            partition = self.partition_of(group_id)
+        except KafkaError as error:
+            failed(error)
+            return
+        self.runtime.write_transactional(partition, producer_id, producer_epoch, operation, done, failed)
 
     def read(
         self, group_id: str, operation: ReadOperation[GroupShard, R], done: Done[R], failed: Failed
     ) -> None:
         """Run a read operation on the group's shard."""
+        try:
+            partition = self.partition_of(group_id)
+        except KafkaError as error:
+            failed(error)
+            return
+        self.runtime.read(partition, operation, done, failed)
 
     def read_each(
         self,
-        group_ids: list[str],
+        group_ids: Sequence[str],
         operation: Callable[[GroupShard, str, int], R],
         on_error: Callable[[str, KafkaError], R],
         done: Done[list[R]],
     ) -> None:
         """Run a read operation per group: answers in the order of the ids, errors through `on_error`."""
+        gathered = Gathered(len(group_ids), done)
+        for index, group_id in enumerate(group_ids):
+            self.read(
+                group_id,
+                partial(_call, operation, group_id),
+                partial(gathered.put, index),
+                partial(_put_error, gathered, index, on_error, group_id),
+            )
+
+    def write_each(
+        self,
+        group_ids: Sequence[str],
+        operation: Callable[[GroupShard, str, int], CoordinatorResult[R]],
+        on_error: Callable[[str, KafkaError], R],
+        done: Done[list[R]],
+    ) -> None:
+        """The same for write operations."""
+        gathered = Gathered(len(group_ids), done)
+        for index, group_id in enumerate(group_ids):
+            self.write(
+                group_id,
+                partial(_call, operation, group_id),
+                partial(gathered.put, index),
+                partial(_put_error, gathered, index, on_error, group_id),
+            )
+
+    def update_config(self, config: BrokerConfig) -> None:
+        """The broker's configs changed."""
+        self.config = config
+        self.runtime.each_shard(lambda shard: shard.configure(config))
+
+
+def require_group_id(group_id: str | None) -> None:
+    """Raise INVALID_GROUP_ID for requests that need a group with a name."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
+
+
+class Gathered(Generic[R]):
+    """Answers that come in any order, handed over in theirs when all are there."""
+
+    __slots__ = ("_answers", "_done", "_missing")
+
+    def __init__(self, count: int, done: Done[list[R]]) -> None:
+        self._answers: list[R | None] = [None] * count
+        self._missing = count
+        self._done = done
+        if not count:
+            done([])
+
+    def put(self, index: int, answer: R) -> None:
+        self._answers[index] = answer
+        self._missing -= 1
+        if not self._missing:
+            self._done(self._answers)  # type: ignore[arg-type]
+
+
+def _call(operation: Callable[[GroupShard, str, int], R], group_id: str, shard: GroupShard, now_ms: int) -> R:
+    return operation(shard, group_id, now_ms)
+
+
+def _put_error(
+    gathered: Gathered[R],
+    index: int,
+    on_error: Callable[[str, KafkaError], R],
+    group_id: str,
+    error: KafkaError,
+) -> None:
+    gathered.put(index, on_error(group_id, error))

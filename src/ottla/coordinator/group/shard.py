@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ottla.coordinator.group.admin import GroupAdmin
 from ottla.coordinator.group.classic.groups import ClassicGroups
+from ottla.coordinator.group.committing import OffsetCommits
 from ottla.coordinator.group.context import GroupContext, GroupModule, Replay
 from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.group.offsets import Offsets
-from ottla.coordinator.records import RecordSerde
+from ottla.coordinator.records import CoordinatorRecord, RecordSerde
 from ottla.coordinator.shard import ShardContext
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
+
+_OFFSET_KEY: Final = "OffsetCommitKey"
 
 SERDE = RecordSerde(
     (
-        "LegacyOffsetCommit",
         "OffsetCommit",
         "GroupMetadata",
         "ConsumerGroupMetadata",
@@ -46,15 +50,57 @@ SERDE = RecordSerde(
 class GroupShard:
     """Implements `CoordinatorShard`. Operations live in the modules: `shard.classic.join(...)`, `shard.consumer...`."""
 
-    __slots__ = ("_modules", "_replays", "classic", "context", "groups", "offsets")
+    __slots__ = ("_modules", "_replays", "admin", "classic", "commits", "context", "groups", "offsets")
 
     def __init__(self, shard: ShardContext, config: BrokerConfig, image: MetadataImage) -> None:
         self.groups = Groups()
-        self.offsets = Offsets(self.groups)
+        self.offsets = Offsets(self._ensure_group)
         self.context = GroupContext(self.groups, self.offsets, shard.timers, shard.clock, config, image)
         self.classic = ClassicGroups(self.context)
+        self.commits = OffsetCommits(self.context, self.classic.simple_group, self.classic.touch)
+        self.admin = GroupAdmin(self.context, self.commits)
         # Each type's module: an attribute above for its operations, and an entry here for the life of the shard.
         self._modules: tuple[GroupModule, ...] = (self.classic,)
         self._replays: dict[str, Replay] = {}
         for module in self._modules:
             self._replays.update(module.replays())
+
+    def _ensure_group(self, group_id: str, commit_ms: int) -> None:
+        """Offsets without a group are a simple consumer's, whose group is nothing but them."""
+        if self.groups.get(group_id) is None:
+            self.groups.put(self.classic.simple_group(group_id, commit_ms))
+
+    def configure(self, config: BrokerConfig) -> None:
+        """The broker's configs changed."""
+        self.context.config = config
+
+    # -- CoordinatorShard
+
+    def replay(self, offset: int, producer_id: int, producer_epoch: int, record: CoordinatorRecord) -> None:
+        key = record.key
+        if key.NAME == _OFFSET_KEY:
+            self.offsets.replay(offset, producer_id, key, record.value)
+            return
+        replay = self._replays.get(key.NAME)
+        if replay is not None:
+            replay(key, record.value)
+
+    def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commit: bool) -> None:
+        self.offsets.replay_end_transaction_marker(producer_id, commit)
+
+    def on_loaded(self, image: MetadataImage, now_ms: int) -> None:
+        self.context.image = image
+        for module in self._modules:
+            module.on_loaded(now_ms)
+        self.admin.start()
+
+    def on_unloaded(self) -> None:
+        for module in self._modules:
+            module.on_unloaded()
+
+    def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.context.image = image
+        for module in self._modules:
+            module.on_metadata_update(delta)
+        if delta.deleted_topics:
+            self.admin.topics_deleted({topic.name: topic.id for topic in delta.deleted_topics.values()})

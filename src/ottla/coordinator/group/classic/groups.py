@@ -1,29 +1,321 @@
-"""The classic groups of a shard: join, sync, heartbeat, leave, and what happens when time runs out."""
+"""The classic groups of a shard: who is asked to do what, and what is kept of it.
+
+The dance itself (joins, rebalances, time-outs) is in `rebalance.py`. Most of a classic group's state is not in records:
+operations change it directly, and a record is written when a generation is settled.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ottla.coordinator.group.context import GroupContext, Replay
+from ottla.coordinator.group.classic.group import NO_TIME, ClassicGroup
+from ottla.coordinator.group.classic.joining import Joining
+from ottla.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember
+from ottla.coordinator.group.classic.rebalance import Rebalances
+from ottla.coordinator.group.classic.records import group_record
+from ottla.coordinator.group.classic.state import ClassicState
+from ottla.coordinator.group.context import GroupContext, Replay, RequestInfo
+from ottla.coordinator.group.group import Group, GroupType
+from ottla.coordinator.result import CoordinatorResult, Deferred
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire import messages
 
 if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
 
+Message = Any
+
+_NOT_FOUND_TOLD_FROM: Final = 6
+"""From this version on, DescribeGroups tells of an unknown group as an error rather than as a dead group."""
+
+
+class ClassicGuests(Protocol):
+    """A module whose groups take members that speak the classic protocol: consumer groups, while they migrate."""
+
+    def join(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]: ...
+
+    def sync(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]: ...
+
+    def heartbeat(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]: ...
+
+    def leave(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]: ...
+
 
 class ClassicGroups:
-    """A `GroupModule`."""
+    """A `GroupModule`. The four operations of members, and what admins ask for."""
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "_joining", "guests", "rebalances")
 
     def __init__(self, context: GroupContext) -> None:
         self._context = context
+        self.rebalances = Rebalances(context)
+        self._joining = Joining(context, self.rebalances)
+        self.guests: ClassicGuests | None = None
+        """Set by the shard, when consumer groups are there."""
+
+    # -- members
+
+    def join(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
+        """JoinGroup, with the session time-out checked already."""
+        group = self._context.groups.get(request.group_id)
+        if group is not None and group.type is not GroupType.CLASSIC:
+            if group.type is GroupType.CONSUMER and not group.is_empty and self.guests is not None:
+                return self.guests.join(info, request, now_ms)
+            if group.type is GroupType.SHARE or not group.is_empty:
+                return _answer(
+                    messages.JoinGroupResponse(
+                        member_id="", error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, protocol_name=None
+                    )
+                )
+        return self._joining.join(info, request, now_ms)
+
+    def sync(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
+        """SyncGroup: answered when the leader has brought the assignment."""
+        group = self._context.groups.get(request.group_id)
+        if group is None or group.is_empty:
+            return _answer(messages.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        if group.type is GroupType.CONSUMER and self.guests is not None:
+            return self.guests.sync(info, request, now_ms)
+        if not isinstance(group, ClassicGroup):
+            return _answer(messages.SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        error = _sync_error(group, request)
+        if error is not ErrorCode.NONE:
+            return _answer(messages.SyncGroupResponse(error_code=error))
+        member = group.members[request.member_id]
+        if group.state is ClassicState.STABLE:
+            self.rebalances.synced(group, member.member_id)
+            return _answer(
+                messages.SyncGroupResponse(
+                    protocol_type=group.protocol_type_or_none,
+                    protocol_name=group.protocol,
+                    assignment=member.assignment,
+                )
+            )
+        syncing: Deferred[Message] = Deferred()
+        member.syncing = syncing
+        self.rebalances.synced(group, member.member_id)
+        if group.leader_id != member.member_id:
+            return CoordinatorResult((), syncing)
+        return self._settle(group, request, syncing, now_ms)
+
+    def _settle(
+        self, group: ClassicGroup, request: Message, syncing: Deferred[Message], now_ms: int
+    ) -> CoordinatorResult[Message]:
+        """The leader brings the assignment: keep it, then hand it out."""
+        given = {each.member_id: bytes(each.assignment) for each in request.assignments}
+        assignments = {member_id: given.get(member_id, NO_ASSIGNMENT) for member_id in group.members}
+        generation = group.generation
+
+        def committed(error: KafkaError | None) -> None:
+            # A member may have joined or left meanwhile: then this generation is over.
+            if group.state is not ClassicState.COMPLETING_REBALANCE or group.generation != generation:
+                return
+            if error is None:
+                self.rebalances.hand_out(group, assignments, now_ms)
+            else:
+                self.rebalances.reset_assignments(group, error.code)
+                self.rebalances.prepare(group, now_ms)
+
+        return CoordinatorResult(
+            [group_record(group, assignments)], syncing, replay=False, on_committed=committed
+        )
+
+    def heartbeat(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
+        """Heartbeat."""
+        group = self._member_group(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            assert self.guests is not None
+            return self.guests.heartbeat(info, request, now_ms)
+        if group.state is ClassicState.DEAD:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group {group.group_id} is gone")
+        group.validate_member(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation:
+            raise KafkaError(
+                ErrorCode.ILLEGAL_GENERATION, f"Group {group.group_id} is in generation {group.generation}"
+            )
+        if group.state is ClassicState.EMPTY:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no members")
+        self.rebalances.heard_of(group, group.members[request.member_id])
+        rebalancing = group.state is ClassicState.PREPARING_REBALANCE
+        return _answer(
+            messages.HeartbeatResponse(
+                error_code=ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE
+            )
+        )
+
+    def leave(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
+        """LeaveGroup, with the one member of versions 0-2 in the list as well."""
+        group = self._member_group(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            assert self.guests is not None
+            return self.guests.leave(info, request, now_ms)
+        if group.state is ClassicState.DEAD:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group {group.group_id} is gone")
+        response = messages.LeaveGroupResponse
+        answers = []
+        any_left = False
+        for leaving in request.members:
+            code = self._leave_one(group, leaving)
+            any_left = any_left or code is ErrorCode.NONE
+            answers.append(
+                response.MemberResponse(
+                    member_id=leaving.member_id,
+                    group_instance_id=leaving.group_instance_id,
+                    error_code=code,
+                )
+            )
+        result: CoordinatorResult[Any] | None = None
+        if any_left:
+            result = self.rebalances.member_gone(group, now_ms)
+        answer = response(members=answers)
+        if result is None:
+            return _answer(answer)
+        return CoordinatorResult(
+            result.records, answer, replay=result.replay, on_committed=result.on_committed
+        )
+
+    def _leave_one(self, group: ClassicGroup, leaving: Message) -> ErrorCode:
+        member_id = leaving.member_id
+        if not member_id:
+            # An admin names a static member by its instance.
+            member_id = group.static_members.get(leaving.group_instance_id)
+            if leaving.group_instance_id is None or member_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        elif member_id not in group.pending_join:
+            try:
+                group.validate_member(member_id, leaving.group_instance_id)
+            except KafkaError as error:
+                return error.code
+        self.rebalances.remove(group, member_id)
+        return ErrorCode.NONE
+
+    def _member_group(self, group_id: str) -> Group:
+        group = self._context.groups.get(group_id)
+        if isinstance(group, ClassicGroup) or (
+            group is not None and group.type is GroupType.CONSUMER and self.guests is not None
+        ):
+            return group
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} is not found")
+
+    # -- admins
+
+    def describe(self, group_id: str, api_version: int) -> Message:
+        """One group of a DescribeGroups."""
+        described = messages.DescribeGroupsResponse.DescribedGroup
+        group = self._context.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            answer = described(group_id=group_id, group_state=ClassicState.DEAD.value)
+            if api_version >= _NOT_FOUND_TOLD_FROM:
+                answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+                what = "not found" if group is None else "not a classic group"
+                answer.error_message = f"Group {group_id} is {what}."
+            return answer
+        stable = group.state is ClassicState.STABLE
+        return described(
+            group_id=group_id,
+            group_state=group.state_name,
+            protocol_type=group.protocol_type,
+            protocol_data=group.protocol or "" if stable else "",
+            members=[
+                member.describe(group.protocol if stable else None) for member in group.members.values()
+            ],
+        )
+
+    # -- what offsets need
+
+    def simple_group(self, group_id: str, now_ms: int) -> ClassicGroup:
+        """A group for offsets that are committed without one; it is in the registry once they are replayed."""
+        return ClassicGroup(group_id, now_ms)
+
+    def touch(self, group: Group, member_id: str) -> None:
+        """A commit shows that the member lives."""
+        if isinstance(group, ClassicGroup) and group.state in (
+            ClassicState.STABLE,
+            ClassicState.PREPARING_REBALANCE,
+        ):
+            member = group.members.get(member_id)
+            if member is not None:
+                self.rebalances.heard_of(group, member)
+
+    # -- the life of the shard
 
     def replays(self) -> Mapping[str, Replay]:
-        return {}
+        return {"GroupMetadataKey": self._replay}
 
-    def on_loaded(self, now_ms: int) -> None: ...
+    def _replay(self, key: Message, value: Message | None) -> None:
+        groups = self._context.groups
+        if value is None:
+            groups.remove(key.group)
+            return
+        group = ClassicGroup(
+            key.group,
+            value.current_state_timestamp if value.current_state_timestamp != -1 else NO_TIME,
+            state=ClassicState.STABLE if value.members else ClassicState.EMPTY,
+            generation=value.generation,
+            protocol_type=value.protocol_type or None,
+            protocol=value.protocol,
+            leader_id=value.leader,
+        )
+        for member in value.members:
+            rebalance_ms = member.rebalance_timeout
+            group.add(
+                ClassicMember(
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host,
+                    member.session_timeout if rebalance_ms == -1 else rebalance_ms,
+                    member.session_timeout,
+                    value.protocol_type,
+                    ((value.protocol, bytes(member.subscription)),),
+                    bytes(member.assignment),
+                )
+            )
+        group.compute_subscribed()
+        groups.put(group)
 
-    def on_unloaded(self) -> None: ...
+    def on_loaded(self, now_ms: int) -> None:
+        limit = self._context.config.int("group.max.size")
+        for group in self._context.groups:
+            if not isinstance(group, ClassicGroup):
+                continue
+            for member in group.members.values():
+                self.rebalances.heard_of(group, member)
+            if len(group.members) > limit:
+                # The limit was lowered: let the members join again, as far as there is room for them.
+                self.rebalances.prepare(group, now_ms)
 
-    def on_metadata_update(self, delta: MetadataDelta) -> None: ...
+    def on_unloaded(self) -> None:
+        for group in self._context.groups:
+            if isinstance(group, ClassicGroup):
+                self.rebalances.end(group)
+
+    def on_metadata_update(self, delta: MetadataDelta) -> None:
+        """Classic consumers look after their topics themselves."""
+
+
+def _answer(response: Message) -> CoordinatorResult[Message]:
+    return CoordinatorResult((), response)
+
+
+def _sync_error(group: ClassicGroup, request: Message) -> ErrorCode:
+    if group.state is ClassicState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    try:
+        group.validate_member(request.member_id, request.group_instance_id)
+    except KafkaError as error:
+        return error.code
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(request.protocol_type, group.protocol_type_or_none) or _differs(
+        request.protocol_name, group.protocol
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _differs(asked: str | None, known: str | None) -> bool:
+    return asked is not None and known is not None and asked != known
