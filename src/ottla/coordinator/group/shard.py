@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.coordinator.group.admin import GroupAdmin
 from ottla.coordinator.group.classic.groups import ClassicGroups
 from ottla.coordinator.group.committing import OffsetCommits
+from ottla.coordinator.group.consumer.groups import ConsumerGroups
 from ottla.coordinator.group.context import GroupContext, GroupModule, Replay
 from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.group.offsets import Offsets
@@ -50,17 +51,28 @@ SERDE = RecordSerde(
 class GroupShard:
     """Implements `CoordinatorShard`. Operations live in the modules: `shard.classic.join(...)`, `shard.consumer...`."""
 
-    __slots__ = ("_modules", "_replays", "admin", "classic", "commits", "context", "groups", "offsets")
+    __slots__ = (
+        "_modules",
+        "_replays",
+        "admin",
+        "classic",
+        "commits",
+        "consumer",
+        "context",
+        "groups",
+        "offsets",
+    )
 
     def __init__(self, shard: ShardContext, config: BrokerConfig, image: MetadataImage) -> None:
         self.groups = Groups()
         self.offsets = Offsets(self._ensure_group)
         self.context = GroupContext(self.groups, self.offsets, shard.timers, shard.clock, config, image)
         self.classic = ClassicGroups(self.context)
+        self.consumer = ConsumerGroups(self.context, self.classic)
         self.commits = OffsetCommits(self.context, self.classic.simple_group, self.classic.touch)
         self.admin = GroupAdmin(self.context, self.commits)
         # Each type's module: an attribute above for its operations, and an entry here for the life of the shard.
-        self._modules: tuple[GroupModule, ...] = (self.classic,)
+        self._modules: tuple[GroupModule, ...] = (self.classic, self.consumer)
         self._replays: dict[str, Replay] = {}
         for module in self._modules:
             self._replays.update(module.replays())

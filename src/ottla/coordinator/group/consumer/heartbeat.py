@@ -1,0 +1,266 @@
+"""ConsumerGroupHeartbeat: joining, staying and learning what is assigned.
+
+A member joins with epoch 0, then repeats its epoch; what it leaves out of a request has not changed. It is answered
+with its assignment when that has changed, or when it sent everything (after joining or an error).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.consumer import records as write
+from ottla.coordinator.group.consumer import settings
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.leave import (
+    cancel_rebalance,
+    check_instance,
+    leave,
+    schedule_rebalance,
+    schedule_session,
+)
+from ottla.coordinator.group.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroupMember,
+    MemberState,
+    OwnedPartitions,
+)
+from ottla.coordinator.group.consumer.reconcile import Reported
+from ottla.coordinator.group.consumer.resolver import RegexChange, lookup_key, update_regex
+from ottla.coordinator.group.consumer.update import MemberUpdate
+from ottla.coordinator.group.context import RequestInfo
+from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.pace import heartbeat_interval_ms
+from ottla.coordinator.records import CoordinatorRecord
+from ottla.coordinator.result import CoordinatorResult
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire import messages
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.consumer.groups import ConsumerGroups
+
+Message = Any
+
+_CLIENT_NAMES_MEMBER_FROM = 1
+"""From this version on a client makes up its member id itself."""
+
+
+def validate(request: Message, version: int, config: BrokerConfig) -> None:
+    """Raise what is wrong with a heartbeat before anyone looks at the group."""
+    epoch = request.member_epoch
+    if version >= _CLIENT_NAMES_MEMBER_FROM or epoch > 0 or epoch == LEAVE_EPOCH:
+        _not_blank(request.member_id, "MemberId")
+    _not_blank(request.group_id, "GroupId")
+    _not_blank(request.instance_id, "InstanceId")
+    _not_blank(request.rack_id, "RackId")
+    if epoch == JOIN_EPOCH:
+        if request.rebalance_timeout_ms == -1:
+            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        if request.topic_partitions is None or request.topic_partitions:
+            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+            raise _invalid(
+                "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+            )
+    elif epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
+        raise _invalid("InstanceId can't be null.")
+    elif epoch < STATIC_LEAVE_EPOCH:
+        raise _invalid("MemberEpoch is invalid.")
+    assignors = settings.assignor_names(config)
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
+        )
+
+
+def _not_blank(value: str | None, name: str) -> None:
+    if value is not None and not value.strip():
+        raise _invalid(f"{name} can't be empty.")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def heartbeat(
+    consumers: ConsumerGroups, info: RequestInfo, request: Message, now_ms: int
+) -> CoordinatorResult[Message]:
+    """The operation of a valid request."""
+    if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+        return leave(consumers, request, now_ms)
+    records: list[CoordinatorRecord] = []
+    joins = request.member_epoch == JOIN_EPOCH
+    group = (
+        consumers.group_for_join(request.group_id, records) if joins else consumers.group(request.group_id)
+    )
+    member_id = request.member_id or consumers.new_member_id()
+    check_size(consumers, group, member_id)
+    reported = _reported(request.topic_partitions)
+    if request.instance_id is None:
+        member = group.members.get(member_id) if joins else group.member(member_id)
+        member = member or ConsumerGroupMember(member_id)
+    else:
+        member = static_member(group, member_id, request.instance_id, joins, False, records)
+    check_epoch(member, request.member_epoch, reported)
+
+    update = MemberUpdate(
+        consumers.context,
+        group,
+        member,
+        _with_request(member, info, request),
+        now_ms,
+        records,
+        consumers.topic_hashes,
+    )
+    update.write_member()
+    regex = update_regex(consumers, update)
+    update.refresh_metadata(bump=update.names_changed or regex is RegexChange.RESOLVED)
+    update.assign()
+    update.reconcile(reported, subscription_changed=update.names_changed or regex is not RegexChange.NONE)
+    _schedule(consumers, group.group_id, member, update.new)
+    is_full = (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and reported is not None
+    )
+    tell_assignment = joins or is_full or member.assigned != update.new.assigned
+    return CoordinatorResult(records, _response(consumers, update, tell_assignment))
+
+
+def _response(consumers: ConsumerGroups, update: MemberUpdate, tell_assignment: bool) -> Message:
+    group, member = update.group, update.new
+    settled = (
+        group.is_reconciled
+        and member.is_reconciled_to(update.epoch)
+        and group.epoch == update.epoch == group.assignment_epoch
+        and not consumers.context.timers.is_scheduled(lookup_key(group.group_id))
+    )
+    return messages.ConsumerGroupHeartbeatResponse(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=heartbeat_interval_ms(
+            consumers.context,
+            GroupType.CONSUMER,
+            group.group_id,
+            # Stable groups share a budget with the rest of the shard.
+            members=consumers.member_count if settled else len(group.members),
+            settled=settled,
+        ),
+        assignment=_assignment(member.assigned) if tell_assignment else None,
+    )
+
+
+def _assignment(owned: OwnedPartitions) -> Message:
+    response = messages.ConsumerGroupHeartbeatResponse
+    return response.Assignment(
+        topic_partitions=[
+            response.TopicPartitions(topic_id=topic_id, partitions=list(numbers))
+            for topic_id, numbers in owned.items()
+        ]
+    )
+
+
+def _reported(topics: list[Message] | None) -> Reported | None:
+    return None if topics is None else {topic.topic_id: topic.partitions for topic in topics}
+
+
+def _with_request(member: ConsumerGroupMember, info: RequestInfo, request: Message) -> ConsumerGroupMember:
+    """The member with what the request tells of it."""
+    told: dict[str, Any] = {
+        "instance_id": request.instance_id,
+        "rack_id": request.rack_id,
+        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        "server_assignor": request.server_assignor,
+        "topic_regex": request.subscribed_topic_regex,
+        "client_id": info.client_id,
+        "client_host": info.client_host,
+    }
+    if request.subscribed_topic_names is not None:
+        told["topic_names"] = frozenset(request.subscribed_topic_names)
+    changes = {
+        name: value for name, value in told.items() if value is not None and value != getattr(member, name)
+    }
+    if member.classic is not None:
+        changes["classic"] = None
+    return replace(member, **changes) if changes else member
+
+
+def _schedule(
+    consumers: ConsumerGroups, group_id: str, old: ConsumerGroupMember, new: ConsumerGroupMember
+) -> None:
+    schedule_session(consumers, group_id, new)
+    if new is old:
+        return
+    if new.state is not MemberState.UNREVOKED_PARTITIONS:
+        cancel_rebalance(consumers, group_id, new.member_id)
+    elif (old.state, old.epoch, old.pending_revocation) != (new.state, new.epoch, new.pending_revocation):
+        schedule_rebalance(consumers, group_id, new)
+
+
+# -- checks that classic members share
+
+
+def check_size(consumers: ConsumerGroups, group: ConsumerGroup, member_id: str) -> None:
+    """Raise GROUP_MAX_SIZE_REACHED for a newcomer to a full group."""
+    limit = consumers.context.config.int("group.consumer.max.size")
+    if len(group.members) >= limit and member_id not in group.members:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum of {limit} members"
+        )
+
+
+def check_epoch(member: ConsumerGroupMember, epoch: int, reported: Reported | None) -> None:
+    """Raise FENCED_MEMBER_EPOCH unless the member is in its epoch, or in the last one and lost the answer."""
+    if epoch in (JOIN_EPOCH, member.epoch):
+        return
+    if epoch < member.epoch and epoch == member.previous_epoch and _is_part_of(reported, member.assigned):
+        return
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The member's epoch is {member.epoch}, not {epoch}: it must abandon all its partitions and rejoin",
+    )
+
+
+def _is_part_of(reported: Reported | None, owned: Mapping[bytes, Mapping[int, int]]) -> bool:
+    if reported is None:
+        return False
+    return all(
+        topic_id in owned and owned[topic_id].keys() >= set(numbers) for topic_id, numbers in reported.items()
+    )
+
+
+def static_member(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str,
+    joins: bool,
+    is_classic: bool,
+    records: list[CoordinatorRecord],
+) -> ConsumerGroupMember:
+    """The member of an instance id. One that joins takes the place of the one before it, if that one has left."""
+    known = group.static_member(instance_id)
+    if not joins:
+        if known is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown")
+        check_instance(known, member_id)
+        return known
+    if known is None:
+        return group.members.get(member_id) or ConsumerGroupMember(member_id)
+    if not is_classic and not known.uses_classic_protocol and known.epoch != STATIC_LEAVE_EPOCH:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join: the instance id is owned by "
+            f"member {known.member_id}",
+        )
+    newcomer = replace(known, member_id=member_id, epoch=0, previous_epoch=0)
+    group_id = group.group_id
+    records += write.member_tombstones(group_id, known.member_id)
+    records.append(write.member_subscription(group_id, newcomer))
+    records.append(write.target_assignment(group_id, member_id, group.target.get(known.member_id, {})))
+    records.append(write.current_assignment(group_id, newcomer))
+    return newcomer

@@ -1,0 +1,133 @@
+"""When a group's regular expressions are looked up, and what comes of it.
+
+A look-up runs beside the heartbeats, in slices of a few milliseconds, and ends in records: the topics of each
+expression, and a new group epoch where they have changed. As in Kafka it comes at most every ten seconds: when there
+is a new expression, when topics were created, or when the last look is old.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from ottla.coordinator.group.consumer import records as write
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.regex import compile_regex, matching_topics
+from ottla.coordinator.group.consumer.subscriptions import ResolvedRegex
+from ottla.coordinator.group.metadata_hash import metadata_hash
+from ottla.coordinator.records import CoordinatorRecord
+from ottla.coordinator.result import CoordinatorResult
+
+if TYPE_CHECKING:
+    from ottla.coordinator.group.consumer.groups import ConsumerGroups
+    from ottla.coordinator.group.consumer.update import MemberUpdate
+
+log = logging.getLogger(__name__)
+
+MIN_REFRESH_MS: Final = 10_000
+SLICE: Final = 2_000
+"""Topics matched in one go: about 4 ms per expression."""
+
+
+class RegexChange(Enum):
+    NONE = "the member's expression is the same"
+    UNRESOLVED = "changed, and what it matches is not known yet"
+    RESOLVED = "changed, and what it matches is known"
+
+
+def lookup_key(group_id: str) -> Hashable:
+    return ("consumer-regex", group_id)
+
+
+def update_regex(consumers: ConsumerGroups, update: MemberUpdate) -> RegexChange:
+    """Take in the member's expression; ask for a look-up where one is due. Raises INVALID_REGULAR_EXPRESSION."""
+    group, old, new = update.group, update.old.topic_regex, update.new.topic_regex
+    regexes = group.subscriptions.regexes
+    change = RegexChange.NONE
+    if old != new:
+        change = RegexChange.UNRESOLVED
+        if old and regexes.get(old) == 1:
+            update.records.append(write.regular_expression_tombstone(group.group_id, old))
+        if not new or (new in regexes and new in group.subscriptions.resolved):
+            change = RegexChange.RESOLVED
+        elif new not in regexes:
+            compile_regex(new)
+    if (new or regexes) and _lookup_is_due(consumers, update):
+        consumers.context.timers.schedule(
+            lookup_key(group.group_id), 0, _Lookup(consumers, group.group_id).step, retry=False
+        )
+    return change
+
+
+def _lookup_is_due(consumers: ConsumerGroups, update: MemberUpdate) -> bool:
+    group, now_ms = update.group, update.now_ms
+    if consumers.context.timers.is_scheduled(lookup_key(group.group_id)):
+        return False
+    last = next(iter(group.subscriptions.resolved.values()), None)
+    if last is None:
+        return bool(update.new.topic_regex or group.subscriptions.regexes)
+    if now_ms <= last.resolved_ms + MIN_REFRESH_MS:
+        return False
+    wanted = update.subscriptions_after().regexes
+    return bool(wanted) and (
+        wanted.keys() != group.subscriptions.resolved.keys()
+        or last.version < consumers.topics_created_at
+        or now_ms
+        > last.resolved_ms + consumers.context.config.int("group.consumer.regex.refresh.interval.ms")
+    )
+
+
+class _Lookup:
+    """One look-up of all of a group's expressions, against the metadata it began with."""
+
+    __slots__ = ("_consumers", "_group_id", "_image", "_matches", "_names", "_position", "_started_ms")
+
+    def __init__(self, consumers: ConsumerGroups, group_id: str) -> None:
+        self._consumers = consumers
+        self._group_id = group_id
+        self._image = consumers.context.image
+        self._names = list(self._image.topics.by_name)
+        self._matches: dict[str, list[str]] | None = None
+        self._position = 0
+        self._started_ms = 0
+
+    def step(self, now_ms: int) -> CoordinatorResult[None]:
+        group = self._consumers.context.groups.get(self._group_id)
+        if not isinstance(group, ConsumerGroup):
+            return CoordinatorResult([], None)
+        if self._matches is None:
+            self._matches = {regex: [] for regex in group.subscriptions.regexes}
+            self._started_ms = now_ms
+        names = self._names[self._position : self._position + SLICE]
+        for regex, found in self._matches.items():
+            found += matching_topics(regex, names)
+        self._position += SLICE
+        if self._position < len(self._names):
+            timers = self._consumers.context.timers
+            timers.schedule(lookup_key(self._group_id), 0, self.step, retry=False)
+            return CoordinatorResult([], None)
+        return CoordinatorResult(self._records(group, self._matches, now_ms), None)
+
+    def _records(
+        self, group: ConsumerGroup, matches: dict[str, list[str]], now_ms: int
+    ) -> list[CoordinatorRecord]:
+        records: list[CoordinatorRecord] = []
+        after = group.subscriptions.copy()
+        bump = False
+        for regex, topics in matches.items():
+            if regex not in after.regexes:
+                continue
+            resolved = ResolvedRegex(frozenset(topics), self._image.offset, self._started_ms)
+            known = after.resolved.get(regex)
+            bump = bump or resolved.topics != (frozenset() if known is None else known.topics)
+            after.resolve(regex, resolved)
+            records.append(write.regular_expression(group.group_id, regex, resolved))
+        hashed = metadata_hash(after.topics(), self._consumers.context.image, self._consumers.topic_hashes)
+        if bump or hashed != group.metadata_hash:
+            epoch = group.epoch + 1
+            records.append(write.group_epoch(group.group_id, epoch, hashed))
+            group.refreshed(now_ms, epoch)
+            log.info("group %s is in epoch %d: its expressions match other topics", group.group_id, epoch)
+        return records

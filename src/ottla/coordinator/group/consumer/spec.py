@@ -1,0 +1,35 @@
+"""What an assignor is given: members, what they want and have, and how large the topics are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.coordinator.group.consumer.member import Partitions
+
+
+class SubscriptionType(Enum):
+    HOMOGENEOUS = "every member subscribes to the same topics"
+    HETEROGENEOUS = "members subscribe to different topics"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSpec:
+    """A member as an assignor sees it."""
+
+    topic_ids: frozenset[bytes]
+    """Topics it subscribes to; all of them exist."""
+    assignment: Partitions
+    """Its target so far."""
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """A group as an assignor sees it."""
+
+    members: Mapping[str, MemberSpec]
+    subscription: SubscriptionType
+    partition_counts: Mapping[bytes, int]
+    """Of every topic that a member subscribes to."""
