@@ -22,12 +22,14 @@ class EpochEntry(NamedTuple):
 class LeaderEpochCache:
     """Entries ascending in both epoch and start offset. Every change reaches the file before it returns."""
 
-    __slots__ = ("_directory", "_entries", "_fs", "_noted", "_unsynced")
+    __slots__ = ("_directory", "_entries", "_fs", "_noted", "_unsynced", "had_file")
 
     def __init__(self, fs: Fs, directory: str, entries: Iterable[EpochEntry] = ()) -> None:
         self._fs = fs
         self._directory = directory
         self._entries: list[EpochEntry] = []
+        self.had_file = False
+        """There was a file to load. It is made with the log, so that a log without it lost it in a crash."""
         self._noted = False
         """Recovery found epochs that the file lacks."""
         self._unsynced = False
@@ -48,7 +50,13 @@ class LeaderEpochCache:
             cache = cls(fs, directory)
         # Whoever wrote the file may have been killed before syncing it.
         cache._unsynced = True
+        cache.had_file = True
         return cache
+
+    def create(self) -> None:
+        """Make the file, without entries. Every later version replaces one: file systems take more care of that."""
+        self._fs.write_bytes(self._path, format_checkpoint(()))
+        self._unsynced = True
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:

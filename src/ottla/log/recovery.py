@@ -99,6 +99,8 @@ def create_log(context: LogContext, path: str, config: TopicConfig, topic_id: by
         jitter_ms=roll_jitter_ms(config, context),
     )
     tp = _topic_partition(path)
+    leader_epochs = LeaderEpochCache(fs, path)
+    leader_epochs.create()
     return PartitionLog(
         context,
         path,
@@ -109,7 +111,7 @@ def create_log(context: LogContext, path: str, config: TopicConfig, topic_id: by
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
-        leader_epochs=LeaderEpochCache(fs, path),
+        leader_epochs=leader_epochs,
         producers=ProducerStateManager(fs, path, tp, context.producer_id_expiration_ms),
     )
 
@@ -309,6 +311,8 @@ class _Loader:
         """Bring segments, producers and epochs in order; the end of the log."""
         producers.remove_strays(segment.base_offset for segment in segments)
         if not len(segments):
+            if not epochs.had_file:
+                epochs.create()
             return self._begin_anew(segments, producers)
         if self.clean:
             end = segments.active.next_offset()
@@ -368,13 +372,14 @@ class _Loader:
             synced=ANYWHERE if self.foreign else self.recovery_point,
             gaps_below=self.gaps_below,
             written_epochs=epochs.entries,
+            epochs_lost=not epochs.had_file,
         )
         end = first
         for n, segment in enumerate(pending):
             following = pending[n + 1] if n + 1 < len(pending) else None
             if n and (
                 segment.base_offset < end
-                or segment.base_offset > end >= max(self.recovery_point, self.gaps_below)
+                or segment.base_offset > max(end, self.log_start) >= max(self.recovery_point, self.gaps_below)
             ):
                 # Either the segment before lost its end without a trace, or this one was deleted before the
                 # crash and came back with it: what follows does not belong.

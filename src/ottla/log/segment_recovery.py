@@ -83,13 +83,14 @@ class Place:
     """Judges whether batches stand where they belong, going through the segments of a log.
 
     Below `synced` nothing is doubted; below `gaps_below` compaction may have left gaps; `written_epochs` are those
-    known from the checkpoint, which is written before the first batch of an epoch.
+    known from the checkpoint, which is written before the first batch of an epoch; with `epochs_lost` there is none.
     """
 
     __slots__ = (
         "_base",
         "_doubted_epoch",
         "_epoch",
+        "_epochs_lost",
         "_expected",
         "_gaps_below",
         "_synced",
@@ -104,8 +105,10 @@ class Place:
         synced: int = _MAX_OFFSET,
         gaps_below: int = _MAX_OFFSET,
         written_epochs: Sequence[EpochEntry] = (),
+        epochs_lost: bool = False,
     ) -> None:
         self._base = 0
+        self._epochs_lost = epochs_lost
         self._expected = floor
         self._synced = synced
         self._gaps_below = gaps_below
@@ -148,7 +151,7 @@ class Place:
             if entry.start_offset > offset:
                 break
             known = entry.epoch
-        return known >= 0 and known != epoch
+        return self._epochs_lost if known < 0 else known != epoch
 
     def confirmed_by(self, following: Segment | None) -> bool:
         """Whether the segment that follows goes on where the doubtful last batch ends."""
