@@ -31,6 +31,8 @@ _NODE: Final = frozenset(
 
 _BROKER: Final = frozenset(
     {
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        "add.partitions.to.txn.retry.backoff.ms",
         "auto.create.topics.enable",
         "broker.heartbeat.interval.ms",
         "broker.rack",
@@ -79,10 +81,17 @@ _BROKER: Final = frozenset(
         "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
         "socket.send.buffer.bytes",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "transaction.max.timeout.ms",
+        "transaction.partition.verification.enable",
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "transaction.state.log.load.buffer.size",
         "transaction.state.log.min.isr",
         "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",
         "transaction.state.log.segment.bytes",
+        "transaction.two.phase.commit.enable",
+        "transactional.id.expiration.ms",
     }
 )
 
