@@ -11,6 +11,7 @@ from ottla.coordinator.group.consumer.groups import ConsumerGroups
 from ottla.coordinator.group.context import GroupContext, GroupModule, Replay
 from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.group.offsets import Offsets
+from ottla.coordinator.group.share.groups import ShareGroups
 from ottla.coordinator.records import CoordinatorRecord, RecordSerde
 from ottla.coordinator.shard import ShardContext
 
@@ -61,6 +62,7 @@ class GroupShard:
         "context",
         "groups",
         "offsets",
+        "share",
     )
 
     def __init__(self, shard: ShardContext, config: BrokerConfig, image: MetadataImage) -> None:
@@ -69,10 +71,11 @@ class GroupShard:
         self.context = GroupContext(self.groups, self.offsets, shard.timers, shard.clock, config, image)
         self.classic = ClassicGroups(self.context)
         self.consumer = ConsumerGroups(self.context, self.classic)
+        self.share = ShareGroups(self.context)
         self.commits = OffsetCommits(self.context, self.classic.simple_group, self.classic.touch)
         self.admin = GroupAdmin(self.context, self.commits)
         # Each type's module: an attribute above for its operations, and an entry here for the life of the shard.
-        self._modules: tuple[GroupModule, ...] = (self.classic, self.consumer)
+        self._modules: tuple[GroupModule, ...] = (self.classic, self.consumer, self.share)
         self._replays: dict[str, Replay] = {}
         for module in self._modules:
             self._replays.update(module.replays())

@@ -1,0 +1,195 @@
+"""A share group: its members, what each should have, and which partitions have share state. Only replay changes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, Group, GroupType
+from ottla.coordinator.group.share import records
+from ottla.coordinator.group.share.member import Partitions, ShareGroupMember
+from ottla.coordinator.group.share.state_partitions import StatePartitions
+from ottla.coordinator.records import CoordinatorRecord
+from ottla.coordinator.timers import Timers
+from ottla.errors import ErrorCode, KafkaError
+
+METADATA_REFRESH_MS: Final = 60 * 60 * 1000
+"""A group looks at its topics this often even when nobody told it of a change."""
+
+
+class ShareGroup(Group):
+    """One share group."""
+
+    __slots__ = (
+        "_refresh_at_ms",
+        "_refresh_epoch",
+        "assignment_epoch",
+        "assignment_ms",
+        "epoch",
+        "group_id",
+        "initializing_since",
+        "members",
+        "metadata_hash",
+        "state_partitions",
+        "subscriptions",
+        "target",
+        "type",
+    )
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.type = GroupType.SHARE
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.members: dict[str, ShareGroupMember] = {}
+        self.subscriptions: Counter[str] = Counter()
+        """How many members subscribe to a topic."""
+        self.target: dict[str, Partitions] = {}
+        self.assignment_epoch = 0
+        self.assignment_ms = 0
+        self.state_partitions: StatePartitions | None = None
+        self.initializing_since: dict[bytes, int] = {}
+        """When state was last asked for, by topic id; not kept, so that a new coordinator asks again at once."""
+        self._refresh_at_ms = 0
+        self._refresh_epoch = 0
+
+    # -- what the registry asks
+
+    @property
+    def state_name(self) -> str:
+        return "Stable" if self.members else "Empty"
+
+    @property
+    def protocol_type(self) -> str:
+        return "share"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def has_member(self, member_id: str) -> bool:
+        return member_id in self.members
+
+    def is_subscribed_to_topic(self, topic: str) -> bool:
+        return topic in self.subscriptions
+
+    def validate_offset_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        api_version: int,
+        is_transactional: bool,
+    ) -> CommitPartitionValidator | None:
+        raise self._no_consumer_group()
+
+    def validate_offset_fetch(self, member_id: str, epoch: int) -> None:
+        raise self._no_consumer_group()
+
+    def validate_offset_delete(self) -> None:
+        raise self._no_consumer_group()
+
+    def _no_consumer_group(self) -> KafkaError:
+        return KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Group {self.group_id} is a share group: it has no committed offsets",
+        )
+
+    def validate_delete(self) -> None:
+        if self.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        return records.group_tombstones(self.group_id, self.members)
+
+    def expiry_base(self) -> ExpiryBase | None:
+        return None
+
+    @property
+    def should_expire(self) -> bool:
+        return False
+
+    def cancel_timers(self, timers: Timers) -> None:
+        for member_id in self.members:
+            timers.cancel(session_timer(self.group_id, member_id))
+
+    def request_metadata_refresh(self) -> None:
+        self._refresh_at_ms = 0
+        self._refresh_epoch = 0
+
+    # -- members
+
+    def member(self, member_id: str) -> ShareGroupMember:
+        """The member; raises UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}"
+            )
+        return member
+
+    def subscriptions_after(self, old: ShareGroupMember | None, new: ShareGroupMember | None) -> Counter[str]:
+        """The subscriptions were `old` replaced by `new`."""
+        after = self.subscriptions.copy()
+        _replace(after, old, new)
+        return after
+
+    def put_member(self, member: ShareGroupMember) -> None:
+        _replace(self.subscriptions, self.members.get(member.member_id), member)
+        self.members[member.member_id] = member
+
+    def remove_member(self, member_id: str) -> None:
+        _replace(self.subscriptions, self.members.pop(member_id, None), None)
+
+    # -- share state
+
+    @property
+    def initialized(self) -> Partitions:
+        """Partitions that may be assigned."""
+        if self.state_partitions is None:
+            return {}
+        return {topic_id: topic.partitions for topic_id, topic in self.state_partitions.initialized.items()}
+
+    @property
+    def waits_for_state(self) -> bool:
+        """Whether share state was asked for that is not there yet."""
+        return self.state_partitions is not None and bool(self.state_partitions.initializing)
+
+    @property
+    def has_unassigned_state(self) -> bool:
+        """Whether partitions of subscribed topics have got their state, and nobody has them yet."""
+        if self.state_partitions is None or not self.members:
+            return False
+        assigned: dict[bytes, set[int]] = {}
+        for partitions in self.target.values():
+            for topic_id, numbers in partitions.items():
+                assigned.setdefault(topic_id, set()).update(numbers)
+        return any(
+            assigned.get(topic_id, set()) != topic.partitions
+            for topic_id, topic in self.state_partitions.initialized.items()
+            if topic.name in self.subscriptions
+        )
+
+    # -- the topics' metadata
+
+    def metadata_expired(self, now_ms: int) -> bool:
+        """Whether to look at the topics again; also when the epoch of the last look was never written."""
+        return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
+
+    def refreshed(self, now_ms: int, epoch: int) -> None:
+        self._refresh_at_ms = now_ms + METADATA_REFRESH_MS
+        self._refresh_epoch = epoch
+
+
+def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
+    return ("share-session", group_id, member_id)
+
+
+def _replace(subscriptions: Counter[str], old: ShareGroupMember | None, new: ShareGroupMember | None) -> None:
+    if old is not None:
+        for topic in old.topic_names:
+            subscriptions[topic] -= 1
+            if not subscriptions[topic]:
+                del subscriptions[topic]
+    if new is not None:
+        subscriptions.update(new.topic_names)

@@ -1,0 +1,94 @@
+"""Share state for a group's partitions: which is missing, the request for it, and what came of the request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.coordinator.group.share import records as write
+from ottla.coordinator.group.share.group import ShareGroup
+from ottla.coordinator.group.share.state_partitions import StatePartitions, TopicPartitions, Topics, name_of
+from ottla.coordinator.records import CoordinatorRecord
+from ottla.coordinator.result import CoordinatorResult
+from ottla.metadata.image import MetadataImage
+from ottla.wire import messages
+
+Message = Any
+
+_NO_OFFSET = -1
+
+
+def begin_initialization(
+    group: ShareGroup,
+    topics: Iterable[str],
+    epoch: int,
+    image: MetadataImage,
+    records: list[CoordinatorRecord],
+    now_ms: int,
+    retry_interval_ms: int,
+) -> Message | None:
+    """The request for the share state that subscribed topics lack, if any, with the record that it was made."""
+    missing = _missing(group, topics, image, now_ms, retry_interval_ms)
+    if not missing:
+        return None
+    state = group.state_partitions or StatePartitions()
+    records.append(write.state_partitions(group.group_id, state.begun(missing)))
+    group.initializing_since.update(dict.fromkeys(missing, now_ms))
+    offsets = {
+        topic_id: dict.fromkeys(sorted(topic.partitions), _NO_OFFSET) for topic_id, topic in missing.items()
+    }
+    return initialize_request(group.group_id, epoch, offsets)
+
+
+def _missing(
+    group: ShareGroup, topics: Iterable[str], image: MetadataImage, now_ms: int, retry_interval_ms: int
+) -> Topics:
+    state = group.state_partitions or StatePartitions()
+    missing: dict[bytes, TopicPartitions] = {}
+    for name in topics:
+        topic = image.topics.by_name.get(name)
+        if topic is None:
+            continue
+        wanted = frozenset(topic.partitions)
+        if topic.id in state.initialized:
+            wanted -= state.initialized[topic.id].partitions
+        asked = state.initializing.get(topic.id)
+        if asked is not None and now_ms - group.initializing_since.get(topic.id, 0) < retry_interval_ms:
+            wanted -= asked.partitions
+        if wanted:
+            missing[topic.id] = TopicPartitions(name, wanted)
+    return missing
+
+
+def initialize_request(group_id: str, epoch: int, offsets: Mapping[bytes, Mapping[int, int]]) -> Message:
+    """Begin share partitions at offsets (-1: where `share.auto.offset.reset` says) in a state epoch."""
+    request = messages.InitializeShareGroupStateRequest
+    return request(
+        group_id=group_id,
+        topics=[
+            request.InitializeStateData(
+                topic_id=topic_id,
+                partitions=[
+                    request.PartitionData(partition=number, state_epoch=epoch, start_offset=offset)
+                    for number, offset in partitions.items()
+                ],
+            )
+            for topic_id, partitions in offsets.items()
+        ],
+    )
+
+
+def end_initialization(group: ShareGroup, response: Message, image: MetadataImage) -> CoordinatorResult[None]:
+    """Keep which share state is there now, and which could not be made."""
+    done: dict[bytes, TopicPartitions] = {}
+    failed: dict[bytes, TopicPartitions] = {}
+    for topic in response.results:
+        for into, wanted in ((done, False), (failed, True)):
+            numbers = frozenset(
+                part.partition for part in topic.partitions if bool(part.error_code) is wanted
+            )
+            if numbers:
+                into[topic.topic_id] = TopicPartitions(name_of(topic.topic_id, image), numbers)
+    before = group.state_partitions or StatePartitions()
+    after = before.done(done).failed(failed)
+    return CoordinatorResult([] if after == before else [write.state_partitions(group.group_id, after)], None)
