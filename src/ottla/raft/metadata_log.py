@@ -56,7 +56,7 @@ class MetadataLog:
         # must not make recovery doubt batches that were.
         fs.remove(f"{self.directory}/{LEADER_EPOCH_FILE}")
         self._log: PartitionLog = open_log(
-            context, self.directory, config.log, clean=False, topic_id=METADATA_TOPIC_ID
+            context, self.directory, config.log, clean=False, foreign=True, topic_id=METADATA_TOPIC_ID
         )
         self._snapshots: list[OffsetAndEpoch] = []
         self._sizes: dict[OffsetAndEpoch, int] = {}
