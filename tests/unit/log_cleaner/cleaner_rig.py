@@ -15,6 +15,7 @@ from ottla.log.fs import Fs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.log.types import AppendOrigin, TopicPartition
+from ottla.log.verification import UNVERIFIED
 from ottla.records.batch import build_batch, iter_batches, iter_records
 from ottla.records.control import build_end_txn_marker
 from ottla.records.record import Record
@@ -115,7 +116,7 @@ class Rig:
         return self.append(raw)
 
     def append(self, raw: bytes, origin: AppendOrigin = AppendOrigin.CLIENT) -> int:
-        info = self.log.append_as_leader(raw, 0, now_ms=self.clock.now_ms(), origin=origin)
+        info = self.log.append_as_leader(raw, 0, now_ms=self.clock.now_ms(), origin=origin, guard=UNVERIFIED)
         self.log.high_watermark = self.log.log_end_offset
         return info.first_offset
 
