@@ -8,7 +8,7 @@ Memory views inside `request` (record batches) are valid only until the handler 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -76,6 +76,13 @@ class RequestContext(ABC):
     @abstractmethod
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call back once when the client goes away before the answer (to drop what the request parked)."""
+
+    @abstractmethod
+    def on_disconnect(self, key: Hashable, callback: Callable[[], None]) -> None:
+        """Call back when the client goes away, whenever that is (to drop what lives as long as its connection).
+
+        A later callback with the same key takes the place of the earlier one.
+        """
 
 
 @dataclass(frozen=True, slots=True)

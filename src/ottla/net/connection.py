@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, cast
@@ -64,6 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         "_write_paused",
         "dispatcher",
         "last_active",
+        "on_disconnect",
         "peer",
     )
 
@@ -96,6 +97,8 @@ class Connection(asyncio.BufferedProtocol):
         self._finishing = False
         self._resume_scheduled = False
         self.last_active = clock.monotonic()
+        self.on_disconnect: dict[Hashable, Callable[[], None]] = {}
+        """What lives as long as the connection, and how to end it."""
 
     # -- what the event loop calls
 
@@ -140,6 +143,8 @@ class Connection(asyncio.BufferedProtocol):
         for request in slots:
             for callback in request.peer_gone():
                 callback()
+        for callback in self.on_disconnect.values():
+            callback()
 
     # -- what requests, the reaper and the listener call
 

@@ -5,7 +5,7 @@ It knows who asks and takes the answer; the order of answers is kept by the conn
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from ottla.api.base import Api, Message, RequestContext
@@ -84,6 +84,9 @@ class Request(RequestContext):
             self._on_close = [callback]
         else:
             self._on_close.append(callback)
+
+    def on_disconnect(self, key: Hashable, callback: Callable[[], None]) -> None:
+        self._connection.on_disconnect[key] = callback
 
     def complete(self, buffers: list[Buffer], size: int) -> None:
         """Put the encoded answer (none at all for an empty list) into the slot and let the connection write it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,6 +48,9 @@ class Context(RequestContext):
         return False
 
     def on_close(self, callback: Callable[[], None]) -> None:
+        raise AssertionError
+
+    def on_disconnect(self, key: Hashable, callback: Callable[[], None]) -> None:
         raise AssertionError
 
 
