@@ -44,7 +44,7 @@ class SharePersister:
 
     __slots__ = ("_ask", "_clock", "_make_topic", "_stopped")
 
-    def __init__(self, ask: Ask, clock: Clock, make_topic: Callable[[], None]) -> None:
+    def __init__(self, ask: Ask, clock: Clock, make_topic: Callable[[], object]) -> None:
         self._ask = ask
         self._clock = clock
         self._make_topic = make_topic

@@ -11,7 +11,7 @@ from ottla.clock import Clock
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.share.partition import SharePartition
 from ottla.replica.share.persister import Persister, ShareKey
-from ottla.replica.share.sessions import PartitionKey, ShareSession, ShareSessions
+from ottla.replica.share.sessions import PartitionKey, ShareSessions
 from ottla.replica.share.states import Acknowledgement, ShareSettings
 
 if TYPE_CHECKING:
@@ -156,10 +156,10 @@ class SharePartitions:
                 )
         return True
 
-    def connection_lost(self, session: ShareSession) -> None:
-        """The connection of a session is gone: so is the session, unless the member has begun another one."""
-        if self.sessions.get(*session.key) is session:
-            self.end_session(*session.key)
+    def connection_lost(self, connection_id: str) -> None:
+        """A connection is gone, and with it the sessions that were begun on it."""
+        for group_id, member_id in self.sessions.of_connection(connection_id):
+            self.end_session(group_id, member_id)
 
     def _released(self, key: ShareKey, error: KafkaError | None) -> None:
         if error is not None:

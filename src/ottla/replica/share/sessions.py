@@ -65,6 +65,9 @@ class ShareSessions:
     def get(self, group_id: str, member_id: str) -> ShareSession | None:
         return self._sessions.get((group_id, member_id))
 
+    def of_connection(self, connection_id: str) -> list[SessionKey]:
+        return [key for key, session in self._sessions.items() if session.connection_id == connection_id]
+
     def has_members(self, group_id: str) -> bool:
         return self._members[group_id] > 0
 

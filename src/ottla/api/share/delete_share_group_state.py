@@ -1,0 +1,9 @@
+"""DeleteShareGroupState (86): the group coordinator has share partitions forgotten. 0 is all there is."""
+
+from __future__ import annotations
+
+from ottla.api.share.state_requests import state_api
+from ottla.coordinator.share.service import DELETE
+from ottla.wire.apis import ApiKey
+
+API = state_api(ApiKey.DELETE_SHARE_GROUP_STATE, 0, DELETE)

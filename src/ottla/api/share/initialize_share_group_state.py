@@ -1,0 +1,9 @@
+"""InitializeShareGroupState (83): the group coordinator begins share partitions, perhaps anew. 0 is all there is."""
+
+from __future__ import annotations
+
+from ottla.api.share.state_requests import state_api
+from ottla.coordinator.share.service import INITIALIZE
+from ottla.wire.apis import ApiKey
+
+API = state_api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, INITIALIZE)

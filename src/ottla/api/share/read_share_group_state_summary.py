@@ -1,0 +1,12 @@
+"""ReadShareGroupStateSummary (87): where share partitions stand, without their batches.
+
+1 adds how many records after the start offset are done.
+"""
+
+from __future__ import annotations
+
+from ottla.api.share.state_requests import state_api
+from ottla.coordinator.share.service import SUMMARY
+from ottla.wire.apis import ApiKey
+
+API = state_api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 1, SUMMARY)

@@ -1,0 +1,82 @@
+"""What the share APIs have in common: is the feature there, who asks, and what is wrong with an acknowledgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.api.base import Message
+from ottla.api.broker import Broker
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replica.share.sessions import PartitionKey
+from ottla.replica.share.states import Acknowledgement, AckType
+
+_FEATURE = "share.version"
+_MAX_MEMBER_ID = 36
+_RENEW_FROM = 2
+
+Acknowledgements = dict[PartitionKey, list[Acknowledgement]]
+Refusals = dict[PartitionKey, KafkaError | None]
+
+
+def require_share_groups(broker: Broker) -> None:
+    """Raise UNSUPPORTED_VERSION where the feature's level does not allow share groups."""
+    if broker.image.features.get(_FEATURE, 0) < 1:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share groups are not enabled in this cluster")
+
+
+def require_member(group_id: str | None, member_id: str | None) -> None:
+    """Raise INVALID_REQUEST unless group and member have a name that can be theirs."""
+    if group_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+    if not is_member_id(member_id):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+
+
+def is_member_id(member_id: str | None) -> bool:
+    return bool(member_id) and len(member_id or "") <= _MAX_MEMBER_ID
+
+
+def acknowledgements(
+    broker: Broker, topics: Iterable[Message], version: int, is_renewal: bool
+) -> tuple[Acknowledgements, Refusals]:
+    """What a request acknowledges, and what of it is refused without asking a share partition."""
+    found: Acknowledgements = {}
+    refused: Refusals = {}
+    for topic in topics:
+        known = broker.image.topics.by_id.get(topic.topic_id)
+        for part in topic.partitions:
+            if not part.acknowledgement_batches:
+                continue
+            key = (topic.topic_id, part.partition_index)
+            batches = [
+                Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                for batch in part.acknowledgement_batches
+            ]
+            if known is None:
+                refused[key] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id")
+            elif not _well_formed(batches, version, is_renewal):
+                refused[key] = KafkaError(
+                    ErrorCode.INVALID_REQUEST, "The acknowledgement batches are not well-formed"
+                )
+            elif part.partition_index not in known.partitions:
+                refused[key] = KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {known.name} has no such partition"
+                )
+            else:
+                found[key] = batches
+    return found, refused
+
+
+def _well_formed(batches: list[Acknowledgement], version: int, is_renewal: bool) -> bool:
+    highest = AckType.RENEW if version >= _RENEW_FROM else AckType.REJECT
+    before = -1
+    for batch in batches:
+        size = batch.last - batch.first + 1
+        if size < 1 or batch.first < before or not batch.types:
+            return False
+        if len(batch.types) not in (1, size) or not all(0 <= kind <= highest for kind in batch.types):
+            return False
+        if AckType.RENEW in batch.types and not is_renewal:
+            return False
+        before = batch.last
+    return True

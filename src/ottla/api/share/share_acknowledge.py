@@ -1,0 +1,71 @@
+"""ShareAcknowledge (79): what became of acquired records, without fetching more.
+
+1  the first that stays     2  renewing of locks, and how long they hold
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
+from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
+from ottla.errors import ErrorCode, KafkaError
+from ottla.replica.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import ShareAcknowledgeResponse
+
+_HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    require_share_groups(broker)
+    require_member(request.group_id, request.member_id)
+    shares = broker.share.partitions
+    group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
+    if epoch == INITIAL_EPOCH:
+        raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A share session begins with a fetch")
+    if epoch == FINAL_EPOCH:
+        shares.sessions.require(group_id, member_id)
+    else:
+        shares.sessions.use(group_id, member_id, epoch)
+    found, refused = acknowledgements(broker, request.topics, ctx.version, request.is_renew_ack)
+
+    def done(outcomes: Refusals) -> None:
+        if epoch == FINAL_EPOCH:
+            shares.end_session(group_id, member_id)
+        ctx.respond(_response(broker, ctx, group_id, {**refused, **outcomes}))
+
+    shares.acknowledge(group_id, member_id, found, done)
+    return PARKED
+
+
+def _response(broker: Broker, ctx: RequestContext, group_id: str, outcomes: Refusals) -> Message:
+    topics: dict[bytes, list[Message]] = {}
+    hints: list[LeaderHint] = []
+    for (topic_id, index), error in outcomes.items():
+        answer = ShareAcknowledgeResponse.PartitionData(partition_index=index)
+        if error is not None:
+            answer.error_code = error.code
+            answer.error_message = error.message
+            if error.code in _HINTED:
+                hint = leader_hint(broker, ctx, topic_id, index)
+                hints.append(hint)
+                answer.current_leader = ShareAcknowledgeResponse.LeaderIdAndEpoch(
+                    leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+                )
+        topics.setdefault(topic_id, []).append(answer)
+    response = ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=broker.share.partitions.settings(group_id).record_lock_ms,
+        responses=[
+            ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in topics.items()
+        ],
+    )
+    if hints:
+        response.node_endpoints = endpoints(ShareAcknowledgeResponse, hints)
+    return response
+
+
+API = Api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, handle)

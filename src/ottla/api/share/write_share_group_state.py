@@ -1,0 +1,12 @@
+"""WriteShareGroupState (85): the leader of a partition has changes of a share partition kept.
+
+1 adds how many records after the start offset are done.
+"""
+
+from __future__ import annotations
+
+from ottla.api.share.state_requests import state_api
+from ottla.coordinator.share.service import WRITE
+from ottla.wire.apis import ApiKey
+
+API = state_api(ApiKey.WRITE_SHARE_GROUP_STATE, 1, WRITE)
