@@ -6,6 +6,7 @@ Decisions run on the event loop in slices of a few milliseconds; whatever waits 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
@@ -37,7 +38,9 @@ class Housekeeping:
         self._clock = clock
         self._executor = executor
         self._timers: dict[str, Timer] = {}
-        self._flushing: set[PartitionLog] = set()
+        self._flushing: dict[PartitionLog, int] = {}
+        """Up to where each log is being flushed, or is to be next."""
+        self._flushing_lock = threading.Lock()
         self._checkpointing: Future[None] | None = None
         self._running = False
 
@@ -115,20 +118,26 @@ class Housekeeping:
     # -- in the executor ----------------------------------------------------------------------------------
 
     def flush(self, log: PartitionLog, up_to: int) -> None:
-        """Flush a log soon, off the event loop; one flush of a log at a time."""
-        if log in self._flushing or log.failed is not None:
+        """Flush a log soon, off the event loop; one flush of a log at a time, which takes later wishes along."""
+        if log.failed is not None:
             return
-        self._flushing.add(log)
+        with self._flushing_lock:
+            under_way = log in self._flushing
+            self._flushing[log] = max(up_to, self._flushing.get(log, 0))
+        if not under_way:
+            self._executor.submit(self._flush_until_done, log)
 
-        def work() -> None:
+    def _flush_until_done(self, log: PartitionLog) -> None:
+        while True:
+            wanted = self._flushing[log]
             try:
-                log.flush(up_to)
+                log.flush(min(wanted, log.log_end_offset))
             except KafkaError as e:
-                _logger.error("flush of %s: %s", log.topic_partition, e)
-            finally:
-                self._flushing.discard(log)
-
-        self._executor.submit(work)
+                _logger.warning("flush of %s: %s", log.topic_partition, e)
+            with self._flushing_lock:
+                if self._flushing[log] == wanted or log.failed is not None:
+                    del self._flushing[log]
+                    return
 
     def checkpoint(self) -> None:
         """Write the checkpoints of all directories, off the event loop; skipped while one is being written."""

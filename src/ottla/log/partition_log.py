@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log import retention
+from ottla.log.batches import ANY_EPOCH, replicated_batches, stamp_batches
 from ottla.log.checkpoints import write_partition_metadata
 from ottla.log.context import LogContext
 from ottla.log.files import CLEANED_SUFFIX, DELETED_SUFFIX
@@ -22,18 +23,11 @@ from ottla.log.producer_state import ProducerStateManager, Staged
 from ottla.log.rolling import max_segment_ms, roll_jitter_ms, segment_settings
 from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment
 from ottla.log.segments import Segments
-from ottla.log.types import (
-    NO_TIMESTAMP,
-    AppendInfo,
-    AppendOrigin,
-    TopicPartition,
-)
+from ottla.log.types import NO_TIMESTAMP, AppendInfo, AppendOrigin, TopicPartition
 from ottla.log.verification import VerificationGuard
-from ottla.records.batch import BatchHeader, check_crc, iter_batches, stamp
+from ottla.records.batch import BatchHeader
 from ottla.records.validation import ProducePolicy, ValidatedBatch, finish, validate_produce
 from ottla.wire.uuid import ZERO_UUID
-
-_MAX_INT64 = 2**63 - 1
 
 
 class PartitionLog(LogReader):
@@ -41,6 +35,7 @@ class PartitionLog(LogReader):
 
     __slots__ = (
         "_context",
+        "_cuts",
         "_high_watermark",
         "_max_segment_ms",
         "_policy",
@@ -72,6 +67,8 @@ class PartitionLog(LogReader):
         self._policy = ProducePolicy.of(config)
         self._max_segment_ms = max_segment_ms(config)
         self._synced = False
+        self._cuts = 0
+        """How often the log was truncated: a flush in another thread has to know."""
         self.path = path
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -188,54 +185,26 @@ class PartitionLog(LogReader):
         )
 
     def _append_raft(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
-        view = bytearray(records)
-        offset = self.log_end_offset
-        headers: list[BatchHeader] = []
-        for position, header in iter_batches(view):
-            header = header._replace(base_offset=offset, partition_leader_epoch=leader_epoch)
-            stamp(view, position, offset, leader_epoch)
-            headers.append(header)
-            offset = header.next_offset
-        if not headers or sum(header.size_in_bytes for header in headers) != len(view):
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"{self.topic_partition}: no whole batches to append")
-        return self._append_stamped([view], headers, now_ms)
+        data, headers = stamp_batches(records, self.log_end_offset, leader_epoch)
+        return self._append_stamped(data, headers, now_ms)
 
-    def append_as_follower(self, records: Buffer, leader_epoch: int = _MAX_INT64) -> AppendInfo:
+    def append_as_follower(self, records: Buffer, leader_epoch: int = ANY_EPOCH) -> AppendInfo:
         """Append whole batches as the leader has them, offsets and epochs included; a partial one at the end is left.
 
         Batches of an epoch after `leader_epoch` (the one this replica fetched in) are left too.
         """
-        view = memoryview(records)
-        headers: list[BatchHeader] = []
-        end = 0
-        expected = self.log_end_offset
-        for position, header in iter_batches(view):
-            if header.partition_leader_epoch > leader_epoch:
-                break
-            if not check_crc(view, position, header):
-                raise KafkaError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"{self.topic_partition}: the batch at {header.base_offset} does not match its checksum",
-                )
-            if header.base_offset < expected:
-                raise KafkaError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{self.topic_partition}: the batch at {header.base_offset} lies before the end, {expected}",
-                )
-            expected = header.next_offset
-            headers.append(header)
-            end = position + header.size_in_bytes
+        data, headers = replicated_batches(records, self.topic_partition, self.log_end_offset, leader_epoch)
         if not headers:
             return AppendInfo(
                 self.log_end_offset, self.log_end_offset - 1, NO_TIMESTAMP, self.log_start_offset
             )
-        return self._append_stamped([view[:end]], headers, self._context.now_ms())
+        return self._append_stamped(data, headers, self._context.now_ms())
 
-    def _append_stamped(self, buffers: list[Buffer], headers: list[BatchHeader], now_ms: int) -> AppendInfo:
+    def _append_stamped(self, data: Buffer, headers: list[BatchHeader], now_ms: int) -> AppendInfo:
         """Append batches whose offsets and epochs are in place."""
         staged = Staged()
         position = 0
-        view = memoryview(buffers[0])
+        view = memoryview(data)
         for header in headers:
             if header.producer_id >= 0:
                 batch = view[position : position + header.size_in_bytes]
@@ -245,7 +214,7 @@ class PartitionLog(LogReader):
         for header in headers:
             self.assign_epoch_start_offset(header.partition_leader_epoch, header.base_offset)
         self._write(
-            buffers,
+            [data],
             [(header.size_in_bytes, header.last_offset, header.max_timestamp) for header in headers],
             position,
             first,
@@ -367,6 +336,7 @@ class PartitionLog(LogReader):
             self.truncate_fully_and_start_at(offset)
             return True
         try:
+            self._cuts += 1
             self._delete_segments([segment for segment in self._segments if segment.base_offset > offset])
             self._segments.active.truncate_to(offset, self._context.now_ms())
             self.leader_epochs.truncate_from_end(offset)
@@ -383,6 +353,7 @@ class PartitionLog(LogReader):
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and go on with an empty log at an offset."""
         try:
+            self._cuts += 1
             old = list(self._segments)
             self._mark_deleted(old)
             self._segments.replace([self._new_segment(offset)], old)
@@ -505,23 +476,38 @@ class PartitionLog(LogReader):
     def flush(self, up_to: int | None = None) -> None:
         """Bring everything below `up_to` (the end) to disk and move the recovery point. Blocks: use a thread."""
         end = self.log_end_offset if up_to is None else up_to
-        segments = self._segments.all
-        owed = [segment for segment in segments[:-1] if segment.cut or segment.indexes_unsynced]
-        if end <= self.recovery_point and not owed and not segments[-1].cut:
-            return
+        cuts = self._cuts
         try:
-            first = self._segments.since(self.recovery_point)[0]
-            for segment in segments:
-                # Cuts and indexes below are synced too: recovery will not look at that segment again.
-                if segment in owed or first.base_offset <= segment.base_offset < end or segment.cut:
-                    segment.fsync(indexes=segment is not segments[-1])
-            self._sync_names()
-        except FileNotFoundError:
-            return  # deleted or moved meanwhile: whoever did it answers for the recovery point
+            try:
+                active = self._sync(end)
+            except FileNotFoundError:
+                active = self._sync(end)  # a segment was deleted under us: the rest is still ours to sync
+        except FileNotFoundError as e:
+            raise self._storage_error(e) from e  # the log itself is being deleted or moved: its disk is well
         except OSError as e:
             raise self._fail(e) from e
-        self.recovery_point = max(self.recovery_point, min(end, self.log_end_offset))
+        if active is None or cuts != self._cuts:
+            return  # nothing was left to do, or what was synced has been cut off since
+        if active is not self._segments.active:
+            # Rolled meanwhile: the indexes of the segment that was the active one are not on disk yet.
+            end = min(end, self._segments.active.base_offset - 1)
+        self.recovery_point = max(self.recovery_point, end)
         self.last_flush_ms = self._context.now_ms()
+
+    def _sync(self, end: int) -> Segment | None:
+        """Sync the segments that hold unsynced records below an offset. The active one as of then; None if none do."""
+        segments = self._segments.all
+        active = segments[-1]
+        owed = [segment for segment in segments[:-1] if segment.cut or segment.indexes_unsynced]
+        if end <= self.recovery_point and not owed and not active.cut:
+            return None
+        first = self._segments.since(self.recovery_point)[0]
+        for segment in segments:
+            # Cuts and indexes below are synced too: recovery will not look at that segment again.
+            if segment in owed or first.base_offset <= segment.base_offset < end or segment.cut:
+                segment.fsync(indexes=segment is not active)
+        self._sync_names()
+        return active
 
     def _sync_names(self) -> None:
         fs = self._context.fs

@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 
 _PIECE_BYTES = 1 << 20
 _PIECES_AT_ONCE = 16
-_LAST_PIECES = 4
+_LAST_PIECES = 8
 """So many may be copied on the event loop, just before the exchange."""
 
 Post = Callable[..., object]

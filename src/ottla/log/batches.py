@@ -1,0 +1,54 @@
+"""Batches that come to a log with an order of their own: from the leader of a partition, or from raft.
+
+Pure functions over bytes; what a producer sends is checked in `records.validation`.
+"""
+
+from __future__ import annotations
+
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.fs import Buffer
+from ottla.log.types import TopicPartition
+from ottla.records.batch import BatchHeader, check_crc, iter_batches, stamp
+
+ANY_EPOCH = 0x7FFFFFFF
+
+
+def stamp_batches(records: Buffer, offset: int, leader_epoch: int) -> tuple[bytearray, list[BatchHeader]]:
+    """Copies of batches, placed one after the other from an offset on. Nothing but whole batches is taken."""
+    data = bytearray(records)
+    headers: list[BatchHeader] = []
+    size = 0
+    for position, header in iter_batches(data):
+        stamp(data, position, offset, leader_epoch)
+        headers.append(header._replace(base_offset=offset, partition_leader_epoch=leader_epoch))
+        offset = headers[-1].next_offset
+        size = position + header.size_in_bytes
+    if not headers or size != len(data):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(data)} bytes to append are not whole batches")
+    return data, headers
+
+
+def replicated_batches(
+    records: Buffer, topic_partition: TopicPartition, end_offset: int, leader_epoch: int
+) -> tuple[memoryview, list[BatchHeader]]:
+    """The whole batches at the beginning of a leader's answer, of epochs up to the given one."""
+    view = memoryview(records)
+    headers: list[BatchHeader] = []
+    size = 0
+    for position, header in iter_batches(view):
+        if header.partition_leader_epoch > leader_epoch:
+            break
+        if not check_crc(view, position, header):
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{topic_partition}: the batch at {header.base_offset} does not match its checksum",
+            )
+        if header.base_offset < end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{topic_partition}: the batch at {header.base_offset} lies before the end, {end_offset}",
+            )
+        end_offset = header.next_offset
+        headers.append(header)
+        size = position + header.size_in_bytes
+    return view[:size], headers
