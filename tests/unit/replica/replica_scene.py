@@ -106,8 +106,9 @@ class Scene:
         partitions: int = 1,
         configs: Mapping[str, str] | None = None,
         replicas: tuple[int, ...] = (NODE,),
+        topic_id: bytes | None = None,
     ) -> bytes:
-        topic_id = self.topic_ids[name] = self.clock.random_uuid()
+        topic_id = self.topic_ids[name] = topic_id or self.clock.random_uuid()
         registration = PartitionRegistration(
             replicas=replicas,
             directories=(UNASSIGNED,) * len(replicas),
@@ -189,10 +190,11 @@ class Scene:
         return bytes(build_batch(records, base_offset=0, **options))
 
 
-def make_scene() -> Scene:
-    clock = VirtualClock()
+def make_scene(fs: MemFs | None = None, clock: VirtualClock | None = None) -> Scene:
+    """On a disk and a clock of its own, unless it goes on with those of another."""
+    clock = clock or VirtualClock()
     executor = ManualExecutor()
-    fs = MemFs(clock.now_ms)
+    fs = fs or MemFs(clock.now_ms)
     config = BrokerConfig.single_node({"log.dirs": "/data", "node.id": str(NODE)})
     log_manager = LogManager(fs, config, clock, executor)
     log_manager.open_dirs("test-cluster-id-000000", NODE)
