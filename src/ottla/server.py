@@ -15,6 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from ottla.api.broker import Broker
+from ottla.api.groups.coordinator import make_group_coordinator
+from ottla.api.share.services import make_share_services
+from ottla.api.topics.auto_create import auto_create_topics
 from ottla.api.transactions.local_markers import LocalMarkers
 from ottla.clock import Clock, SystemClock
 from ottla.config.broker import BrokerConfig
@@ -22,7 +25,7 @@ from ottla.config.listeners import Listener
 from ottla.config.topic import TopicConfig
 from ottla.controller.controller import Controller
 from ottla.controller.lifecycle import BrokerLifecycle
-from ottla.controller.names import TRANSACTIONS_TOPIC
+from ottla.controller.names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.controller.settings import Settings
 from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.shard import ShardContext
@@ -169,6 +172,18 @@ class Server:
         transactions = self._make_transactions(
             settings.current(loader.image), replicas, producer_ids, local_markers, executor, loop
         )
+        groups = make_group_coordinator(
+            settings.current(loader.image), replicas, clock, executor, loop.call_soon_threadsafe
+        )
+        share = make_share_services(
+            settings.current(loader.image),
+            replicas,
+            clock,
+            executor,
+            loop.call_soon_threadsafe,
+            groups,
+            lambda: auto_create_topics(broker, [SHARE_STATE_TOPIC]),
+        )
         broker = Broker(
             node_id=config.node_id,
             cluster_id=cluster_id,
@@ -183,6 +198,8 @@ class Server:
             lifecycle=lifecycle,
             fetch_sessions=FetchSessionCache(clock, config.int("max.incremental.fetch.session.cache.slots")),
             producer_ids=producer_ids,
+            groups=groups,
+            share=share,
             transactions=transactions,
             local_markers=local_markers,
             fail=self.fail,
@@ -201,6 +218,9 @@ class Server:
         self._undo.append(lambda: front.stop(_STOP_GRACE_S))
         # Wakes who is parked, so that the listeners find them answered.
         self._undo.append(replicas.shutdown)
+        self._undo.append(groups.runtime.shutdown)
+        share.coordinator.start()
+        self._undo.append(share.shutdown)
         self._undo.append(lambda: self._leave(lifecycle))
         _tune_gc()
         log.info("Node %d of cluster %s is up", config.node_id, cluster_id)
@@ -374,10 +394,14 @@ class Server:
                 broker.config = settings.current(image)
                 broker.log_manager.update_config(broker.config)
                 broker.replicas.update_broker_config(broker.config)
+                broker.groups.update_config(broker.config)
+                broker.share.config = broker.config
                 broker.transactions.config = broker.config
                 front.update(broker.config)
 
         def publish_coordinators(delta: MetadataDelta, image: MetadataImage) -> None:
+            broker.groups.runtime.publish(delta, image, broker.node_id)
+            broker.share.publish(delta, image, broker.node_id)
             broker.transactions.runtime.publish(delta, image, broker.node_id)
 
         def tell_lifecycle(delta: MetadataDelta, image: MetadataImage) -> None:

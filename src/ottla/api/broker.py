@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ottla.api.share.services import ShareServices
     from ottla.api.transactions.local_markers import LocalMarkers
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.controller.controller import Controller
     from ottla.controller.lifecycle import BrokerLifecycle
+    from ottla.coordinator.group.service import GroupCoordinator
     from ottla.coordinator.transaction.service import TransactionCoordinator
     from ottla.log.manager import LogManager
     from ottla.metadata.image import MetadataImage
@@ -44,6 +46,8 @@ class Broker:
     lifecycle: BrokerLifecycle
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
+    groups: GroupCoordinator
+    share: ShareServices
     transactions: TransactionCoordinator
     local_markers: LocalMarkers
     fail: Callable[[BaseException], None]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ottla.api import cluster, data, topics, transactions
+from ottla.api import cluster, data, groups, share, topics, transactions
 from ottla.api.base import Api
 from ottla.wire.apis import ApiKey
 
@@ -41,7 +41,8 @@ def _join(*areas: tuple[Api, ...]) -> dict[int, Api]:
     return dict(sorted(joined.items()))
 
 
-_BROKER: Final = MappingProxyType(_join(cluster.APIS, topics.APIS, data.APIS, transactions.APIS))
+_AREAS: Final = (cluster, topics, data, groups, share, transactions)
+_BROKER: Final = MappingProxyType(_join(*(area.APIS for area in _AREAS)))
 _CONTROLLER: Final = MappingProxyType({k: a for k, a in _BROKER.items() if k in CONTROLLER_LISTENER_APIS})
 
 

@@ -1,0 +1,25 @@
+"""AlterShareGroupOffsets (91): begin partitions of a share group without members somewhere else. 0 is all there is."""
+
+from __future__ import annotations
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.share.requests import require_share_groups
+from ottla.coordinator.group.service import require_group_id
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import AlterShareGroupOffsetsResponse
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    require_share_groups(broker)
+    require_group_id(request.group_id)
+
+    def failed(error: KafkaError) -> None:
+        ctx.respond(AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message))
+
+    broker.share.groups.alter_offsets(request, ctx.respond, failed)
+    return PARKED
+
+
+API = Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, 0, 0, handle)

@@ -1,0 +1,46 @@
+"""ConsumerGroupHeartbeat (68): join, stay in, reconcile with and leave a consumer group (KIP-848).
+
+1 adds the regular expression over topic names, and has the client make up its member id.
+"""
+
+from __future__ import annotations
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.groups.requests import info_of
+from ottla.coordinator.group.consumer.heartbeat import validate
+from ottla.coordinator.group.group import GroupType
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import ConsumerGroupHeartbeatResponse
+
+_FEATURE = "group.version"
+
+
+def require_consumer_protocol(broker: Broker) -> None:
+    """Raise UNSUPPORTED_VERSION where the protocol is switched off, by configuration or by the feature's level."""
+    protocols = broker.config.list("group.coordinator.rebalance.protocols")
+    if GroupType.CONSUMER.value not in protocols or broker.image.features.get(_FEATURE, 0) < 1:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is not enabled in this cluster"
+        )
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    require_consumer_protocol(broker)
+    validate(request, ctx.version, broker.config)
+    info = info_of(ctx)
+
+    def failed(error: KafkaError) -> None:
+        ctx.respond(ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
+
+    broker.groups.write(
+        request.group_id,
+        lambda shard, now_ms: shard.consumer.heartbeat(info, request, now_ms),
+        ctx.respond,
+        failed,
+    )
+    return PARKED
+
+
+API = Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, handle)

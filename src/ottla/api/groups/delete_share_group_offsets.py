@@ -1,0 +1,29 @@
+"""DeleteShareGroupOffsets (92): have a share group without members forget topics. 0 is all there is."""
+
+from __future__ import annotations
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.share.requests import require_share_groups
+from ottla.coordinator.group.service import require_group_id
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import DeleteShareGroupOffsetsResponse
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    require_share_groups(broker)
+    require_group_id(request.group_id)
+
+    def failed(error: KafkaError) -> None:
+        ctx.respond(DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message))
+
+    def name(topic_id: bytes) -> str:
+        topic = broker.image.topics.by_id.get(topic_id)
+        return "" if topic is None else topic.name
+
+    broker.share.groups.delete_offsets(request, name, ctx.respond, failed)
+    return PARKED
+
+
+API = Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, handle)

@@ -1,0 +1,51 @@
+"""DescribeGroups (15): classic groups with their members.
+
+1 adds the throttle time; 3 the authorized operations; 4 the group instance id; 5 is flexible; 6 has an error
+message, and tells of a group that is not there as GROUP_ID_NOT_FOUND rather than as a dead group.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.groups.requests import authorized_operations
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import DescribeGroupsResponse
+
+_ERROR_MESSAGE_FROM: Final = 6
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    operations = authorized_operations(request)
+
+    def done(groups: list[Message]) -> None:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = operations
+        ctx.respond(DescribeGroupsResponse(groups=groups))
+
+    broker.groups.read_each(
+        request.groups,
+        lambda shard, group_id, now_ms: shard.classic.describe(group_id, ctx.version),
+        lambda group_id, error: _failed(ctx, group_id, error),
+        done,
+    )
+    return PARKED
+
+
+def _failed(ctx: RequestContext, group_id: str, error: KafkaError) -> Message:
+    return DescribeGroupsResponse.DescribedGroup(
+        group_id=group_id,
+        error_code=error.code,
+        error_message=error.message if ctx.version >= _ERROR_MESSAGE_FROM else None,
+    )
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return DescribeGroupsResponse(groups=[_failed(ctx, group_id, error) for group_id in request.groups])
+
+
+API = Api(ApiKey.DESCRIBE_GROUPS, 0, 6, handle, on_error)

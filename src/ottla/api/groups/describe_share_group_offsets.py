@@ -1,0 +1,108 @@
+"""DescribeShareGroupOffsets (90): where share groups stand in partitions.
+
+1 adds the lag: records between the start offset and the end of the log that nobody is done with.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.share.requests import require_share_groups
+from ottla.coordinator.group.service import Gathered
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import DescribeShareGroupOffsetsResponse
+
+_Group: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+_Topic: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
+_Partition: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+
+_UNKNOWN: Final = -1
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    require_share_groups(broker)
+    gathered: Gathered[Message] = Gathered(
+        len(request.groups), lambda groups: ctx.respond(DescribeShareGroupOffsetsResponse(groups=groups))
+    )
+    for index, group in enumerate(request.groups):
+        _describe(broker, group, lambda answer, index=index: gathered.put(index, answer))
+    return PARKED
+
+
+def _describe(broker: Broker, asked: Message, put: Any) -> None:
+    topics: dict[bytes, list[int]] | None = None
+    missing: list[Message] = []
+    if asked.topics is not None:
+        topics = {}
+        for topic in asked.topics:
+            known = broker.image.topics.by_name.get(topic.topic_name)
+            if known is not None:
+                topics[known.id] = list(topic.partitions)
+            else:
+                missing.append(
+                    _Topic(
+                        topic_name=topic.topic_name,
+                        partitions=[
+                            _Partition(partition_index=index, start_offset=_UNKNOWN)
+                            for index in topic.partitions
+                        ],
+                    )
+                )
+
+    def done(summary: Message) -> None:
+        found = [_topic(broker, topic) for topic in summary.results]
+        put(_Group(group_id=asked.group_id, topics=[*(topic for topic in found if topic), *missing]))
+
+    def failed(error: KafkaError) -> None:
+        put(_Group(group_id=asked.group_id, error_code=error.code, error_message=error.message))
+
+    broker.share.groups.describe_offsets(asked.group_id, topics, done, failed)
+
+
+def _topic(broker: Broker, summary: Message) -> Message | None:
+    known = broker.image.topics.by_id.get(summary.topic_id)
+    if known is None:
+        return None
+    return _Topic(
+        topic_name=known.name,
+        topic_id=known.id,
+        partitions=[_partition(broker, known.name, part) for part in summary.partitions],
+    )
+
+
+def _partition(broker: Broker, topic: str, summary: Message) -> Message:
+    if summary.error_code:
+        return _Partition(partition_index=summary.partition, start_offset=_UNKNOWN, lag=_UNKNOWN)
+    answer = _Partition(
+        partition_index=summary.partition,
+        start_offset=summary.start_offset,
+        leader_epoch=summary.leader_epoch,
+        lag=_UNKNOWN,
+    )
+    if summary.start_offset == _UNKNOWN or summary.delivery_complete_count == _UNKNOWN:
+        return answer
+    try:
+        partition = broker.replicas.partition(topic, summary.partition)
+        partition.check_leader()
+        end = partition.local_log().high_watermark
+    except KafkaError as error:
+        return _Partition(
+            partition_index=summary.partition, error_code=error.code, error_message=error.message
+        )
+    answer.lag = end - summary.start_offset - summary.delivery_complete_count
+    return answer
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return DescribeShareGroupOffsetsResponse(
+        groups=[
+            _Group(group_id=group.group_id, error_code=error.code, error_message=error.message)
+            for group in request.groups
+        ]
+    )
+
+
+API = Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, handle, on_error)

@@ -1,0 +1,35 @@
+"""Heartbeat (12): a member of a classic group lives, and hears whether the group is rebalancing.
+
+1 adds the throttle time; 3 the group instance id; 4 is flexible.
+"""
+
+from __future__ import annotations
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.groups.requests import info_of
+from ottla.coordinator.group.service import require_group_id
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import HeartbeatResponse
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    require_group_id(request.group_id)
+    info = info_of(ctx)
+
+    def failed(error: KafkaError) -> None:
+        # While the group is being loaded its members are given the benefit of the doubt.
+        loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        ctx.respond(HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code))
+
+    broker.groups.write(
+        request.group_id,
+        lambda shard, now_ms: shard.classic.heartbeat(info, request, now_ms),
+        ctx.respond,
+        failed,
+    )
+    return PARKED
+
+
+API = Api(ApiKey.HEARTBEAT, 0, 4, handle)

@@ -1,0 +1,73 @@
+"""JoinGroup (11): become a member of a classic group, or take part in its next generation.
+
+1  adds the rebalance time-out (before: the session time-out)
+2  adds the throttle time
+4  a dynamic member without an id is given one (MEMBER_ID_REQUIRED) and has to come again with it
+5  adds the group instance id of static members
+6  is flexible
+7  the response names the protocol type, and may have no protocol name
+8  adds the reason
+9  a static leader may be told to skip the assignment
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.groups.requests import info_of
+from ottla.coordinator.group.service import require_group_id
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import JoinGroupResponse
+
+_REBALANCE_TIMEOUT_FROM: Final = 1
+_PROTOCOL_NAME_NULLABLE_FROM: Final = 7
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    require_group_id(request.group_id)
+    config = broker.config
+    shortest, longest = (
+        config.int("group.min.session.timeout.ms"),
+        config.int("group.max.session.timeout.ms"),
+    )
+    if not shortest <= request.session_timeout_ms <= longest:
+        raise KafkaError(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            f"The session time-out {request.session_timeout_ms} ms is not between {shortest} and {longest}",
+        )
+    if ctx.version < _REBALANCE_TIMEOUT_FROM:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    info = info_of(ctx)
+    broker.groups.write(
+        request.group_id,
+        lambda shard, now_ms: shard.classic.join(info, request, now_ms),
+        lambda response: ctx.respond(_fit(ctx, response)),
+        lambda error: ctx.respond(on_error(ctx, request, error)),
+    )
+    return PARKED
+
+
+def _fit(ctx: RequestContext, response: Message) -> Message:
+    if response.protocol_name is None and ctx.version < _PROTOCOL_NAME_NULLABLE_FROM:
+        response.protocol_name = ""
+    return response
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return _fit(
+        ctx,
+        JoinGroupResponse(
+            error_code=error.code,
+            generation_id=-1,
+            protocol_name=None,
+            leader="",
+            member_id=request.member_id,
+            members=[],
+        ),
+    )
+
+
+API = Api(ApiKey.JOIN_GROUP, 0, 9, handle, on_error)

@@ -1,0 +1,167 @@
+"""OffsetFetch (9): how far groups have come.
+
+1-7  one group; from 2 on all of its offsets may be asked for, and an error may concern the whole
+3    adds the throttle time
+5    adds the leader epoch
+6    is flexible
+7    may ask to wait for open transactions (UNSTABLE_OFFSET_COMMIT)
+8    has several groups
+9    names the member and its epoch, which are checked for consumer groups (KIP-848)
+10   has topic ids in place of names
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.coordinator.group.service import Gathered
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import OffsetFetchRequest, OffsetFetchResponse
+
+_GROUP_ERROR_FROM: Final = 2
+_BATCHED_FROM: Final = 8
+_TOPIC_IDS_FROM: Final = 10
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    groups = _groups_of(ctx, request)
+    gathered: Gathered[Message] = Gathered(
+        len(groups), lambda answers: ctx.respond(_response(ctx, groups, answers))
+    )
+    for index, group in enumerate(groups):
+        _fetch(broker, ctx, group, request.require_stable, partial(gathered.put, index))
+    return PARKED
+
+
+def _groups_of(ctx: RequestContext, request: Message) -> list[Message]:
+    """The groups of the request; before version 8 the one that it is about."""
+    if ctx.version >= _BATCHED_FROM:
+        return list(request.groups)
+    one = OffsetFetchRequest.OffsetFetchRequestGroup
+    topics = None
+    if request.topics is not None:
+        topic_class = OffsetFetchRequest.OffsetFetchRequestTopics
+        topics = [
+            topic_class(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return [one(group_id=request.group_id, topics=topics)]
+
+
+def _fetch(broker: Broker, ctx: RequestContext, group: Message, require_stable: bool, answer: object) -> None:
+    assert callable(answer)
+    by_id = ctx.version >= _TOPIC_IDS_FROM
+    wanted = group
+    unknown: list[Message] = []
+    if by_id and group.topics is not None:
+        unknown, wanted = _named(broker, group)
+
+    def done(response: Message) -> None:
+        if by_id and group.topics is None:
+            response.topics = _with_ids(broker, response.topics)
+        response.topics += unknown
+        answer(response)
+
+    broker.groups.read(
+        group.group_id,
+        lambda shard, now_ms: shard.commits.fetch(wanted, require_stable),
+        done,
+        lambda error: answer(_failed(ctx, group, error)),
+    )
+
+
+def _named(broker: Broker, group: Message) -> tuple[list[Message], Message]:
+    """Answers for unknown topic ids, and the group with only the known topics, by name."""
+    topics = broker.image.topics.by_id
+    known, unknown = [], []
+    for topic in group.topics:
+        image = topics.get(topic.topic_id)
+        if image is None:
+            unknown.append(_topic_error(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        else:
+            topic.name = image.name
+            known.append(topic)
+    wanted = OffsetFetchRequest.OffsetFetchRequestGroup(
+        group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known
+    )
+    return unknown, wanted
+
+
+def _with_ids(broker: Broker, topics: list[Message]) -> list[Message]:
+    """Those of the topics that have an id, with it: the others cannot be told of."""
+    by_name = broker.image.topics.by_name
+    found = []
+    for topic in topics:
+        image = by_name.get(topic.name)
+        if image is not None:
+            topic.topic_id = image.id
+            found.append(topic)
+    return found
+
+
+def _topic_error(topic: Message, code: ErrorCode) -> Message:
+    return OffsetFetchResponse.OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponse.OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=-1,
+                committed_leader_epoch=-1,
+                metadata="",
+                error_code=code,
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _failed(ctx: RequestContext, group: Message, error: KafkaError) -> Message:
+    """A group's error stands once for all; version 1 has to tell it for each partition."""
+    response = OffsetFetchResponse.OffsetFetchResponseGroup
+    if ctx.version >= _GROUP_ERROR_FROM:
+        return response(group_id=group.group_id, error_code=error.code, topics=[])
+    return response(
+        group_id=group.group_id,
+        error_code=error.code,
+        topics=[_topic_error(topic, error.code) for topic in group.topics or ()],
+    )
+
+
+def _response(ctx: RequestContext, groups: list[Message], answers: list[Message]) -> Message:
+    if ctx.version >= _BATCHED_FROM:
+        return OffsetFetchResponse(groups=answers)
+    (answer,) = answers
+    topic_class = OffsetFetchResponse.OffsetFetchResponseTopic
+    partition_class = OffsetFetchResponse.OffsetFetchResponsePartition
+    return OffsetFetchResponse(
+        error_code=answer.error_code,
+        topics=[
+            topic_class(
+                name=topic.name,
+                partitions=[
+                    partition_class(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in answer.topics
+        ],
+    )
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    groups = _groups_of(ctx, request)
+    return _response(ctx, groups, [_failed(ctx, group, error) for group in groups])
+
+
+API = Api(ApiKey.OFFSET_FETCH, 1, 10, handle, on_error)

@@ -1,0 +1,35 @@
+"""SyncGroup (14): the leader of a classic group brings the assignment, every member gets its part.
+
+1 adds the throttle time; 3 the group instance id; 4 is flexible; 5 names protocol type and protocol, which are checked.
+"""
+
+from __future__ import annotations
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.groups.requests import info_of
+from ottla.coordinator.group.service import require_group_id
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import SyncGroupResponse
+
+_PROTOCOL_REQUIRED_FROM = 5
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    require_group_id(request.group_id)
+    if ctx.version >= _PROTOCOL_REQUIRED_FROM and (
+        request.protocol_type is None or request.protocol_name is None
+    ):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Protocol type and protocol name are missing")
+    info = info_of(ctx)
+    broker.groups.write(
+        request.group_id,
+        lambda shard, now_ms: shard.classic.sync(info, request, now_ms),
+        ctx.respond,
+        lambda error: ctx.respond(SyncGroupResponse(error_code=error.code)),
+    )
+    return PARKED
+
+
+API = Api(ApiKey.SYNC_GROUP, 0, 5, handle)
