@@ -104,9 +104,7 @@ class Rig:
         self._change(messages.RemoveTopicRecord(topic_id=topic_id(name)))
 
     def set_group_config(self, name: str, value: str) -> None:
-        self._change(
-            messages.ConfigRecord(resource_type=32, resource_name=GROUP, name=name, value=value)
-        )
+        self._change(messages.ConfigRecord(resource_type=32, resource_name=GROUP, name=name, value=value))
 
     def _change(self, *records: Any) -> None:
         delta = MetadataDelta(self.image)
