@@ -1,7 +1,7 @@
 """Reading a shard's records back from its log: whole slices are read and decoded in a thread.
 
-As compaction would, a slice keeps only the last of the plain records of one key. Records of transactions are kept
-all, and in their place, with the markers that end them.
+As compaction would, a slice keeps only the last of the plain records of one key, unless each of them counts (share
+state). Records of transactions are kept all, and in their place, with the markers that end them.
 """
 
 from __future__ import annotations
@@ -66,8 +66,15 @@ def load_slice(
             if record.offset < offset:
                 continue
             loaded.records_read += 1
-            if header.is_transactional:
-                _keep(kept, serde, record.offset, header, record.key, record.value)
+            if header.is_transactional or not serde.compacted:
+                _keep(
+                    kept,
+                    serde,
+                    record.offset,
+                    header if header.is_transactional else None,
+                    record.key,
+                    record.value,
+                )
             else:
                 plain.pop(record.key, None)
                 plain[record.key] = (record.offset, record.value)

@@ -38,11 +38,15 @@ class CoordinatorRecord:
 
 
 class RecordSerde:
-    """The records of one coordinator: `RecordSerde(["OffsetCommit", "GroupMetadata", ...])` by their stems."""
+    """The records of one coordinator: `RecordSerde(["OffsetCommit", "GroupMetadata", ...])` by their stems.
 
-    __slots__ = ("_types",)
+    `compacted`: a record makes those before it with the same key needless.
+    """
 
-    def __init__(self, stems: Iterable[str]) -> None:
+    __slots__ = ("_types", "compacted")
+
+    def __init__(self, stems: Iterable[str], *, compacted: bool = True) -> None:
+        self.compacted = compacted
         self._types: Mapping[int, tuple[Any, Any]] = {
             key.API_KEY: (key, getattr(messages, stem + "Value"))
             for stem in stems

@@ -11,7 +11,7 @@ from ottla.wire import messages
 
 Message = Any
 
-SERDE: Final = RecordSerde(("ShareSnapshot", "ShareUpdate"))
+SERDE: Final = RecordSerde(("ShareSnapshot", "ShareUpdate"), compacted=False)
 
 
 def snapshot_record(key: StateKey, state: ShareState) -> CoordinatorRecord:

@@ -27,7 +27,6 @@ class ShareGroup(Group):
         "assignment_ms",
         "epoch",
         "group_id",
-        "initializing_since",
         "members",
         "metadata_hash",
         "state_partitions",
@@ -48,8 +47,6 @@ class ShareGroup(Group):
         self.assignment_epoch = 0
         self.assignment_ms = 0
         self.state_partitions: StatePartitions | None = None
-        self.initializing_since: dict[bytes, int] = {}
-        """When state was last asked for, by topic id; not kept, so that a new coordinator asks again at once."""
         self._refresh_at_ms = 0
         self._refresh_epoch = 0
 

@@ -29,11 +29,13 @@ _CLEAN_UP = "share groups: deleted topics"
 class ShareGroups:
     """A `GroupModule`."""
 
-    __slots__ = ("context", "topic_hashes")
+    __slots__ = ("asked_at_ms", "context", "topic_hashes")
 
     def __init__(self, context: GroupContext) -> None:
         self.context = context
         self.topic_hashes: dict[str, int] = {}
+        self.asked_at_ms: dict[tuple[str, bytes], int] = {}
+        """When share state was last asked for, by group and topic; not kept: a new coordinator asks again at once."""
 
     @property
     def retry_interval_ms(self) -> int:
@@ -52,6 +54,8 @@ class ShareGroups:
         group = self.context.groups.get(group_id)
         if not isinstance(group, ShareGroup):
             return CoordinatorResult([], None)
+        for topic in response.results:
+            self.asked_at_ms.pop((group_id, topic.topic_id), None)
         return end_initialization(group, response, self.context.image)
 
     def describe(self, group_id: str) -> Message:
@@ -68,7 +72,7 @@ class ShareGroups:
     def reset_offsets(self, request: Message, now_ms: int) -> CoordinatorResult[Reset]:
         """AlterShareGroupOffsets: begin partitions of an empty group somewhere else."""
         group = self.group_for_join(request.group_id)
-        return offsets.reset(group, request, self.context.image, now_ms)
+        return offsets.reset(group, request, self.context.image, now_ms, self.asked_at_ms)
 
     def begin_delete_offsets(self, request: Message) -> CoordinatorResult[Deletion]:
         """DeleteShareGroupOffsets, before the share state is deleted."""

@@ -17,7 +17,7 @@ from ottla.coordinator.group.pace import group_setting, heartbeat_interval_ms
 from ottla.coordinator.group.share import records as write
 from ottla.coordinator.group.share.assignor import assign
 from ottla.coordinator.group.share.group import ShareGroup, session_timer
-from ottla.coordinator.group.share.initialization import begin_initialization
+from ottla.coordinator.group.share.initialization import Asked, begin_initialization
 from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, Partitions, ShareGroupMember
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
@@ -76,7 +76,13 @@ def heartbeat(
     update.reconcile(bumped)
     _schedule_session(shares, group.group_id, request.member_id)
     initialize = begin_initialization(
-        group, update.topics, update.epoch, shares.context.image, records, now_ms, shares.retry_interval_ms
+        group,
+        update.topics,
+        update.epoch,
+        shares.context.image,
+        records,
+        now_ms,
+        Asked(shares.asked_at_ms, shares.retry_interval_ms),
     )
     settled = initialize is None and not group.waits_for_state and update.target_epoch >= update.epoch
     new = update.new
@@ -176,7 +182,7 @@ class _Update:
         if not any(group.target.values()):
             # Nobody has anything that could be taken away again: there is no need to wait for others.
             return True
-        interval_ms = group_setting(self.shares.context, group.group_id, "share.assignment.interval.ms")
+        interval_ms = group_setting(self.shares.context, group.group_id, "group.share.assignment.interval.ms")
         return not interval_ms or self.now_ms >= group.assignment_ms + interval_ms
 
     def reconcile(self, subscription_changed: bool) -> None:
@@ -229,7 +235,7 @@ def _schedule_session(shares: ShareGroups, group_id: str, member_id: str) -> Non
         log.info("share group %s: member %s is fenced, its session has expired", group_id, member_id)
         return CoordinatorResult(_fence(shares, group, member), None)
 
-    timeout_ms = group_setting(shares.context, group_id, "share.session.timeout.ms")
+    timeout_ms = group_setting(shares.context, group_id, "group.share.session.timeout.ms")
     shares.context.timers.schedule(session_timer(group_id, member_id), timeout_ms, expire)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.coordinator.group.share import records as write
 from ottla.coordinator.group.share.group import ShareGroup
@@ -18,6 +18,13 @@ Message = Any
 _NO_OFFSET = -1
 
 
+class Asked(NamedTuple):
+    """When share state was last asked for, by group and topic, and after how long it is asked for again."""
+
+    at_ms: dict[tuple[str, bytes], int]
+    retry_interval_ms: int
+
+
 def begin_initialization(
     group: ShareGroup,
     topics: Iterable[str],
@@ -25,15 +32,15 @@ def begin_initialization(
     image: MetadataImage,
     records: list[CoordinatorRecord],
     now_ms: int,
-    retry_interval_ms: int,
+    asked: Asked,
 ) -> Message | None:
     """The request for the share state that subscribed topics lack, if any, with the record that it was made."""
-    missing = _missing(group, topics, image, now_ms, retry_interval_ms)
+    missing = _missing(group, topics, image, now_ms, asked)
     if not missing:
         return None
     state = group.state_partitions or StatePartitions()
     records.append(write.state_partitions(group.group_id, state.begun(missing)))
-    group.initializing_since.update(dict.fromkeys(missing, now_ms))
+    asked.at_ms.update(((group.group_id, topic_id), now_ms) for topic_id in missing)
     offsets = {
         topic_id: dict.fromkeys(sorted(topic.partitions), _NO_OFFSET) for topic_id, topic in missing.items()
     }
@@ -41,7 +48,7 @@ def begin_initialization(
 
 
 def _missing(
-    group: ShareGroup, topics: Iterable[str], image: MetadataImage, now_ms: int, retry_interval_ms: int
+    group: ShareGroup, topics: Iterable[str], image: MetadataImage, now_ms: int, asked: Asked
 ) -> Topics:
     state = group.state_partitions or StatePartitions()
     missing: dict[bytes, TopicPartitions] = {}
@@ -52,9 +59,10 @@ def _missing(
         wanted = frozenset(topic.partitions)
         if topic.id in state.initialized:
             wanted -= state.initialized[topic.id].partitions
-        asked = state.initializing.get(topic.id)
-        if asked is not None and now_ms - group.initializing_since.get(topic.id, 0) < retry_interval_ms:
-            wanted -= asked.partitions
+        pending = state.initializing.get(topic.id)
+        asked_at_ms = asked.at_ms.get((group.group_id, topic.id), 0)
+        if pending is not None and now_ms - asked_at_ms < asked.retry_interval_ms:
+            wanted -= pending.partitions
         if wanted:
             missing[topic.id] = TopicPartitions(name, wanted)
     return missing

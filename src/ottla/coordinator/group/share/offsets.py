@@ -31,7 +31,13 @@ class Reset:
     initialize: Message | None
 
 
-def reset(group: ShareGroup, request: Message, image: MetadataImage, now_ms: int) -> CoordinatorResult[Reset]:
+def reset(
+    group: ShareGroup,
+    request: Message,
+    image: MetadataImage,
+    now_ms: int,
+    asked_at_ms: dict[tuple[str, bytes], int],
+) -> CoordinatorResult[Reset]:
     """Begin partitions again at the given offsets. Raises NON_EMPTY_GROUP."""
     group.validate_delete()
     response = messages.AlterShareGroupOffsetsResponse
@@ -63,7 +69,7 @@ def reset(group: ShareGroup, request: Message, image: MetadataImage, now_ms: int
     if begun:
         state = group.state_partitions or StatePartitions()
         records.append(write.state_partitions(group.group_id, state.begun(begun)))
-        group.initializing_since.update(dict.fromkeys(begun, now_ms))
+        asked_at_ms.update(((group.group_id, topic_id), now_ms) for topic_id in begun)
         initialize = initialize_request(group.group_id, group.epoch, offsets)
     return CoordinatorResult(records, Reset(response(responses=topics), initialize))
 
