@@ -22,21 +22,28 @@ STABLE_MS_PER_MEMBER: Final = 20
 """Keeps a group's heartbeats at 50 per second."""
 
 
+_HEARTBEATS: Final = {
+    GroupType.CONSUMER: "group.consumer.heartbeat.interval.ms",
+    GroupType.SHARE: "group.share.heartbeat.interval.ms",
+    GroupType.STREAMS: "group.streams.heartbeat.interval.ms",
+}
+
+
 def group_setting(context: GroupContext, group_id: str, key: str) -> int:
-    """A number set for the group, else the broker's (`group.` and the key)."""
-    text = context.group_config(group_id).get(key)
-    return context.config.int(f"group.{key}") if text is None else int(text)
+    """A number of the broker's (`group.` and the group's own key), unless the group has one of its own."""
+    text = context.group_config(group_id).get(key.removeprefix("group."))
+    return context.config.int(key) if text is None else int(text)
 
 
 def heartbeat_interval_ms(
     context: GroupContext, kind: GroupType, group_id: str, members: int, settled: bool
 ) -> int:
     """When a member is to come back; see the module's docstring."""
-    key = f"{kind.value}.heartbeat.interval.ms"
+    key = _HEARTBEATS[kind]
     configured = group_setting(context, group_id, key)
     if not settled:
         wanted = members * RECONCILING_MS_PER_MEMBER
         return min(configured, max(RECONCILING_MIN_MS, min(wanted, RECONCILING_MAX_MS)))
-    if key in context.group_config(group_id) or context.config.is_set(f"group.{key}"):
+    if key.removeprefix("group.") in context.group_config(group_id) or context.config.is_set(key):
         return configured
     return min(configured, max(STABLE_MIN_MS, members * STABLE_MS_PER_MEMBER))

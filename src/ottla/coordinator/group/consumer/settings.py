@@ -45,9 +45,9 @@ def _plain_name(name: str) -> str:
 
 
 def session_timeout_ms(context: GroupContext, group_id: str) -> int:
-    return group_setting(context, group_id, "consumer.session.timeout.ms")
+    return group_setting(context, group_id, "group.consumer.session.timeout.ms")
 
 
 def assignment_interval_ms(context: GroupContext, group_id: str) -> int:
     """The least time between two targets: members that join together are assigned together."""
-    return group_setting(context, group_id, "consumer.assignment.interval.ms")
+    return group_setting(context, group_id, "group.consumer.assignment.interval.ms")
