@@ -21,10 +21,10 @@ class StreamsSettings:
     @classmethod
     def of(cls, context: GroupContext, group_id: str) -> StreamsSettings:
         return cls(
-            group_setting(context, group_id, "streams.session.timeout.ms"),
-            group_setting(context, group_id, "streams.num.standby.replicas"),
-            group_setting(context, group_id, "streams.initial.rebalance.delay.ms"),
-            group_setting(context, group_id, "streams.assignment.interval.ms"),
+            group_setting(context, group_id, "group.streams.session.timeout.ms"),
+            group_setting(context, group_id, "group.streams.num.standby.replicas"),
+            group_setting(context, group_id, "group.streams.initial.rebalance.delay.ms"),
+            group_setting(context, group_id, "group.streams.assignment.interval.ms"),
             context.config.int("group.streams.max.size"),
         )
 
