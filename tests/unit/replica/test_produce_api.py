@@ -266,6 +266,33 @@ def test_acks_zero_does_not_wait_for_a_thread(scene):
     assert not ctx.aborted
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+def test_flush_messages_puts_records_on_disk_before_they_are_acknowledged(scene, acks):
+    scene.create_topic("t", configs={"flush.messages": "2"})
+    assert send(scene, ("t", 0, scene.batch(b"a")), acks=acks)[0].base_offset == 0
+    contexts = [Context(12) for _ in range(3)]
+    for ctx in contexts:
+        assert produce.handle(scene.broker, ctx, request(("t", 0, scene.batch(b"b")), acks=acks)) is PARKED
+    assert log_of(scene).recovery_point == 0
+    scene.executor.run()
+    assert [results(ctx.response)[0].base_offset for ctx in contexts] == [1, 2, 3]
+    assert log_of(scene).recovery_point == 4
+
+
+def test_a_flush_that_fails_is_told(scene):
+    scene.create_topic("t", configs={"flush.messages": "1"})
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "fsync":
+            raise OSError(5, "the disk is gone")
+
+    ctx = Context(12)
+    produce.handle(scene.broker, ctx, request(("t", 0, scene.batch(b"a"))))
+    scene.fs.fault = fault
+    scene.executor.run()
+    assert results(ctx.response)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def test_log_append_time_is_told(scene):
     scene.create_topic("t", configs={"message.timestamp.type": "LogAppendTime"})
     (answer,) = send(scene, ("t", 0, scene.batch(b"a")))

@@ -69,7 +69,9 @@ def end_transaction(
     if txn.producer_id != request.producer_id and not rotated:
         raise _other_producer(txn, request.producer_id)
     now = request.producer_epoch == txn.producer_epoch and not rotated
-    again = rotated or txn.producer_epoch == request.producer_epoch + 1
+    # Only an end of version 2 took the next epoch: after any other, the epoch before is that of a fenced producer.
+    bumped = txn.client_version >= EPOCH_BUMP_VERSION and txn.producer_epoch == request.producer_epoch + 1
+    again = rotated or bumped
     if not (now or (again and txn.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT))):
         raise _fenced(txn, request.producer_epoch)
     if txn.state is _S.ONGOING:
