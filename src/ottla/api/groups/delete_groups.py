@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
-from ottla.errors import KafkaError
+from ottla.coordinator.group.service import Gathered
+from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteGroupsResponse
 
@@ -15,13 +19,32 @@ from ottla.wire.messages import DeleteGroupsResponse
 def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     # A group that is named twice is deleted once.
     group_ids = list(dict.fromkeys(request.groups_names))
-    broker.groups.write_each(
-        group_ids,
-        lambda shard, group_id, now_ms: shard.admin.delete(group_id),
-        _failed,
-        lambda results: ctx.respond(DeleteGroupsResponse(results=results)),
+    gathered: Gathered[Message] = Gathered(
+        len(group_ids), lambda results: ctx.respond(DeleteGroupsResponse(results=results))
     )
+    for index, group_id in enumerate(group_ids):
+        _delete(broker, group_id, partial(gathered.put, index))
     return PARKED
+
+
+def _delete(broker: Broker, group_id: str, put: Callable[[Message], None]) -> None:
+    """Delete what the share coordinator keeps of the group, if it is a share group; then the group."""
+
+    def delete() -> None:
+        broker.groups.write(
+            group_id,
+            lambda shard, now_ms: shard.admin.delete(group_id),
+            put,
+            lambda error: put(_failed(group_id, error)),
+        )
+
+    def not_prepared(error: KafkaError) -> None:
+        if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+            delete()
+        else:
+            put(_failed(group_id, error))
+
+    broker.share.groups.delete_state(group_id, delete, not_prepared)
 
 
 def _failed(group_id: str, error: KafkaError) -> Message:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.coordinator.group.shard import GroupShard
-from ottla.coordinator.result import CoordinatorResult, Done, Failed
+from ottla.coordinator.result import Done, Failed
 from ottla.coordinator.runtime import CoordinatorRuntime, ReadOperation, WriteOperation, partition_for
 from ottla.errors import ErrorCode, KafkaError
 
@@ -87,23 +87,6 @@ class GroupCoordinator:
         gathered = Gathered(len(group_ids), done)
         for index, group_id in enumerate(group_ids):
             self.read(
-                group_id,
-                partial(_call, operation, group_id),
-                partial(gathered.put, index),
-                partial(_put_error, gathered, index, on_error, group_id),
-            )
-
-    def write_each(
-        self,
-        group_ids: Sequence[str],
-        operation: Callable[[GroupShard, str, int], CoordinatorResult[R]],
-        on_error: Callable[[str, KafkaError], R],
-        done: Done[list[R]],
-    ) -> None:
-        """The same for write operations."""
-        gathered = Gathered(len(group_ids), done)
-        for index, group_id in enumerate(group_ids):
-            self.write(
                 group_id,
                 partial(_call, operation, group_id),
                 partial(gathered.put, index),
