@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from ottla.api.creations import TopicCreations
 
 if TYPE_CHECKING:
     from ottla.api.share.services import ShareServices
@@ -52,6 +54,8 @@ class Broker:
     local_markers: LocalMarkers
     fail: Callable[[BaseException], None]
     """Stop the broker because of an error that nobody can repair; the reason is logged."""
+    creations: TopicCreations = field(default_factory=TopicCreations)
+    """Internal topics of streams groups that are being created, or could not be."""
 
     @property
     def is_controller(self) -> bool:

@@ -20,6 +20,8 @@ from ottla.api.groups import (
     offset_fetch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
     sync_group,
 )
 
@@ -40,5 +42,7 @@ APIS: tuple[Api, ...] = (
     offset_fetch.API,
     share_group_describe.API,
     share_group_heartbeat.API,
+    streams_group_describe.API,
+    streams_group_heartbeat.API,
     sync_group.API,
 )

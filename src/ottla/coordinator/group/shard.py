@@ -12,6 +12,7 @@ from ottla.coordinator.group.context import GroupContext, GroupModule, Replay
 from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.share.groups import ShareGroups
+from ottla.coordinator.group.streams.groups import StreamsGroups
 from ottla.coordinator.records import CoordinatorRecord, RecordSerde
 from ottla.coordinator.shard import ShardContext
 
@@ -63,6 +64,7 @@ class GroupShard:
         "groups",
         "offsets",
         "share",
+        "streams",
     )
 
     def __init__(self, shard: ShardContext, config: BrokerConfig, image: MetadataImage) -> None:
@@ -72,10 +74,11 @@ class GroupShard:
         self.classic = ClassicGroups(self.context)
         self.consumer = ConsumerGroups(self.context, self.classic)
         self.share = ShareGroups(self.context)
+        self.streams = StreamsGroups(self.context)
         self.commits = OffsetCommits(self.context, self.classic.simple_group, self.classic.touch)
         self.admin = GroupAdmin(self.context, self.commits)
         # Each type's module: an attribute above for its operations, and an entry here for the life of the shard.
-        self._modules: tuple[GroupModule, ...] = (self.classic, self.consumer, self.share)
+        self._modules: tuple[GroupModule, ...] = (self.classic, self.consumer, self.share, self.streams)
         self._replays: dict[str, Replay] = {}
         for module in self._modules:
             self._replays.update(module.replays())

@@ -156,16 +156,14 @@ class StickyTaskAssignor:
                 left -= 1
             if left:
                 to_least_loaded.append((task, left))
+        missing = 0
         for task, left in sorted(to_least_loaded, reverse=True):
-            for given in range(left):
-                if not self._standby_to_least_loaded(task):
-                    log.warning(
-                        "%d of %d standby tasks of %s cannot be assigned: there are not enough processes.",
-                        left - given,
-                        self._standby_replicas,
-                        task,
-                    )
-                    break
+            given = 0
+            while given < left and self._standby_to_least_loaded(task):
+                given += 1
+            missing += left - given
+        if missing:
+            log.warning("%d standby tasks cannot be assigned: there are not enough processes.", missing)
 
     def _standby_to_previous(self, task: TaskId) -> bool:
         before = self._was_active.get(task)

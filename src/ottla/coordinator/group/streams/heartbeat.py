@@ -227,7 +227,7 @@ class Heartbeat:
             member_epoch=member.epoch,
             heartbeat_interval_ms=self._interval_ms(member, target, configured),
         )
-        if self._request.member_epoch == 0 or before.assigned != member.assigned:
+        if self._must_tell(before, member):
             response.active_tasks = task_structs(message.TaskIds, member.assigned.active)
             response.standby_tasks = task_structs(message.TaskIds, member.assigned.standby)
             response.warmup_tasks = task_structs(message.TaskIds, member.assigned.warmup)
@@ -253,6 +253,12 @@ class Heartbeat:
             message.Status(status_code=status.code, status_detail=status.detail) for status in self._statuses
         ]
         return HeartbeatAnswer(response, configured.topics_to_create)
+
+    def _must_tell(self, before: StreamsMember, member: StreamsMember) -> bool:
+        """Whether the answer carries the member's tasks. Also when it says that it has others: an answer was lost."""
+        if self._request.member_epoch == 0 or before.assigned != member.assigned:
+            return True
+        return self._owned is not None and self._owned != member.assigned.tasks
 
     def _interval_ms(self, member: StreamsMember, target: Target, configured: ConfiguredTopology) -> int:
         """Short while the group is on its way: internal topics are being created, members hand tasks over."""

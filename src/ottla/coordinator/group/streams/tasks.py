@@ -55,6 +55,10 @@ class OwnedTasks:
     def empty(self) -> bool:
         return not (self.active or self.standby or self.warmup)
 
+    @property
+    def tasks(self) -> Tasks:
+        return Tasks(frozenset(self.active), self.standby, self.warmup)
+
     def merge(self, other: OwnedTasks) -> OwnedTasks:
         return OwnedTasks(
             {**self.active, **other.active}, self.standby | other.standby, self.warmup | other.warmup

@@ -1,0 +1,142 @@
+"""StreamsGroupHeartbeat (88): join, stay in and leave a streams group (KIP-1071). There is version 0 only.
+
+Internal topics that the group's topology lacks are created on the way: the member is told MISSING_INTERNAL_TOPICS and
+comes back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.groups.requests import info_of
+from ottla.controller.names import is_internal, why_invalid
+from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.streams.heartbeat import HeartbeatAnswer
+from ottla.coordinator.group.streams.status import StatusCode
+from ottla.coordinator.group.streams.topology import TopicInfo
+from ottla.coordinator.group.streams.validate import validate_heartbeat
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import CreateTopicsRequest, StreamsGroupHeartbeatResponse
+
+log = logging.getLogger(__name__)
+
+_FEATURE: Final = "streams.version"
+_USE_DEFAULT: Final = -1
+_NAMED_IN_A_SENTENCE: Final = 3
+
+
+def require_streams_protocol(broker: Broker) -> None:
+    """Raise UNSUPPORTED_VERSION where the protocol is switched off, by configuration or by the feature's level."""
+    protocols = broker.config.list("group.coordinator.rebalance.protocols")
+    if GroupType.STREAMS.value not in protocols or broker.image.features.get(_FEATURE, 0) < 1:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "the streams group protocol is not enabled in this cluster"
+        )
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    require_streams_protocol(broker)
+    if request.topology is not None:
+        _check_topics(request.topology)
+    validate_heartbeat(request)
+    info = info_of(ctx)
+
+    def done(answer: HeartbeatAnswer) -> None:
+        if answer.topics_to_create:
+            _create(broker, answer.topics_to_create, answer.response.heartbeat_interval_ms)
+            _tell_failures(broker, answer)
+        ctx.respond(answer.response)
+
+    def failed(error: KafkaError) -> None:
+        ctx.respond(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
+
+    broker.groups.write(
+        request.group_id, lambda shard, now_ms: shard.streams.heartbeat(info, request, now_ms), done, failed
+    )
+    return PARKED
+
+
+def _check_topics(topology: Message) -> None:
+    topics = {
+        name
+        for one in topology.subtopologies
+        for name in (
+            *one.source_topics,
+            *one.repartition_sink_topics,
+            *(topic.name for topic in one.repartition_source_topics),
+            *(topic.name for topic in one.state_changelog_topics),
+        )
+    }
+    internal = sorted(filter(is_internal, topics))
+    if internal:
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY,
+            f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited.",
+        )
+    invalid = sorted(filter(why_invalid, topics))
+    if invalid:
+        raise KafkaError(
+            ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(invalid)} are not valid topic names."
+        )
+
+
+def _create(broker: Broker, topics: Mapping[str, TopicInfo], interval_ms: int) -> None:
+    creations = broker.creations
+    names = creations.begin(topics, broker.clock.now_ms())
+    if not names:
+        return
+
+    def remember(name: str, why: str | None) -> None:
+        log.warning("Internal topic %s is not created: %s", name, why)
+        creations.failed(name, why or "unknown reason", broker.clock.now_ms() + 2 * interval_ms)
+
+    def created(response: Message) -> None:
+        creations.end(names)
+        for topic in response.topics:
+            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                remember(topic.name, topic.error_message)
+
+    def failed(error: KafkaError) -> None:
+        creations.end(names)
+        for name in names:
+            remember(name, error.message)
+
+    broker.controller.create_topics(
+        CreateTopicsRequest(
+            topics=[_creatable(topics[name]) for name in names],
+            timeout_ms=broker.config.int("request.timeout.ms"),
+        ),
+        created,
+        failed,
+    )
+
+
+def _creatable(topic: TopicInfo) -> Message:
+    return CreateTopicsRequest.CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor or _USE_DEFAULT,
+        configs=[
+            CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in topic.configs
+        ],
+    )
+
+
+def _tell_failures(broker: Broker, answer: HeartbeatAnswer) -> None:
+    failures = broker.creations.failures(answer.topics_to_create, broker.clock.now_ms())
+    if not failures:
+        return
+    told = ", ".join(f"{name} ({why})" for name, why in list(failures.items())[:_NAMED_IN_A_SENTENCE])
+    if len(failures) > _NAMED_IN_A_SENTENCE:
+        told += f" and {len(failures) - _NAMED_IN_A_SENTENCE} more"
+    for status in answer.response.status:
+        if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
+            status.status_detail += f"; Creation failed: {told}."
+
+
+API = Api(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, 0, handle)
