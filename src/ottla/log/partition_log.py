@@ -20,8 +20,8 @@ from ottla.log.leader_epochs import LeaderEpochCache
 from ottla.log.log_reader import LogReader
 from ottla.log.producer_snapshot import BatchMetadata
 from ottla.log.producer_state import ProducerStateManager, Staged
-from ottla.log.rolling import max_segment_ms, roll_jitter_ms, segment_settings
-from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment
+from ottla.log.rolling import is_full, max_segment_ms, roll_jitter_ms, segment_settings
+from ottla.log.segment import AppendedBatch, Segment
 from ottla.log.segments import Segments
 from ottla.log.types import NO_TIMESTAMP, AppendInfo, AppendOrigin, TopicPartition
 from ottla.log.verification import VerificationGuard
@@ -148,7 +148,8 @@ class PartitionLog(LogReader):
         """
         if origin is AppendOrigin.RAFT_LEADER:
             assert not isinstance(records, ValidatedBatch)
-            return self._append_raft(records, leader_epoch, now_ms)
+            data, headers = stamp_batches(records, self.log_end_offset, leader_epoch)
+            return self._append_stamped(data, headers, now_ms)
         if isinstance(records, ValidatedBatch):
             batch = records
         else:
@@ -180,13 +181,11 @@ class PartitionLog(LogReader):
             now_ms,
         )
         self._wrote(staged, last + 1)
+        if origin is not AppendOrigin.CLIENT and self.flush_due:
+            self._context.request_flush(self, last + 1)
         return AppendInfo(
             first, last, batch.log_append_time, self.log_start_offset, False, size, header.count
         )
-
-    def _append_raft(self, records: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
-        data, headers = stamp_batches(records, self.log_end_offset, leader_epoch)
-        return self._append_stamped(data, headers, now_ms)
 
     def append_as_follower(self, records: Buffer, leader_epoch: int = ANY_EPOCH) -> AppendInfo:
         """Append whole batches as the leader has them, offsets and epochs included; a partial one at the end is left.
@@ -224,6 +223,8 @@ class PartitionLog(LogReader):
             now_ms,
         )
         self._wrote(staged, last + 1)
+        if self.flush_due:
+            self._context.request_flush(self, last + 1)
         count = sum(header.count for header in headers)
         return AppendInfo(first, last, NO_TIMESTAMP, self.log_start_offset, False, position, count)
 
@@ -249,13 +250,9 @@ class PartitionLog(LogReader):
         try:
             self._assign_epoch(leader_epoch, first)
             segment = self._segments.active
+            waited_ms = segment.waited_for_roll_ms(now_ms, max_timestamp)
             if segment.size and (
-                segment.size > config.segment_bytes - size
-                or segment.waited_for_roll_ms(now_ms, max_timestamp)
-                > self._max_segment_ms - segment.jitter_ms
-                or segment.offset_index.is_full
-                or segment.time_index.is_full
-                or last - segment.base_offset > MAX_RELATIVE_OFFSET
+                waited_ms > self._max_segment_ms - segment.jitter_ms or is_full(segment, config, size, last)
             ):
                 segment = self._roll_at(first)
             segment.append(buffers, batches)
@@ -269,8 +266,11 @@ class PartitionLog(LogReader):
         else:
             for txn in self.producers.commit(staged, end):
                 self._segments.active.txn_index.append(txn)
-        if end - self.recovery_point >= self.config.flush_messages:
-            self._context.request_flush(self, end)
+
+    @property
+    def flush_due(self) -> bool:
+        """`flush.messages` records or more are not on disk. A client's append is acknowledged after the flush."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def _duplicate(self, original: BatchMetadata) -> AppendInfo:
         append_time = original.timestamp if self.config.log_append_time else NO_TIMESTAMP

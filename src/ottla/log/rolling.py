@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from ottla.config.topic import TopicConfig
 from ottla.log.context import LogContext
-from ottla.log.segment import SegmentSettings
+from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSettings
 
 
 def segment_settings(config: TopicConfig) -> SegmentSettings:
     return SegmentSettings(config.index_interval_bytes, config.segment_index_bytes)
+
+
+def is_full(segment: Segment, config: TopicConfig, size: int, last_offset: int) -> bool:
+    """Whether a batch of `size` bytes that ends with `last_offset` needs another segment."""
+    return (
+        segment.size > config.segment_bytes - size
+        or segment.offset_index.is_full
+        or segment.time_index.is_full
+        or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+    )
 
 
 def max_segment_ms(config: TopicConfig) -> int:

@@ -12,6 +12,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import AppendInfo, AppendOrigin, TopicPartition
 from ottla.records.validation import ValidatedBatch, finish
 from ottla.replica.appends import AppendQueue
+from ottla.replica.flushes import FlushQueue
 
 if TYPE_CHECKING:
     from ottla.config.topic import TopicConfig
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ottla.log.verification import VerificationGuard
     from ottla.metadata.image import PartitionRegistration
     from ottla.replica.appends import AppendDone
+    from ottla.replica.flushes import FlushDone
     from ottla.replica.offload import Offload
     from ottla.replica.waiting import Waiter
 
@@ -33,6 +35,7 @@ class Partition:
 
     __slots__ = (
         "_appends",
+        "_flushes",
         "_follower_ends",
         "_isr_is_short",
         "_node_id",
@@ -79,6 +82,7 @@ class Partition:
         self._open_log = open_log
         self._offload = offload
         self._appends: AppendQueue | None = None
+        self._flushes: FlushQueue | None = None
         self._follower_ends: dict[int, int] = {}
         self._isr_is_short = False
 
@@ -215,6 +219,17 @@ class Partition:
         if self._appends is None:
             self._appends = AppendQueue(self, self._offload)
         self._appends.add(batch, acks, done, guard)
+
+    def flush_due(self) -> bool:
+        """Whether `flush.messages` wants what was appended on disk before it is acknowledged: call `flush` then."""
+        log = self.log
+        return log is not None and log.flush_due
+
+    def flush(self, done: FlushDone) -> None:
+        """Bring all that is in the log to disk, in a thread; `done` is called on the event loop."""
+        if self._flushes is None:
+            self._flushes = FlushQueue(self._offload)
+        self._flushes.add(self.local_log(), done)
 
     def append_validated(
         self, batch: ValidatedBatch, acks: int, guard: VerificationGuard | None = None

@@ -139,14 +139,16 @@ def test_a_batch_larger_than_a_segment_is_refused() -> None:
     assert refused(rig.append, "x" * 100) is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_flush_is_asked_for_after_so_many_messages() -> None:
+def test_a_flush_is_due_after_so_many_messages() -> None:
     rig = Rig(flush_messages=3)
     rig.append("a", "b")
-    assert rig.flushes == []
+    assert not rig.log.flush_due
     rig.append("c")
-    assert rig.flushes == [3]
+    assert rig.log.flush_due and rig.flushes == [], (
+        "the client's append is acknowledged after it: left to the caller"
+    )
     rig.log.flush()
-    assert rig.log.recovery_point == 3
+    assert rig.log.recovery_point == 3 and not rig.log.flush_due
 
 
 def test_timestamps_are_looked_up_from_the_first_record_that_has_them() -> None:

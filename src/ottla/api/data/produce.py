@@ -85,7 +85,7 @@ def _append(broker: Broker, ctx: RequestContext, request: Message, verified: Ver
                     log_start_offset=result.log_start_offset,
                 )
                 answers.append(answer)
-                if acks != ACKS_ALL or len(partition.isr) == 1:
+                if (acks != ACKS_ALL or len(partition.isr) == 1) and not partition.flush_due():
                     continue
             else:
                 answer = _PartitionResponse(index=index)
@@ -95,7 +95,7 @@ def _append(broker: Broker, ctx: RequestContext, request: Message, verified: Ver
                     broker, ctx, response, acks=acks, timeout_ms=request.timeout_ms, finish=_finish
                 )
             if isinstance(result, AppendInfo):
-                pending.replicate(partition, result.last_offset + 1, answer)
+                pending.secure(partition, result, answer)
             else:
                 pending.append_later(partition, result, answer, guard)
     return _finish(broker, ctx, acks, response) if pending is None else pending.start()

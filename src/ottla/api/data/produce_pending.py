@@ -103,9 +103,20 @@ class PendingProduce:
         self._in_threads += 1
         partition.append_later(batch, self._acks, partial(self._appended, partition, answer), guard)
 
-    def replicate(self, partition: Partition, end_offset: int, answer: Message) -> None:
-        """Wait until the in-sync replicas have everything before `end_offset`."""
-        self._unreplicated.append(_Unreplicated(partition, end_offset, answer))
+    def secure(self, partition: Partition, appended: AppendInfo, answer: Message) -> None:
+        """Wait for the disk where `flush.messages` asks for it, and for the in-sync replicas where acks does."""
+        if self._acks == ACKS_ALL and len(partition.isr) > 1:
+            self._unreplicated.append(_Unreplicated(partition, appended.last_offset + 1, answer))
+        if partition.flush_due():
+            self._in_threads += 1
+            partition.flush(partial(self._flushed, answer))
+
+    def _flushed(self, answer: Message, error: KafkaError | None) -> None:
+        self._in_threads -= 1
+        if error is not None:
+            fill(answer, error)
+        if self._started:
+            self._advance()
 
     def start(self) -> Answer:
         """All partitions have been seen: answer as soon as may be."""
@@ -121,8 +132,8 @@ class PendingProduce:
     def _appended(self, partition: Partition, answer: Message, result: AppendInfo | KafkaError) -> None:
         self._in_threads -= 1
         fill(answer, result)
-        if isinstance(result, AppendInfo) and self._acks == ACKS_ALL and len(partition.isr) > 1:
-            self.replicate(partition, result.last_offset + 1, answer)
+        if isinstance(result, AppendInfo):
+            self.secure(partition, result, answer)
         if self._started:
             self._advance()
 
