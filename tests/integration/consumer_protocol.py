@@ -1,0 +1,25 @@
+"""confluent-kafka with `group.protocol=consumer`, in the form that `group_members` runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import confluent_kafka
+from group_members import Confluent
+
+
+class NewProtocol(Confluent):
+    """A consumer of the next-generation protocol: the broker assigns and sets the heartbeat."""
+
+    def __init__(self, bootstrap: str, group: str, *topics: str, **options: Any) -> None:
+        self.consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **{key.replace("_", "."): value for key, value in options.items()},
+            }
+        )
+        self.consumer.subscribe(list(topics))
