@@ -29,6 +29,8 @@ _NO_SEQUENCE: Final = -1
 
 
 def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
     partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(request.group_id))
     known, unknown = _split(broker, request)
     if not known:
