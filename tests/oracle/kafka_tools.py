@@ -15,12 +15,16 @@ needs_java = pytest.mark.skipif(
 _COMPLAINTS = ("Exception", "Mismatches", "isvalid: false", "Could not", "Found invalid", "failed")
 
 
-def dump_log(*files: Path, cluster_metadata: bool = False, index_check: bool = False) -> str:
+def dump_log(
+    *files: Path, cluster_metadata: bool = False, offsets: bool = False, index_check: bool = False
+) -> str:
     """What Kafka's DumpLogSegments says of files; a complaint of it about any of them fails the test."""
     options: list[object] = ["--files", ",".join(map(str, files))]
     options.append("--index-sanity-check" if index_check else "--deep-iteration")
     if cluster_metadata:
         options.append("--cluster-metadata-decoder")
+    if offsets:
+        options.append("--offsets-decoder")
     said = run_java("org.apache.kafka.tools.DumpLogSegments", *options)
     for complaint in _COMPLAINTS:
         assert complaint not in said, said
