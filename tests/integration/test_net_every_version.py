@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from integration.share_requests import SHARE_REQUESTS
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -197,6 +198,7 @@ REQUESTS: dict[int, Callable[[Asked], Any]] = {
     ApiKey.UNREGISTER_BROKER: lambda asked: messages.UnregisterBrokerRequest(broker_id=77),
     ApiKey.LIST_CONFIG_RESOURCES: lambda asked: messages.ListConfigResourcesRequest(),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topics,
+    **SHARE_REQUESTS,
 }
 
 
