@@ -118,8 +118,10 @@ def _join(
         if not rebalance:
             update.reconcile(reported, subscription_changed=changed)
         joined = update.new
-        downgrade(consumers, group, now_ms, joining=joined, written=records, rebalance=rebalance)
-        return CoordinatorResult(records, _joined(joined), replay=False)
+        records, committed = downgrade(
+            consumers, group, now_ms, joining=joined, written=records, rebalance=rebalance
+        )
+        return CoordinatorResult(records, _joined(joined), on_committed=committed)
     update.assign()
     update.reconcile(reported, subscription_changed=changed)
     return CoordinatorResult(

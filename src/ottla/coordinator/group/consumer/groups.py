@@ -79,12 +79,11 @@ class ConsumerGroups:
     def new_member_id(self) -> str:
         return uuid_to_str(self.context.clock.random_uuid())
 
-    def replay(self, record: CoordinatorRecord) -> None:
-        """Take in a record of ours at once, where the operation's result will not be replayed."""
-        self._replays[record.key.NAME](record.key, record.value)
-
     def adopt_classic(self, group: ClassicGroup, now_ms: int, rebalance: bool) -> None:
-        """A group has become a classic one: from now on it is in the hands of the classic groups."""
+        """A group has become a classic one, and its record was replayed: the rest is not in records."""
+        loaded = self.context.groups.get(group.group_id)
+        if not isinstance(loaded, ClassicGroup) or loaded.state_name != group.state_name:
+            return
         self.context.groups.put(group)
         rebalances = self._classic.rebalances
         for member in group.members.values():

@@ -13,7 +13,6 @@ from ottla.coordinator.group.consumer.group import ConsumerGroup, cancel_member_
 from ottla.coordinator.group.consumer.member import STATIC_LEAVE_EPOCH, ConsumerGroupMember, epochs_of
 from ottla.coordinator.group.consumer.migration import downgrade, may_downgrade_without
 from ottla.coordinator.group.metadata_hash import metadata_hash
-from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages
@@ -69,8 +68,9 @@ def fence(
     if not gone:
         return CoordinatorResult([], response)
     if may_downgrade_without(consumers, group, gone.values()):
-        return CoordinatorResult(downgrade(consumers, group, now_ms, leaving=gone), response, replay=False)
-    records: list[CoordinatorRecord] = []
+        records, committed = downgrade(consumers, group, now_ms, leaving=gone)
+        return CoordinatorResult(records, response, on_committed=committed)
+    records = []
     after = group.subscriptions.copy()
     for member in gone.values():
         records += write.member_tombstones(group.group_id, member.member_id)

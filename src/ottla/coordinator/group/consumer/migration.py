@@ -8,7 +8,7 @@ in it (`classic_members.py`). A consumer group becomes a classic one when its la
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.classic.group import ClassicGroup
@@ -166,11 +166,11 @@ def downgrade(
     joining: ConsumerGroupMember | None = None,
     written: list[CoordinatorRecord] | None = None,
     rebalance: bool = True,
-) -> list[CoordinatorRecord]:
-    """Make the group a classic one at once, and give back the records that tell of it.
+) -> tuple[list[CoordinatorRecord], Callable[[KafkaError | None], None]]:
+    """The records that make the group a classic one, and what is left to do when they are committed.
 
-    The caller's result must not be replayed: a classic group lives mostly outside its records. `joining` is a
-    static classic member that takes the place of one of the new protocol; `written` are the records of that so far.
+    `joining` is a static classic member that takes the place of one of the new protocol; `written` are the records
+    of that so far.
     """
     classic = _as_classic_group(consumers, group, now_ms, leaving or {}, joining)
     records = [] if written is None else written
@@ -179,13 +179,15 @@ def downgrade(
         replaced = group.static_members[joining.instance_id or ""]
         member_ids[member_ids.index(replaced)] = joining.member_id
     records += write.group_tombstones(group.group_id, member_ids, group.subscriptions.resolved)
-    for record in records:
-        consumers.replay(record)
-    group.cancel_timers(consumers.context.timers)
     records.append(group_record(classic, classic.assignments()))
-    consumers.adopt_classic(classic, now_ms, rebalance)
     log.info("group %s: from consumer to classic", group.group_id)
-    return records
+
+    def committed(error: KafkaError | None) -> None:
+        if error is None:
+            group.cancel_timers(consumers.context.timers)
+            consumers.adopt_classic(classic, now_ms, rebalance)
+
+    return records, committed
 
 
 def _as_classic_group(
