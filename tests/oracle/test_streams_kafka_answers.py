@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka_tools import needs_java
 
+from ottla.coordinator.group.shard import SERDE
 from ottla.errors import ErrorCode
+from ottla.records.batch import iter_batches, iter_records
 from ottla.testing.apache import ApacheKafka
 from ottla.testing.process import BrokerProcess
 from ottla.testing.raw_client import RawClient
@@ -29,8 +32,9 @@ request = m.StreamsGroupHeartbeatRequest
 class Both:
     """A connection to each of the two; what they answer must be the same."""
 
-    def __init__(self, kafka: RawClient, ottla: RawClient) -> None:
+    def __init__(self, kafka: RawClient, ottla: RawClient, directories: tuple[Path, Path]) -> None:
         self.clients = (kafka, ottla)
+        self.directories = directories
 
     def ask(self, message: Any, version: int = 0) -> list[Any]:
         return [client.ask(message, version) for client in self.clients]
@@ -88,7 +92,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
         kafka.start()
         ottla.start()
         with RawClient("127.0.0.1", kafka.port) as one, RawClient(ottla.host, ottla.port) as other:
-            pair = Both(one, other)
+            pair = Both(one, other, (kafka.data, ottla.data))
             create_topics(pair, one=1, two=2, four=4, other=4)
             for client in pair.clients:
                 wait_for_coordinator(client)
@@ -183,6 +187,26 @@ def test_a_group_forms_hands_tasks_over_and_ends(both: Both) -> None:
     described = both.describe(group)
     assert described.group_state == "Empty"
     both.describe("no such group")
+    written = [records_of(group, directory) for directory in both.directories]
+    assert written[0] == written[1]
+    assert len(written[0]) > 20
+
+
+def records_of(group: str, directory: Path) -> list[tuple[Any, Any]]:
+    """What a broker has written about a group, but for the time and the hash of topic ids that differ anyway."""
+    found = []
+    for log in directory.glob("**/__consumer_offsets-*/*.log"):
+        data = log.read_bytes()
+        for position, header in iter_batches(data):
+            for record in iter_records(data[position : position + header.size_in_bytes]):
+                decoded = SERDE.decode(record.key, record.value)
+                if decoded.key.group_id != group:
+                    continue
+                for field in ("metadata_hash", "assignment_timestamp"):
+                    if hasattr(decoded.value, field):
+                        setattr(decoded.value, field, 0)
+                found.append((decoded.key, decoded.value))
+    return found
 
 
 def test_internal_topics_are_created_alike(both: Both) -> None:

@@ -14,6 +14,7 @@ from ottla.api.broker import Broker
 from ottla.api.cluster.nodes import NO_NODE, alive_node
 from ottla.api.topics.auto_create import auto_create_topics
 from ottla.controller.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.coordinator.runtime import partition_for
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
@@ -93,18 +94,6 @@ def _find(broker: Broker, ctx: RequestContext, key_type: int, key: str) -> Found
             ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator's partition of {topic_name} has no leader"
         )
     return Found(ErrorCode.NONE, None, node.id, node.host, node.port)
-
-
-def partition_for(key: str, partition_count: int) -> int:
-    """The partition of a coordinator topic that keeps a key: by the hash that Java has for strings."""
-    value = 0
-    units = key.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFF_FFFF
-    if value == 0x8000_0000:
-        # The one number without a positive twin counts as 0.
-        return 0
-    return min(value, 0x1_0000_0000 - value) % partition_count
 
 
 def is_share_key(key: str) -> bool:

@@ -1,0 +1,125 @@
+"""Streams groups over the wire: a member without its internal topics, and what is said when they cannot be made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.coordinator.group.streams.status import StatusCode
+from ottla.errors import ErrorCode
+from ottla.testing.process import BrokerProcess
+from ottla.testing.raw_client import RawClient
+from ottla.wire import messages as m
+
+PATIENCE_S = 20.0
+heartbeat = m.StreamsGroupHeartbeatRequest
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[RawClient]:
+    with RawClient(broker.host, broker.port) as connected:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            connected.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
+            asked = connected.ask(m.StreamsGroupDescribeRequest(group_ids=["g"]), 0)
+            if asked.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+                break
+            assert time.monotonic() < deadline, asked
+        yield connected
+
+
+def create_topic(client: RawClient, name: str, partitions: int) -> None:
+    creation = m.CreateTopicsRequest
+    topic = creation.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    assert client.ask(creation(topics=[topic], timeout_ms=10_000), 7).topics[0].error_code == 0
+
+
+def configure_group(client: RawClient, group: str, key: str, value: str) -> None:
+    alter = m.IncrementalAlterConfigsRequest
+    config = alter.AlterableConfig(name=key, config_operation=0, value=value)
+    resource = alter.AlterConfigsResource(resource_type=32, resource_name=group, configs=[config])
+    assert client.ask(alter(resources=[resource]), 1).responses[0].error_code == 0
+
+
+def join(group: str, source: str, **changelog: str) -> Any:
+    configs = [heartbeat.KeyValue(key=key.replace("_", "."), value=value) for key, value in changelog.items()]
+    log = heartbeat.TopicInfo(name=f"{group}-changelog", topic_configs=configs)
+    return heartbeat(
+        group_id=group,
+        member_id="m1",
+        member_epoch=0,
+        process_id="p1",
+        rebalance_timeout_ms=1000,
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        topology=heartbeat.Topology(
+            epoch=0,
+            subtopologies=[
+                heartbeat.Subtopology(
+                    subtopology_id="0", source_topics=[source], state_changelog_topics=[log]
+                )
+            ],
+        ),
+    )
+
+
+def beat_until(client: RawClient, request: Any, done: Any) -> Any:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        answer = client.ask(request, 0)
+        assert answer.error_code == 0, answer
+        request = heartbeat(
+            group_id=request.group_id, member_id=answer.member_id, member_epoch=answer.member_epoch
+        )
+        if done(answer):
+            return answer
+        assert time.monotonic() < deadline, answer
+
+
+def test_a_member_gets_its_changelog_and_then_its_tasks(client: RawClient, topic: str) -> None:
+    create_topic(client, topic, 3)
+    configure_group(client, "counts", "streams.initial.rebalance.delay.ms", "300")
+    answer = client.ask(join("counts", topic, cleanup_policy="compact"), 0)
+    codes = [status.status_code for status in answer.status]
+    assert codes == [StatusCode.ASSIGNMENT_DELAYED, StatusCode.MISSING_INTERNAL_TOPICS]
+    assert answer.heartbeat_interval_ms == 100, "it is asked back soon"
+    rest = heartbeat(group_id="counts", member_id="m1", member_epoch=answer.member_epoch)
+    answer = beat_until(client, rest, lambda answer: answer.active_tasks)
+    assert [(one.subtopology_id, one.partitions) for one in answer.active_tasks] == [("0", [0, 1, 2])]
+    wanted = m.MetadataRequest.MetadataRequestTopic(name="counts-changelog")
+    (changelog,) = client.ask(m.MetadataRequest(topics=[wanted]), 12).topics
+    assert len(changelog.partitions) == 3
+    (group,) = client.ask(m.StreamsGroupDescribeRequest(group_ids=["counts"]), 0).groups
+    assert group.topology.subtopologies[0].state_changelog_topics[0].partitions == 3
+
+
+def test_a_member_is_told_why_its_topics_cannot_be_created(client: RawClient, topic: str) -> None:
+    create_topic(client, topic, 1)
+    answer = beat_until(
+        client,
+        join("refused", topic, cleanup_policy="shred"),
+        lambda answer: any("Creation failed" in status.status_detail for status in answer.status),
+    )
+    assert "refused-changelog" in answer.status[-1].status_detail
+
+
+def test_a_group_of_another_kind_is_not_a_streams_group(client: RawClient, topic: str) -> None:
+    (described,) = client.ask(m.StreamsGroupDescribeRequest(group_ids=[""]), 0).groups
+    assert described.error_code == ErrorCode.INVALID_GROUP_ID
+    create_topic(client, topic, 1)
+    consumer = m.ConsumerGroupHeartbeatRequest(
+        group_id="consumers",
+        member_id="c1",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=[topic],
+        topic_partitions=[],
+    )
+    assert client.ask(consumer, 1).error_code == 0
+    assert client.ask(join("consumers", topic), 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    (described,) = client.ask(m.StreamsGroupDescribeRequest(group_ids=["consumers"]), 0).groups
+    assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
