@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from ottla import __version__
+from ottla.cli.tools import registry
 
 _COMMANDS: Final = {
     "start": "ottla.cli.start",
@@ -25,12 +26,12 @@ class _Commands(click.Group):
     """Commands by name; a module holds its command under the command's name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_COMMANDS)
+        return sorted([*_COMMANDS, *registry.TOOLS])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         module = _COMMANDS.get(cmd_name) or _KAFKA_SCRIPTS.get(cmd_name)
         if module is None:
-            return None
+            return registry.load(cmd_name)
         command: click.Command = getattr(import_module(module), cmd_name.replace("-", "_"))
         return command
 

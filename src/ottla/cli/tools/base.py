@@ -1,0 +1,275 @@
+"""What all tools share: Kafka's way with flags, the session that a tool works in, and how it says no.
+
+Flags are spelled as Kafka's parsers take them: `--flag value`, `--flag=value`, any unambiguous beginning of a
+flag's name. A wrong flag or a failed request ends in one line on standard error and exit code 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any, Final, NoReturn
+
+import click
+
+from ottla import __version__
+from ottla.cli.refuse import describe_os_error, refuse
+from ottla.cli.tools.failures import UsageProblem
+from ottla.errors import KafkaError
+
+BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP"
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+DEFAULT_PORT: Final = 9092
+DEFAULT_TIMEOUT_S: Final = 30.0
+
+Flags = SimpleNamespace
+"""The values of a tool's flags, by their names with underscores."""
+
+
+class Session:
+    """One run of a tool: where the cluster is, how to speak to it, and what form the output has."""
+
+    def __init__(self, bootstrap: str, properties: dict[str, str], as_json: bool) -> None:
+        self.bootstrap = bootstrap
+        self.properties = properties
+        self.as_json = as_json
+        self.exit_code = 0
+
+    @functools.cached_property
+    def cluster(self) -> Any:
+        """The administration client, connected at its first request. A `Cluster`."""
+        from ottla.cli.tools.connection import Cluster
+
+        protocol = self.properties.get("security.protocol", "PLAINTEXT").upper()
+        if protocol != "PLAINTEXT":
+            raise UsageProblem(f"security.protocol={protocol} is not supported yet: only PLAINTEXT is")
+        timeout_ms = self.properties.get("default.api.timeout.ms", "")
+        timeout_s = int(timeout_ms) / 1000 if timeout_ms.isdecimal() else DEFAULT_TIMEOUT_S
+        client_id = self.properties.get("client.id", "ottla")
+        return Cluster(parse_bootstrap(self.bootstrap), client_id=client_id, timeout_s=timeout_s)
+
+    def say(self, text: str = "") -> None:
+        """A line of output for people and scripts; JSON output has none of them."""
+        if not self.as_json:
+            click.echo(text)
+
+    def tell(self, document: object, lines: Iterable[str]) -> None:
+        """The result: as JSON where that is asked for, else as lines."""
+        if self.as_json:
+            self.dump(document)
+        else:
+            for line in lines:
+                click.echo(line)
+
+    def dump(self, document: object) -> None:
+        import json
+
+        click.echo(json.dumps(document, ensure_ascii=False))
+
+    def warn(self, text: str) -> None:
+        """A line of advice; it never mixes with the output."""
+        click.echo(text, err=True)
+
+    def complain(self, text: str) -> None:
+        """Something failed, and the tool goes on with the rest; its exit code will be 1."""
+        self.exit_code = 1
+        self.warn(f"ottla: {text}")
+
+
+def parse_bootstrap(text: str) -> list[tuple[str, int]]:
+    """Addresses from `host:port,host:port`; a host without a port has Kafka's."""
+    addresses: list[tuple[str, int]] = []
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        host, port = _split_address(word.rpartition("://")[2])
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise UsageProblem(f"'{word}' is not an address: expected HOST:PORT")
+        addresses.append((host, int(port)))
+    if not addresses:
+        raise UsageProblem("--bootstrap-server needs an address, as in localhost:9092")
+    return addresses
+
+
+def _split_address(word: str) -> tuple[str, str]:
+    if word.startswith("["):
+        host, _, rest = word[1:].partition("]")
+        return host, rest.removeprefix(":") or str(DEFAULT_PORT)
+    host, colon, port = word.rpartition(":")
+    return (host, port) if colon else (word, str(DEFAULT_PORT))
+
+
+class Tool(click.Command):
+    """A command whose flags are read as Kafka's tools read theirs."""
+
+    greedy: frozenset[str] = frozenset()
+    """Flags that take all the values up to the next flag, as in `--producer-props acks=1 linger.ms=5`."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            refuse_usage(f"ottla {info_name}", error)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self._spelled_out(args))
+
+    def _spelled_out(self, args: Sequence[str]) -> list[str]:
+        """Abbreviated flags in full, and one flag per value for greedy ones."""
+        options = {
+            word: param for param in self.params if isinstance(param, click.Option) for word in param.opts
+        }
+        result: list[str] = []
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                return [*result, word, *rest]
+            if not word.startswith("--"):
+                result.append(word)
+                continue
+            name, equals, value = word.partition("=")
+            name = _full_name(name, options)
+            result.append(name + equals + value)
+            option = options.get(name)
+            if option is None or option.is_flag or equals:
+                continue
+            if name in self.greedy:
+                result.pop()
+                while rest and not rest[0].startswith("--"):
+                    result += [name, rest.pop(0)]
+            elif rest and option.flag_value in (None, False):
+                result.append(rest.pop(0))
+        return result
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            refuse_usage(ctx.command_path, error)
+        except KafkaError as error:
+            refuse(error.message or error.code.name)
+        except (BrokenPipeError, KeyboardInterrupt):
+            raise
+        except OSError as error:
+            refuse(describe_os_error(error))
+
+
+def _full_name(name: str, options: Iterable[str]) -> str:
+    if name in options:
+        return name
+    candidates = [option for option in options if option.startswith(name)]
+    return candidates[0] if len(candidates) == 1 else name
+
+
+def refuse_usage(path: str, error: click.UsageError) -> NoReturn:
+    """End with what is wrong with the flags, and where to read about them."""
+    refuse(f"{error.format_message().rstrip('.')}; see `{path} --help`")
+
+
+def tool(
+    name: str,
+    *options: Callable[[Any], Any],
+    greedy: Iterable[str] = (),
+    controllers: bool = False,
+    broker_list: bool = True,
+) -> Callable[[Callable[[Session, Flags], None]], Tool]:
+    """Makes a tool of a function that takes a session and its flags."""
+
+    def decorate(function: Callable[[Session, Flags], None]) -> Tool:
+        @functools.wraps(function)
+        def run(**values: Any) -> None:
+            session = _open_session(values)
+            function(session, Flags(**values))
+            if session.exit_code:
+                sys.exit(session.exit_code)
+
+        wrapped: Any = run
+        for option in reversed([*options, *_common_options(controllers, broker_list)]):
+            wrapped = option(wrapped)
+        settings = {"help_option_names": ["--help", "-h"], "max_content_width": 110}
+        command: Tool = click.command(name, cls=Tool, context_settings=settings)(wrapped)
+        command.greedy = frozenset(greedy)
+        return command
+
+    return decorate
+
+
+def _common_options(controllers: bool, broker_list: bool) -> list[Callable[[Any], Any]]:
+    options = [
+        click.option("--bootstrap-server", metavar="HOST:PORT,...", help="The cluster's brokers."),
+        click.option("--command-config", metavar="FILE", help="Properties file with client settings."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+        click.option("--zookeeper", metavar="HOST:PORT", hidden=True),
+        click.version_option(__version__, message="%(version)s"),
+    ]
+    if controllers:
+        help_text = "The cluster's controllers, in place of its brokers."
+        options.append(click.option("--bootstrap-controller", metavar="HOST:PORT,...", help=help_text))
+    if broker_list:
+        options.append(click.option("--broker-list", metavar="HOST:PORT,...", hidden=True))
+    return options
+
+
+def _open_session(values: dict[str, Any]) -> Session:
+    """Take the flags that all tools have out of the values."""
+    given = values.pop("bootstrap_server")
+    controllers = values.pop("bootstrap_controller", None)
+    old_list = values.get("broker_list") if isinstance(values.get("broker_list"), str) else None
+    if given and controllers:
+        raise UsageProblem("only one of --bootstrap-server and --bootstrap-controller can be given")
+    if values.pop("zookeeper"):
+        click.echo(
+            "There is no ZooKeeper any more: --zookeeper is ignored, use --bootstrap-server.", err=True
+        )
+    properties: dict[str, str] = {}
+    if file := values.pop("command_config"):
+        from ottla.cli.settings import read_properties
+
+        properties = read_properties(file)
+    bootstrap = given or controllers or properties.get("bootstrap.servers")
+    if not bootstrap and old_list:
+        click.echo("--broker-list is the old name of --bootstrap-server.", err=True)
+        bootstrap = old_list
+    bootstrap = bootstrap or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
+    return Session(bootstrap, properties, values.pop("as_json"))
+
+
+def require(flags: Flags, *names: str) -> None:
+    """Refuse where one of these flags is missing."""
+    for name in names:
+        if not given(flags, name):
+            raise click.UsageError(f"{_flag(name)} is required here")
+
+
+def exactly_one(flags: Flags, *names: str) -> str:
+    """The one of these flags that is given; refuse none and several."""
+    found = [name for name in names if given(flags, name)]
+    if len(found) != 1:
+        raise click.UsageError(f"exactly one of {', '.join(map(_flag, names))} is needed")
+    return found[0]
+
+
+def only_with(flags: Flags, name: str, *companions: str) -> None:
+    """Refuse a flag that is given without any of those that give it a meaning."""
+    if given(flags, name) and not any(given(flags, other) for other in companions):
+        raise click.UsageError(f"{_flag(name)} can only be used with {' or '.join(map(_flag, companions))}")
+
+
+def not_with(flags: Flags, name: str, *others: str) -> None:
+    """Refuse two flags that contradict each other."""
+    for other in others:
+        if given(flags, name) and given(flags, other):
+            raise click.UsageError(f"{_flag(name)} can't be used with {_flag(other)}")
+
+
+def given(flags: Flags, name: str) -> bool:
+    value = getattr(flags, name)
+    return value is not None and value is not False and value != ()
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,92 @@
+"""Settings of topics, brokers, groups and clients as the cluster tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from ottla.cli.tools.failures import raise_for
+from ottla.wire.messages import DescribeConfigsRequest
+
+
+class ResourceType(IntEnum):
+    """What settings belong to: Kafka's config resource types."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Source(IntEnum):
+    """Where a value comes from, as DescribeConfigs tells it."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting with the values that stand behind it."""
+
+    name: str
+    value: str | None
+    source: Source
+    is_sensitive: bool
+    is_read_only: bool
+    synonyms: tuple[tuple[str, str | None, Source], ...]
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == Source.DEFAULT_CONFIG
+
+
+def describe_configs(
+    cluster: Any, resources: Sequence[tuple[ResourceType, str]], *, synonyms: bool = False
+) -> dict[tuple[ResourceType, str], list[ConfigEntry]]:
+    """The settings of each resource; a broker is asked itself about its own."""
+    found: dict[tuple[ResourceType, str], list[ConfigEntry]] = {}
+    by_node: dict[int | None, list[tuple[ResourceType, str]]] = {}
+    for kind, name in resources:
+        own = kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name != ""
+        by_node.setdefault(int(name) if own else None, []).append((kind, name))
+    for node, wanted in by_node.items():
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(
+                    resource_type=int(kind), resource_name=name, configuration_keys=None
+                )
+                for kind, name in wanted
+            ],
+            include_synonyms=synonyms,
+        )
+        for result in cluster.ask(request, node).results:
+            raise_for(result.error_code, result.error_message, result.resource_name)
+            key = ResourceType(result.resource_type), result.resource_name
+            found[key] = [_entry(each) for each in result.configs]
+    return found
+
+
+def _entry(told: Any) -> ConfigEntry:
+    return ConfigEntry(
+        told.name,
+        told.value,
+        _source(told.config_source),
+        told.is_sensitive,
+        told.read_only,
+        tuple((each.name, each.value, _source(each.source)) for each in told.synonyms),
+    )
+
+
+def _source(number: int) -> Source:
+    return Source(number) if number in Source._value2member_map_ else Source.UNKNOWN

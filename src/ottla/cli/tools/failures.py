@@ -1,0 +1,60 @@
+"""What can go wrong between a tool and a broker, as one line that says what to try."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.errors import ErrorCode, KafkaError
+
+_ADVICE: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
+    ErrorCode.UNKNOWN_TOPIC_ID: "there is no topic with this id",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at the moment",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has just moved to another broker; try again",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available; try again in a moment",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading its state; try again in a moment",
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.NON_EMPTY_GROUP: "the group still has members",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group are subscribed to the topic",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the partition does not hold this offset",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not authorized for this topic; see `ottla acls`",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not authorized for this group; see `ottla acls`",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not authorized for this cluster; see `ottla acls`",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
+    ErrorCode.REQUEST_TIMED_OUT: "the cluster did not manage it in time; try again",
+    ErrorCode.POLICY_VIOLATION: "a policy of the cluster forbids it",
+}
+
+
+class NoBroker(KafkaError):
+    """Nobody answers at an address, or not as a broker does."""
+
+    def __init__(self, address: str, reason: OSError | EOFError | KafkaError) -> None:
+        told = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason)
+        super().__init__(
+            ErrorCode.NETWORK_EXCEPTION,
+            f"no broker answers at {address} ({told or 'it did not answer in time'}); start one with"
+            " `ottla start`, or name another with --bootstrap-server or OTTLA_BOOTSTRAP",
+        )
+
+
+class UsageProblem(KafkaError):
+    """Flags or values that do not fit together."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+def describe(code: int, message: str | None = None) -> str:
+    """A sentence about an error of the broker: its own where it sent one."""
+    if message:
+        return message
+    error = ErrorCode.of(code)
+    return _ADVICE.get(error, f"the broker answered {error.name}")
+
+
+def raise_for(code: int, message: str | None = None, about: str = "") -> None:
+    """Raise what the code stands for; do nothing for none."""
+    if code != ErrorCode.NONE:
+        told = describe(code, message)
+        raise KafkaError(ErrorCode.of(code), f"{about}: {told}" if about else told)

@@ -1,0 +1,29 @@
+"""Which module holds which tool, and the name of Kafka's script for it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+TOOLS: Final = {
+    "topics": "topics",
+}
+"""The tools that the help shows, and the module of each in this package."""
+
+OLD_NAMES: Final = {
+    "console-producer": "produce",
+    "console-consumer": "consume",
+}
+"""Names of Kafka's scripts that differ from ours."""
+
+
+def load(name: str) -> click.Command | None:
+    """A tool by any of its names."""
+    own_name = OLD_NAMES.get(name, name)
+    module = TOOLS.get(own_name)
+    if module is None:
+        return None
+    command: click.Command = getattr(import_module(f"ottla.cli.tools.{module}"), own_name.replace("-", "_"))
+    return command

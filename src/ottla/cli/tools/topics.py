@@ -1,0 +1,393 @@
+"""`ottla topics`: what kafka-topics does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, require, tool
+from ottla.cli.tools.config_entries import ConfigEntry, ResourceType, describe_configs
+from ottla.cli.tools.failures import UsageProblem, raise_for
+from ottla.cli.tools.names import topic_names
+from ottla.cli.tools.values import parse_int
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeTopicPartitionsRequest,
+    ListPartitionReassignmentsRequest,
+)
+from ottla.wire.uuid import ZERO_UUID, uuid_to_str
+
+_ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
+_REPORTS: Final = (
+    "under_replicated_partitions",
+    "unavailable_partitions",
+    "under_min_isr_partitions",
+    "at_min_isr_partitions",
+)
+_TIMEOUT_MS: Final = 30_000
+
+
+@tool(
+    "topics",
+    click.option("--list", "list", is_flag=True, help="List the topics."),
+    click.option("--create", is_flag=True, help="Create a topic."),
+    click.option("--describe", is_flag=True, help="Show topics with their partitions."),
+    click.option("--alter", is_flag=True, help="Give topics more partitions."),
+    click.option("--delete", is_flag=True, help="Delete topics."),
+    click.option(
+        "--topic", metavar="NAME", help="The topic; a regular expression everywhere but with --create."
+    ),
+    click.option("--topic-id", metavar="ID", help="The topic to describe, by its id."),
+    click.option("--partitions", metavar="COUNT", help="How many partitions the topic shall have."),
+    click.option("--replication-factor", metavar="COUNT", help="How many replicas each partition has."),
+    click.option(
+        "--replica-assignment", metavar="ID:ID,ID:ID,...", help="The brokers of each partition's replicas."
+    ),
+    click.option("--config", multiple=True, metavar="KEY=VALUE", help="A setting of the new topic."),
+    click.option("--delete-config", multiple=True, metavar="KEY", hidden=True),
+    click.option("--if-not-exists", is_flag=True, help="Create: a topic that exists already is no error."),
+    click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error."),
+    click.option("--exclude-internal", is_flag=True, help="Leave Kafka's own topics out."),
+    click.option("--topics-with-overrides", is_flag=True, help="Only topics with settings of their own."),
+    click.option("--under-replicated-partitions", is_flag=True, help="Only partitions that lack a replica."),
+    click.option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader."),
+    click.option(
+        "--under-min-isr-partitions", is_flag=True, help="Only partitions below min.insync.replicas."
+    ),
+    click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions at min.insync.replicas."),
+    click.option("--partition-size-limit-per-response", metavar="COUNT", help="Partitions per answer."),
+)
+def topics(session: Session, flags: Flags) -> None:
+    """Create, delete, describe or change topics."""
+    action = exactly_one(flags, *_ACTIONS)
+    _check(flags, action)
+    {"create": _create, "list": _list, "alter": _alter, "describe": _describe, "delete": _delete}[action](
+        session, flags
+    )
+
+
+def _check(flags: Flags, action: str) -> None:
+    if action not in ("list", "describe"):
+        require(flags, "topic")
+    if action == "alter":
+        not_with(flags, "config", "alter")
+        require(flags, "partitions")
+    if action == "describe" and flags.if_exists and not (flags.topic or flags.topic_id):
+        raise click.UsageError("--topic or --topic-id is needed to describe a topic")
+    for name, companions in (
+        ("config", ("create",)),
+        ("partitions", ("create", "alter")),
+        ("replication_factor", ("create",)),
+        ("replica_assignment", ("create", "alter")),
+        ("topics_with_overrides", ("describe",)),
+        ("if_exists", ("alter", "delete", "describe")),
+        ("if_not_exists", ("create",)),
+        ("exclude_internal", ("list", "describe")),
+        *((report, ("describe",)) for report in _REPORTS),
+    ):
+        only_with(flags, name, *companions)
+    if action == "create":
+        not_with(flags, "replica_assignment", "partitions", "replication_factor")
+    not_with(flags, "topics_with_overrides", *_REPORTS)
+
+
+def _list(session: Session, flags: Flags) -> None:
+    names = topic_names(session.cluster, flags.topic, exclude_internal=flags.exclude_internal)
+    session.tell(names, names or [""])
+
+
+def _create(session: Session, flags: Flags) -> None:
+    partitions = parse_int("--partitions", flags.partitions, -1)
+    factor = parse_int("--replication-factor", flags.replication_factor, -1)
+    if flags.partitions is not None and partitions < 1:
+        raise UsageProblem("--partitions must be greater than 0")
+    if flags.replication_factor is not None and not 1 <= factor <= 32767:
+        raise UsageProblem("--replication-factor must be between 1 and 32767")
+    if "." in flags.topic or "_" in flags.topic:
+        session.say(
+            "WARNING: Metric names have '_' in the place of '.': topics that differ in nothing else would share"
+            " theirs. Use one of the two, not both."
+        )
+    kind = CreateTopicsRequest
+    topic = kind.CreatableTopic(name=flags.topic, num_partitions=partitions, replication_factor=factor)
+    if flags.replica_assignment:
+        topic.assignments = [
+            kind.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+            for index, brokers in enumerate(parse_assignment(flags.replica_assignment))
+        ]
+    topic.configs = [
+        kind.CreatableTopicConfig(name=key, value=value) for key, value in _pairs(flags.config).items()
+    ]
+    answer = session.cluster.ask(kind(topics=[topic], timeout_ms=_TIMEOUT_MS)).topics[0]
+    if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and flags.if_not_exists:
+        return
+    raise_for(answer.error_code, answer.error_message)
+    session.tell({"created": flags.topic}, [f"Created topic {flags.topic}."])
+
+
+def _pairs(words: Iterable[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for word in words:
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if not equals or not key or not value:
+            raise UsageProblem(f"--config {word}: expected KEY=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+def parse_assignment(text: str) -> list[list[int]]:
+    """The brokers of each partition, as in `1:2,2:3`."""
+    assignment = [
+        [parse_int("--replica-assignment", word) for word in part.split(":")] for part in text.split(",")
+    ]
+    for index, brokers in enumerate(assignment):
+        if len(set(brokers)) != len(brokers):
+            raise UsageProblem(f"--replica-assignment: partition {index} names a broker twice: {brokers}")
+        if len(brokers) != len(assignment[0]):
+            raise UsageProblem(f"--replica-assignment: partition {index} has another number of replicas")
+    return assignment
+
+
+def _existing(session: Session, flags: Flags) -> list[str]:
+    """The topics that the flags mean; KafkaError where there is none and there ought to be."""
+    names = topic_names(session.cluster, flags.topic, exclude_internal=flags.exclude_internal)
+    if flags.topic and not names and not flags.if_exists:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Topic '{flags.topic}' does not exist as expected; `ottla topics --list` shows what there is",
+        )
+    return names
+
+
+def _alter(session: Session, flags: Flags) -> None:
+    count = parse_int("--partitions", flags.partitions)
+    names = _existing(session, flags)
+    kind = CreatePartitionsRequest
+    wanted = []
+    for topic in session.cluster.metadata(names).topics if names else ():
+        change = kind.CreatePartitionsTopic(name=topic.name, count=count, assignments=None)
+        if flags.replica_assignment:
+            new = parse_assignment(flags.replica_assignment)[len(topic.partitions) :]
+            change.assignments = [kind.CreatePartitionsAssignment(broker_ids=brokers) for brokers in new]
+        wanted.append(change)
+    if not wanted:
+        return
+    for result in session.cluster.ask(kind(topics=wanted, timeout_ms=_TIMEOUT_MS)).results:
+        raise_for(result.error_code, result.error_message)
+    session.tell({"altered": names}, [])
+
+
+def _delete(session: Session, flags: Flags) -> None:
+    names = _existing(session, flags)
+    if not names:
+        return
+    kind = DeleteTopicsRequest
+    version = session.cluster.first().version_for(ApiKey.DELETE_TOPICS)
+    if version >= 6:
+        request = kind(topics=[kind.DeleteTopicState(name=name) for name in names], timeout_ms=_TIMEOUT_MS)
+    else:
+        request = kind(topic_names=names, timeout_ms=_TIMEOUT_MS)
+    for result in session.cluster.ask(request).responses:
+        raise_for(result.error_code, result.error_message, result.name)
+    session.tell({"deleted": names}, [])
+
+
+@dataclass(slots=True)
+class _Described:
+    """A topic with what the lines about it need."""
+
+    topic: Any
+    configs: list[ConfigEntry]
+    reassignments: dict[int, Any]
+
+    @property
+    def overrides(self) -> list[ConfigEntry]:
+        return [entry for entry in self.configs if not entry.is_default]
+
+    def min_isr(self) -> int:
+        return next(
+            (int(entry.value or 1) for entry in self.configs if entry.name == "min.insync.replicas"), 1
+        )
+
+    def replication_factor(self, partition: Any) -> int:
+        moving = self.reassignments.get(partition.partition_index)
+        if moving is not None and set(partition.replica_nodes) & {
+            *moving.adding_replicas,
+            *moving.removing_replicas,
+        }:
+            return len(moving.replicas) - len(moving.adding_replicas)
+        return len(partition.replica_nodes)
+
+
+def _describe(session: Session, flags: Flags) -> None:
+    cluster = session.cluster
+    names = _names_by_id(session, flags) if flags.topic_id else _existing(session, flags)
+    limit = parse_int("--partition-size-limit-per-response", flags.partition_size_limit_per_response, 2000)
+    described = describe_topics(cluster, names, limit) if names else []
+    configs = describe_configs(cluster, [(ResourceType.TOPIC, name) for name in names]) if names else {}
+    moving = _reassignments(cluster, described)
+    reports = [report for report in _REPORTS if getattr(flags, report)]
+    documents, lines = [], []
+    for topic in described:
+        about = _Described(topic, configs[ResourceType.TOPIC, topic.name], moving.get(topic.name, {}))
+        if flags.topics_with_overrides and not about.overrides:
+            continue
+        shown = [p for p in topic.partitions if _shown(p, about, reports, cluster)]
+        if not reports:
+            lines.append(_topic_line(about))
+        if not flags.topics_with_overrides:
+            lines += [_partition_line(topic.name, partition, about) for partition in shown]
+        if shown or not reports:
+            documents.append(_document(about, shown))
+    session.tell(documents, lines)
+
+
+def _names_by_id(session: Session, flags: Flags) -> list[str]:
+    for topic in session.cluster.metadata().topics:
+        if uuid_to_str(topic.topic_id) == flags.topic_id:
+            return [topic.name]
+    if flags.if_exists:
+        return []
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"TopicId '{flags.topic_id}' does not exist as expected")
+
+
+def describe_topics(cluster: Any, names: list[str], limit: int = 2000) -> list[Any]:
+    """Topics with their partitions in order, from as many answers as it takes."""
+    if not cluster.supports(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
+        return list(_from_metadata(cluster, names))
+    kind = DescribeTopicPartitionsRequest
+    found: dict[str, Any] = {}
+    cursor = None
+    while True:
+        request = kind(
+            topics=[kind.TopicRequest(name=name) for name in names],
+            response_partition_limit=limit,
+            cursor=cursor,
+        )
+        answer = cluster.ask(request)
+        for topic in answer.topics:
+            raise_for(topic.error_code, None, topic.name)
+            if topic.name in found:
+                found[topic.name].partitions += topic.partitions
+            else:
+                found[topic.name] = topic
+        if answer.next_cursor is None:
+            break
+        cursor = kind.Cursor(
+            topic_name=answer.next_cursor.topic_name, partition_index=answer.next_cursor.partition_index
+        )
+    for topic in found.values():
+        topic.partitions.sort(key=lambda partition: partition.partition_index)
+    return [found[name] for name in sorted(found)]
+
+
+def _from_metadata(cluster: Any, names: list[str]) -> Iterator[Any]:
+    from ottla.wire.messages import DescribeTopicPartitionsResponse as Response
+
+    for topic in sorted(cluster.metadata(names).topics, key=lambda topic: str(topic.name)):
+        raise_for(topic.error_code, None, topic.name)
+        partitions = [
+            Response.DescribeTopicPartitionsResponsePartition(
+                partition_index=partition.partition_index,
+                leader_id=partition.leader_id,
+                replica_nodes=partition.replica_nodes,
+                isr_nodes=partition.isr_nodes,
+            )
+            for partition in sorted(topic.partitions, key=lambda partition: int(partition.partition_index))
+        ]
+        yield Response.DescribeTopicPartitionsResponseTopic(
+            name=topic.name, topic_id=topic.topic_id, partitions=partitions
+        )
+
+
+def _reassignments(cluster: Any, described: list[Any]) -> dict[str, dict[int, Any]]:
+    if not described or not cluster.supports(ApiKey.LIST_PARTITION_REASSIGNMENTS):
+        return {}
+    kind = ListPartitionReassignmentsRequest
+    wanted = [
+        kind.ListPartitionReassignmentsTopics(
+            name=topic.name, partition_indexes=[partition.partition_index for partition in topic.partitions]
+        )
+        for topic in described
+    ]
+    answer = cluster.ask(kind(topics=wanted, timeout_ms=_TIMEOUT_MS))
+    raise_for(answer.error_code, answer.error_message)
+    return {topic.name: {each.partition_index: each for each in topic.partitions} for topic in answer.topics}
+
+
+def _shown(partition: Any, about: _Described, reports: list[str], cluster: Any) -> bool:
+    if not reports:
+        return True
+    has_leader = partition.leader_id >= 0
+    verdicts = {
+        "under_replicated_partitions": about.replication_factor(partition) > len(partition.isr_nodes),
+        "unavailable_partitions": not has_leader or partition.leader_id not in cluster.nodes(),
+        "under_min_isr_partitions": not has_leader or len(partition.isr_nodes) < about.min_isr(),
+        "at_min_isr_partitions": len(partition.isr_nodes) == about.min_isr(),
+    }
+    return any(verdicts[report] for report in reports)
+
+
+def _topic_line(about: _Described) -> str:
+    topic = about.topic
+    words = [f"Topic: {topic.name}"]
+    if topic.topic_id != ZERO_UUID:
+        words.append(f"TopicId: {uuid_to_str(topic.topic_id)}")
+    configs = ",".join(f"{entry.name}={entry.value}" for entry in about.overrides)
+    factor = about.replication_factor(topic.partitions[0])
+    words += [
+        f"PartitionCount: {len(topic.partitions)}",
+        f"ReplicationFactor: {factor}",
+        f"Configs: {configs}",
+    ]
+    return "\t".join(words)
+
+
+def _partition_line(name: str, partition: Any, about: _Described) -> str:
+    leader = partition.leader_id if partition.leader_id >= 0 else "none"
+    words = [
+        f"\tTopic: {name}",
+        f"Partition: {partition.partition_index}",
+        f"Leader: {leader}",
+        f"Replicas: {_ids(partition.replica_nodes)}",
+        f"Isr: {_ids(partition.isr_nodes)}",
+    ]
+    moving = about.reassignments.get(partition.partition_index)
+    if moving is not None:
+        words.append(f"Adding Replicas: {_ids(moving.adding_replicas)}")
+        words.append(f"Removing Replicas: {_ids(moving.removing_replicas)}")
+    words.append(f"Elr: {_ids(partition.eligible_leader_replicas)}")
+    words.append(f"LastKnownElr: {_ids(partition.last_known_elr)}")
+    return "\t".join(words)
+
+
+def _ids(ids: list[int] | None) -> str:
+    return "N/A" if ids is None else ",".join(map(str, ids))
+
+
+def _document(about: _Described, partitions: list[Any]) -> dict[str, object]:
+    return {
+        "topic": about.topic.name,
+        "topicId": uuid_to_str(about.topic.topic_id),
+        "partitionCount": len(about.topic.partitions),
+        "replicationFactor": about.replication_factor(about.topic.partitions[0]),
+        "configs": {entry.name: entry.value for entry in about.overrides},
+        "partitions": [
+            {
+                "partition": partition.partition_index,
+                "leader": partition.leader_id if partition.leader_id >= 0 else None,
+                "replicas": partition.replica_nodes,
+                "isr": partition.isr_nodes,
+                "elr": partition.eligible_leader_replicas,
+                "lastKnownElr": partition.last_known_elr,
+            }
+            for partition in partitions
+        ],
+    }
