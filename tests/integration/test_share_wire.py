@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import pytest
 from confluent_kafka import Producer
@@ -20,6 +21,14 @@ from confluent_kafka.admin import (
 from integration.share_member import ACCEPT, REJECT, RELEASE, RENEW, ShareMember, acquired, values
 from ottla.errors import ErrorCode
 from ottla.testing.process import BrokerProcess
+
+
+class Broker(Protocol):
+    """Ours, or Apache Kafka's."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
 
 SETTINGS = {
     "group.share.min.record.lock.duration.ms": "1000",
@@ -39,14 +48,14 @@ def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         process.kill()
 
 
-def make(broker: BrokerProcess, topic: str, *, partitions: int = 1, **group: str) -> None:
+def make(broker: Broker, topic: str, *, partitions: int = 1, **group: str) -> None:
     """A topic, and a share group of the same name that begins with its first record."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(10)
     configure(broker, topic, **({"share.auto.offset.reset": "earliest"} | group))
 
 
-def configure(broker: BrokerProcess, group: str, **settings: str) -> None:
+def configure(broker: Broker, group: str, **settings: str) -> None:
     resource = ConfigResource(
         ResourceType.GROUP,
         group,
@@ -59,7 +68,7 @@ def configure(broker: BrokerProcess, group: str, **settings: str) -> None:
     next(iter(admin.incremental_alter_configs([resource]).values())).result(10)
 
 
-def produce(broker: BrokerProcess, topic: str, count: int, start: int = 0, partition: int = 0) -> None:
+def produce(broker: Broker, topic: str, count: int, start: int = 0, partition: int = 0) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
     for number in range(start, start + count):
         producer.produce(topic, str(number).encode(), partition=partition)

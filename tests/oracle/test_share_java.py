@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from integration.share_member import ACCEPT, REJECT, RELEASE, ShareMember, acquired
 from integration.test_share_wire import make, produce
 from oracle.kafka_tools import needs_java
-from ottla.testing.apache import run_java
+from ottla.errors import ErrorCode
+from ottla.testing.apache import ApacheKafka, run_java
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -90,3 +95,68 @@ def test_verifiable_share_consumer(broker: BrokerProcess, queue: str) -> None:
     acknowledged = [event for event in events if event["name"] == "offsets_acknowledged"]
     assert all(event["success"] for event in acknowledged)
     assert sum(event["count"] for event in acknowledged) == 150
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[ApacheKafka]:
+    process = ApacheKafka(
+        tmp_path / "kafka",
+        settings={
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+        },
+    )
+    process.format()
+    yield process
+    process.kill()
+
+
+def test_a_queue_moves_from_kafka_to_ottla_and_back(kafka: ApacheKafka) -> None:
+    """The state of share partitions and groups is Kafka's own records: each goes on where the other stopped."""
+    queue = "moving"
+    kafka.start()
+    ottla = BrokerProcess(kafka.data, listen=kafka.bootstrap, arguments=["--config", str(kafka.properties)])
+    host, _, port = kafka.bootstrap.rpartition(":")
+
+    def join() -> ShareMember:
+        return ShareMember(host, int(port), queue, queue).join()
+
+    try:
+        make(kafka, queue)
+        produce(kafka, queue, 20)
+        with contextlib.closing(join()) as member:
+            assert acquired(first_of(member)) == [(0, 19, 1)]
+            assert member.acknowledge(0, 3, [ACCEPT]) is ErrorCode.NONE
+            assert member.acknowledge(6, 7, [REJECT]) is ErrorCode.NONE
+            assert member.acknowledge(8, 8, [RELEASE]) is ErrorCode.NONE
+            assert member.acknowledge(4, 19, [ACCEPT]) is ErrorCode.INVALID_RECORD_STATE
+            member.leave()
+        kafka.stop()
+
+        ottla.start()
+        with contextlib.closing(join()) as member:
+            held = acquired(first_of(member))
+            offsets = [offset for first, last, _ in held for offset in range(first, last + 1)]
+            assert offsets == [4, 5, *range(8, 20)]
+            # Kafka gave everything back when the connection was closed, and counted it.
+            assert {count for _, _, count in held} == {2}
+            assert member.acknowledge(8, 17, [ACCEPT]) is ErrorCode.NONE
+            member.leave()
+        assert ottla.stop() == 0, ottla.log
+
+        kafka.start()
+        with contextlib.closing(join()) as member:
+            held = acquired(first_of(member))
+            offsets = [offset for first, last, _ in held for offset in range(first, last + 1)]
+            assert offsets == [4, 5, 18, 19]
+            assert {count for _, _, count in held} == {3}
+    finally:
+        ottla.kill()
+
+
+def first_of(member: ShareMember) -> Any:
+    """The first records that a member gets: a share partition that is being loaded has none yet."""
+    while True:
+        part = member.fetch(max_wait_ms=2000)
+        if part is not None and part.acquired_records:
+            return part
