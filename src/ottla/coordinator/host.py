@@ -358,8 +358,12 @@ class ShardHost(Generic[S]):
         except KafkaError as error:
             waiter.fail(coordinator_error(error))
             return
-        for index, record in enumerate(result.records):
-            self.shard.replay(info.first_offset + index, producer_id, producer_epoch, record)
+        try:
+            for index, record in enumerate(result.records):
+                self.shard.replay(info.first_offset + index, producer_id, producer_epoch, record)
+        except Exception as error:  # noqa: BLE001 - logged there; the shard must not go on like this
+            self._broken(error, waiter)
+            return
         self._appended(info.last_offset + 1, [waiter])
 
     def end_transaction(
@@ -390,8 +394,18 @@ class ShardHost(Generic[S]):
         except KafkaError as error:
             waiter.fail(error)
             return
-        self.shard.replay_end_transaction_marker(producer_id, producer_epoch, commit)
+        try:
+            self.shard.replay_end_transaction_marker(producer_id, producer_epoch, commit)
+        except Exception as error:  # noqa: BLE001 - logged there; the shard must not go on like this
+            self._broken(error, waiter)
+            return
         self._appended(info.last_offset + 1, [waiter])
+
+    def _broken(self, error: Exception, waiter: Waiter) -> None:
+        """What was appended cannot be replayed: see what loading makes of it."""
+        _logger.exception("Records of %s cannot be replayed", self)
+        waiter.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}"))
+        self._reload()
 
     # -- waiting for commits
 

@@ -64,7 +64,14 @@ class Joining:
         member_id = request.member_id
         if not self._has_room_for(group, member_id):
             group.remove(member_id)
-            return _refuse("", ErrorCode.GROUP_MAX_SIZE_REACHED)
+            # The others need not wait for it any more.
+            follows = self._rebalances.maybe_complete_join(group, now_ms)
+            return CoordinatorResult(
+                follows.records,
+                _refusal("", ErrorCode.GROUP_MAX_SIZE_REACHED),
+                replay=follows.replay,
+                on_committed=follows.on_committed,
+            )
         if group.state is ClassicState.DEAD:
             return _refuse(member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         protocols = protocols_of(request)
