@@ -250,9 +250,10 @@ class TransactionCoordinator:
             if outcome.needs_producer_id:
                 self._with_new_id(lambda given: self._end(partition, operation, done, failed, given), failed)
                 return
-            # The markers first: where they are written at once, the producer's next transaction need not wait for them.
-            self._decided(partition, outcome)
+            # The decision stands, so the producer need not wait for the markers. Those for this broker's partitions
+            # are written before it is heard of again.
             done(outcome)
+            self._decided(partition, outcome)
 
         self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, new_id), ended, failed)
 
