@@ -11,7 +11,11 @@ from group_members import Confluent
 class NewProtocol(Confluent):
     """A consumer of the next-generation protocol: the broker assigns and sets the heartbeat."""
 
-    def __init__(self, bootstrap: str, group: str, *topics: str, **options: Any) -> None:
+    def __init__(
+        self, bootstrap: str, group: str, *topics: str, commits: bool = False, **options: Any
+    ) -> None:
+        self.owned = frozenset()
+        self._commits = commits
         self.consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -23,3 +27,9 @@ class NewProtocol(Confluent):
             }
         )
         self.consumer.subscribe(list(topics))
+
+    def poll(self) -> list[tuple[int, int, bytes]]:
+        found = super().poll()
+        if found and self._commits:
+            self.consumer.commit(asynchronous=False)
+        return found

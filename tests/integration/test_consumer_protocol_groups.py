@@ -52,10 +52,8 @@ def test_committed_offsets_are_where_the_next_member_begins(
     broker: BrokerProcess, topic: str, team: Team
 ) -> None:
     make_topic(broker.bootstrap, topic, 1, [b"a", b"b", b"c"])
-    first = team.add(NewProtocol, broker.bootstrap, topic, topic)
+    first = team.add(NewProtocol, broker.bootstrap, topic, topic, commits=True)
     team.until(lambda: len(first.got) == 3)
-    first._commit = True
-    team.until(lambda: not first._commit)
     first.stop()
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, b"d")
@@ -123,10 +121,8 @@ def test_the_group_is_listed_and_described(broker: BrokerProcess, topic: str, te
 
 def test_an_empty_group_is_deleted_with_its_offsets(broker: BrokerProcess, topic: str, team: Team) -> None:
     make_topic(broker.bootstrap, topic, 1, [b"a"])
-    member = team.add(NewProtocol, broker.bootstrap, topic, topic)
+    member = team.add(NewProtocol, broker.bootstrap, topic, topic, commits=True)
     team.until(lambda: bool(member.got))
-    member._commit = True
-    team.until(lambda: not member._commit)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         admin.delete_consumer_groups([topic])[topic].result(10)
