@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,15 +20,20 @@ heartbeat = m.StreamsGroupHeartbeatRequest
 
 @pytest.fixture
 def client(broker: BrokerProcess) -> Iterator[RawClient]:
-    with RawClient(broker.host, broker.port) as connected:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            connected.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
-            asked = connected.ask(m.StreamsGroupDescribeRequest(group_ids=["g"]), 0)
-            if asked.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-                break
-            assert time.monotonic() < deadline, asked
+    with connect(broker) as connected:
         yield connected
+
+
+def connect(broker: BrokerProcess) -> RawClient:
+    """A connection to a broker whose group coordinator is there."""
+    client = RawClient(broker.host, broker.port)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        client.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "both"]), 4)
+        asked = client.ask(m.StreamsGroupDescribeRequest(group_ids=["g", "both"]), 0)
+        if all(group.error_code in (0, ErrorCode.GROUP_ID_NOT_FOUND) for group in asked.groups):
+            return client
+        assert time.monotonic() < deadline, asked
 
 
 def create_topic(client: RawClient, name: str, partitions: int) -> None:
@@ -123,3 +128,79 @@ def test_a_group_of_another_kind_is_not_a_streams_group(client: RawClient, topic
     assert client.ask(join("consumers", topic), 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     (described,) = client.ask(m.StreamsGroupDescribeRequest(group_ids=["consumers"]), 0).groups
     assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_an_empty_group_changes_its_kind_and_keeps_its_offsets(
+    start_broker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    at_once = {"group.streams.initial.rebalance.delay.ms": 0, "group.initial.rebalance.delay.ms": 0}
+    broker = start_broker(settings=at_once)
+    with connect(broker) as client:
+        create_topic(client, topic, 1)
+        commit(client, "both", topic, 7)
+        answer = client.ask(join("both", topic), 0)
+        assert answer.error_code == 0, "a group that only has offsets becomes a streams group"
+        assert kind_of(client, "both") == "streams"
+        assert client.ask(classic_join("both"), 9).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        leave = heartbeat(group_id="both", member_id="m1", member_epoch=-1)
+        assert client.ask(leave, 0).error_code == 0
+        required = client.ask(classic_join("both"), 9)
+        assert required.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        joined = client.ask(classic_join("both", required.member_id), 9)
+        assert joined.error_code == 0, "an empty streams group becomes a classic one"
+        assert kind_of(client, "both") == "classic"
+        assert client.ask(join("both", topic), 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        gone = m.LeaveGroupRequest(
+            group_id="both", members=[m.LeaveGroupRequest.MemberIdentity(member_id=required.member_id)]
+        )
+        assert client.ask(gone, 5).error_code == 0
+        assert client.ask(join("both", topic), 0).error_code == 0
+        before = described(client, "both")
+    broker.kill()
+    broker.start()
+    with connect(broker) as client:
+        after = described(client, "both")
+        assert (after.group_epoch, after.members) == (before.group_epoch, before.members)
+        assert committed(client, "both", topic) == 7
+
+
+def classic_join(group: str, member_id: str = "") -> Any:
+    join = m.JoinGroupRequest
+    return join(
+        group_id=group,
+        member_id=member_id,
+        protocol_type="consumer",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocols=[join.JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+
+
+def commit(client: RawClient, group: str, topic: str, offset: int) -> None:
+    message = m.OffsetCommitRequest
+    partition = message.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topics = [message.OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+    answer = client.ask(message(group_id=group, generation_id_or_member_epoch=-1, topics=topics), 9)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+def committed(client: RawClient, group: str, topic: str) -> int:
+    message = m.OffsetFetchRequest
+    asked = message.OffsetFetchRequestGroup(
+        group_id=group, topics=[message.OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+    )
+    answer = client.ask(message(groups=[asked]), 9)
+    offset: int = answer.groups[0].topics[0].partitions[0].committed_offset
+    return offset
+
+
+def kind_of(client: RawClient, group: str) -> str:
+    listed = client.ask(m.ListGroupsRequest(), 5).groups
+    kind: str = next(one.group_type for one in listed if one.group_id == group)
+    return kind
+
+
+def described(client: RawClient, group: str) -> Any:
+    (answer,) = client.ask(m.StreamsGroupDescribeRequest(group_ids=[group]), 0).groups
+    assert answer.error_code == 0, answer
+    return answer
