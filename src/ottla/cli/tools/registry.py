@@ -8,6 +8,8 @@ from typing import Final
 import click
 
 TOOLS: Final = {
+    "consume": "consume",
+    "produce": "produce",
     "topics": "topics",
 }
 """The tools that the help shows, and the module of each in this package."""

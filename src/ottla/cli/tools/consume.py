@@ -1,0 +1,222 @@
+"""`ottla consume`: records of topics on standard output, as kafka-console-consumer has it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import Any, Final
+
+import click
+
+from ottla.cli.tools import engine
+from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, tool
+from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.record_format import Formatter, formatter_of
+from ottla.errors import ErrorCode, KafkaError
+
+_POLL_S: Final = 0.5
+_MAX_AT_ONCE: Final = 500
+_TOPIC_TIMEOUT_S: Final = 1.5
+_TOPIC_PAUSE_S: Final = 0.02
+_GROUP_PREFIX: Final = "console-consumer-"
+
+
+@tool(
+    "consume",
+    click.option("--topic", metavar="NAME", help="The topic to read."),
+    click.option("--include", metavar="REGEX", help="Read all topics whose names fit."),
+    click.option("--partition", type=int, metavar="NUMBER", help="Read one partition, without a group."),
+    click.option("--offset", metavar="OFFSET", help="Where to begin: a number, earliest or latest."),
+    click.option("--from-beginning", is_flag=True, help="Begin with the oldest record."),
+    click.option("--max-messages", type=int, metavar="COUNT", help="End after so many records."),
+    click.option("--timeout-ms", type=int, metavar="MS", help="End when no record comes for so long."),
+    click.option("--group", metavar="NAME", help="Read as a member of this group."),
+    click.option("--isolation-level", metavar="LEVEL", help="read_uncommitted or read_committed."),
+    click.option("--formatter", metavar="CLASS", help="How records are shown."),
+    click.option("--formatter-property", multiple=True, metavar="KEY=VALUE", help="As in print.key=true."),
+    click.option("--property", multiple=True, metavar="KEY=VALUE", help="Old for --formatter-property."),
+    click.option("--formatter-config", metavar="FILE", help="Properties file for the formatter."),
+    click.option("--key-deserializer", metavar="CLASS", help="As in LongDeserializer."),
+    click.option("--value-deserializer", metavar="CLASS", help="As in LongDeserializer."),
+    click.option("--command-property", multiple=True, metavar="KEY=VALUE", help="A consumer setting."),
+    click.option(
+        "--consumer-property", multiple=True, metavar="KEY=VALUE", help="Old for --command-property."
+    ),
+    click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old for --command-config."),
+    click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be shown."),
+    click.option("--enable-systest-events", is_flag=True, hidden=True),
+)
+def consume(session: Session, flags: Flags) -> None:
+    """Print the records of topics."""
+    exactly_one(flags, "topic", "include")
+    not_with(flags, "property", "formatter_property")
+    not_with(flags, "consumer_property", "command_property")
+    _check_start(flags)
+    formatter = formatter_of(flags.formatter, _formatter_properties(flags), session.as_json)
+    engine.require_broker(session)
+    client = engine.consumer(_consumer_settings(session, flags))
+    count = 0
+    try:
+        with engine.telling_errors():
+            if flags.topic is not None:
+                _await_topic(client, flags.topic)
+            _begin(client, flags)
+            count = _print_records(session, client, flags, formatter)
+    finally:
+        client.close()
+        session.warn(f"Processed a total of {count} messages")
+        if flags.enable_systest_events:
+            click.echo("shutdown_complete")
+
+
+def _check_start(flags: Flags) -> None:
+    if flags.partition is None:
+        if flags.offset is not None:
+            raise click.UsageError("--offset needs --partition")
+        return
+    if flags.topic is None:
+        raise click.UsageError("--partition needs --topic")
+    not_with(flags, "from_beginning", "offset")
+    if flags.offset is not None and flags.offset.lower() not in ("earliest", "latest"):
+        if not flags.offset.isdecimal():
+            raise click.UsageError(
+                f"--offset {flags.offset}: expected earliest, latest or a number from 0 on"
+            )
+
+
+def _formatter_properties(flags: Flags) -> dict[str, str]:
+    from ottla.cli.settings import read_properties
+
+    properties = read_properties(flags.formatter_config) if flags.formatter_config else {}
+    if flags.key_deserializer:
+        properties["key.deserializer"] = flags.key_deserializer
+    if flags.value_deserializer:
+        properties["value.deserializer"] = flags.value_deserializer
+    return properties | engine.parse_properties(flags.formatter_property or flags.property)
+
+
+def _consumer_settings(session: Session, flags: Flags) -> dict[str, Any]:
+    from ottla.cli.settings import read_properties
+
+    from_file = read_properties(flags.consumer_config) if flags.consumer_config else {}
+    own = engine.parse_properties(flags.command_property or flags.consumer_property)
+    given = {**session.properties, **from_file, **own}
+    groups = {place["group.id"] for place in (session.properties, from_file, own) if "group.id" in place}
+    groups |= {flags.group} if flags.group else set()
+    if len(groups) > 1:
+        raise UsageProblem(f"several groups are named: {', '.join(sorted(groups))}")
+    if groups and flags.partition is not None:
+        raise click.UsageError("--group can't be used with --partition")
+    reset = given.get("auto.offset.reset")
+    if flags.from_beginning and reset not in (None, "earliest"):
+        raise UsageProblem(f"--from-beginning contradicts auto.offset.reset={reset}")
+    properties = {
+        "client.id": "console-consumer",
+        "auto.offset.reset": "earliest" if flags.from_beginning else "latest",
+        "isolation.level": "read_uncommitted",
+        **from_file,
+        **own,
+    }
+    if flags.isolation_level:
+        properties["isolation.level"] = flags.isolation_level
+    if groups:
+        properties["group.id"] = groups.pop()
+    else:
+        # A name that nobody will use again: nothing is committed for it.
+        properties["group.id"] = f"{_GROUP_PREFIX}{time.time_ns() // 1000 % 100_000}"
+        if "enable.auto.commit" not in given:
+            properties["enable.auto.commit"] = "false"
+        if "group.protocol" not in given and flags.topic is not None and _has_new_groups(session):
+            # These groups do not wait for more members at their start, which the classic ones do for seconds.
+            properties["group.protocol"] = "consumer"
+    return engine.settings(session, properties, allow_auto_create_topics=True)
+
+
+def _has_new_groups(session: Session) -> bool:
+    from ottla.wire.apis import ApiKey
+
+    protocol = session.properties.get("security.protocol", "PLAINTEXT").upper()
+    return protocol == "PLAINTEXT" and bool(session.cluster.supports(ApiKey.CONSUMER_GROUP_HEARTBEAT))
+
+
+def _await_topic(client: Any, topic: str) -> None:
+    """Wait until a topic is there that a broker may create because it is asked for.
+
+    It also has the connections and the metadata ready, which librdkafka would otherwise come to later.
+    """
+    deadline = time.monotonic() + _TOPIC_TIMEOUT_S
+    while True:
+        found = client.list_topics(topic, timeout=engine.METADATA_TIMEOUT_S).topics[topic]
+        if found.error is None and found.partitions:
+            return
+        if time.monotonic() > deadline:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"there is no topic '{topic}'; create it with `ottla topics --create --topic {topic}`",
+            )
+        time.sleep(_TOPIC_PAUSE_S)
+
+
+def _begin(client: Any, flags: Flags) -> None:
+    if flags.partition is None:
+        # librdkafka takes a name that begins with ^ for a regular expression.
+        client.subscribe([flags.topic if flags.topic is not None else f"^({flags.include})$"])
+        return
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
+
+    named = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
+    text = (flags.offset or ("earliest" if flags.from_beginning else "latest")).lower()
+    start = named[text] if text in named else int(text)
+    client.assign([TopicPartition(flags.topic, flags.partition, start)])
+
+
+def _print_records(session: Session, client: Any, flags: Flags, formatter: Formatter) -> int:
+    """Print records until there are enough, none comes in time, or the reader of the output goes away."""
+    count = 0
+    out = sys.stdout.buffer
+    timeout_s = None if flags.timeout_ms is None or flags.timeout_ms < 0 else flags.timeout_ms / 1000
+    last = time.monotonic()
+    with contextlib.suppress(KeyboardInterrupt):
+        while flags.max_messages is None or flags.max_messages < 0 or count < flags.max_messages:
+            left = _MAX_AT_ONCE if flags.max_messages is None else flags.max_messages - count
+            wait_s = (
+                _POLL_S if timeout_s is None else max(0.0, min(_POLL_S, last + timeout_s - time.monotonic()))
+            )
+            # One at first: more would wait for the batch to be full.
+            records = client.consume(1, wait_s)
+            if records:
+                records += client.consume(min(left, _MAX_AT_ONCE) - 1, 0) if left > 1 else []
+            for record in records:
+                if record.error() is not None:
+                    _note_error(session, record.error())
+                    continue
+                count += 1
+                _print(session, record, formatter, flags.skip_message_on_error, out)
+            if records:
+                out.flush()
+                last = time.monotonic()
+            elif timeout_s is not None and time.monotonic() - last >= timeout_s:
+                session.warn(f"No record came within {flags.timeout_ms} ms.")
+                break
+    return count
+
+
+def _print(session: Session, record: Any, formatter: Formatter, skip: bool, out: Any) -> None:
+    try:
+        out.write(formatter.format(record))
+    except KafkaError as error:
+        if not skip:
+            raise
+        session.warn(f"A record at offset {record.offset()} is left out: {error.message}")
+
+
+def _note_error(session: Session, error: Any) -> None:
+    """Errors that pass are told; others end the tool."""
+    from confluent_kafka import KafkaError as Codes
+
+    if error.code() in (Codes.UNKNOWN_TOPIC_OR_PART, Codes._UNKNOWN_TOPIC, Codes._UNKNOWN_PARTITION):
+        raise engine.failure(error)
+    if error.fatal():
+        raise engine.failure(error)
+    session.warn(error.str())

@@ -1,0 +1,133 @@
+"""librdkafka for the tools that move records: its settings from Kafka's, and its errors as one line.
+
+The settings that people know are those of the Java clients; librdkafka has its own names for some of them and
+none for others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ottla.cli.tools.base import Session, parse_bootstrap
+from ottla.cli.tools.failures import NoBroker, UsageProblem
+from ottla.errors import ErrorCode, KafkaError
+
+METADATA_TIMEOUT_S: Final = 10.0
+
+_RENAMED: Final = {
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "ssl.truststore.location": "ssl.ca.location",
+}
+_WITHOUT_MEANING: Final = frozenset(
+    {
+        "allow.auto.create.topics",
+        "auto.include.jmx.reporter",
+        "buffer.memory",
+        "client.dns.lookup",
+        "connections.max.idle.ms",
+        "default.api.timeout.ms",
+        "exclude.internal.topics",
+        "interceptor.classes",
+        "key.deserializer",
+        "key.serializer",
+        "max.block.ms",
+        "max.poll.records",
+        "metric.reporters",
+        "partitioner.class",
+        "sasl.jaas.config",
+        "ssl.truststore.type",
+        "value.deserializer",
+        "value.serializer",
+    }
+)
+"""Settings of the Java clients that have no counterpart here; what they ask for is the case or does not matter."""
+
+_ASSIGNORS: Final = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+_JAAS_WORD: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def parse_properties(words: Iterable[str]) -> dict[str, str]:
+    """Settings from `key=value` words; a key alone has an empty value."""
+    pairs = (word.partition("=") for word in words)
+    return {key.strip(): value for key, _, value in pairs}
+
+
+def settings(session: Session, properties: Mapping[str, str], **more: object) -> dict[str, Any]:
+    """librdkafka's settings for a client of this session."""
+    merged: dict[str, Any] = {"log_level": 0}
+    for key, value in {**session.properties, **properties}.items():
+        if key == "sasl.jaas.config":
+            words = dict(_JAAS_WORD.findall(value))
+            merged |= {f"sasl.{name}": words[name] for name in ("username", "password") if name in words}
+        elif key == "partition.assignment.strategy":
+            names = [word.strip().rpartition(".")[2] for word in value.split(",")]
+            merged[key] = ",".join(_ASSIGNORS.get(name, name) for name in names)
+        elif key not in _WITHOUT_MEANING and value != "":
+            merged[_RENAMED.get(key, key)] = value
+    merged |= {key.replace("_", "."): value for key, value in more.items()}
+    merged["bootstrap.servers"] = session.bootstrap
+    return merged
+
+
+def require_broker(session: Session) -> None:
+    """Raise where nobody listens at any of the bootstrap addresses: librdkafka would try for ever."""
+    failures: list[NoBroker] = []
+    for host, port in parse_bootstrap(session.bootstrap):
+        try:
+            socket.create_connection((host, port), 10).close()
+            return
+        except OSError as error:
+            failures.append(NoBroker(f"{host}:{port}", error))
+    raise failures[0]
+
+
+def producer(config: dict[str, Any]) -> Any:
+    """A librdkafka producer; keys land on the partitions that the Java clients choose."""
+    from confluent_kafka import KafkaException, Producer
+
+    config.setdefault("partitioner", "murmur2_random")
+    try:
+        return Producer(config)
+    except KafkaException as error:
+        raise _refused(error) from None
+
+
+def consumer(config: dict[str, Any]) -> Any:
+    from confluent_kafka import Consumer, KafkaException
+
+    try:
+        return Consumer(config)
+    except KafkaException as error:
+        raise _refused(error) from None
+
+
+def _refused(error: Any) -> UsageProblem:
+    return UsageProblem(f"the client refuses its settings: {error.args[0].str()}")
+
+
+@contextlib.contextmanager
+def telling_errors() -> Any:
+    """Turns librdkafka's exceptions into ours."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        raise failure(error.args[0]) from None
+
+
+def failure(error: Any) -> KafkaError:
+    """An error of librdkafka as one of ours; its local errors have negative codes of its own."""
+    return KafkaError(
+        ErrorCode.of(error.code()) if error.code() > 0 else ErrorCode.NETWORK_EXCEPTION, error.str()
+    )
