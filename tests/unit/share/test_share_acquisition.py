@@ -11,6 +11,7 @@ from ottla.records.batch import BatchHeader
 from ottla.replica.share.acknowledgement import acknowledge, expire, settle
 from ottla.replica.share.acquisition import acquire
 from ottla.replica.share.in_flight import InFlight
+from ottla.replica.share.persister import kept_state
 from ottla.replica.share.states import (
     Acknowledgement,
     AckType,
@@ -20,6 +21,7 @@ from ottla.replica.share.states import (
     ShareSettings,
     StateBatch,
 )
+from ottla.wire import messages
 
 SETTINGS = ShareSettings(delivery_count_limit=5, max_in_flight=1000)
 
@@ -168,3 +170,25 @@ def test_a_record_is_acknowledged_once_at_a_time() -> None:
     with pytest.raises(KafkaError) as refused:
         acknowledge(flight, SETTINGS, "m", [Acknowledgement(2, 2, [AckType.ACCEPT])], 0.0)
     assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
+
+
+def test_portions_of_no_records_are_portions_of_one_batch() -> None:
+    flight = InFlight(0)
+    assert take(flight, batch(0, 1), batch(2, 3), batch_size=0) == [Acquired(0, 1, 1), Acquired(2, 3, 1)]
+
+
+@pytest.mark.parametrize(("kept", "state"), [(1, RecordState.AVAILABLE), (3, RecordState.ARCHIVED)])
+def test_locks_of_another_leader_are_over_and_dead_letters_are_done(kept: int, state: RecordState) -> None:
+    assert [batch.state for batch in kept_state(_read_answer(kept)).batches] == [state]
+
+
+def test_states_that_nobody_knows_are_refused() -> None:
+    with pytest.raises(KafkaError):
+        kept_state(_read_answer(99))
+
+
+def _read_answer(state: int) -> Any:
+    response = messages.ReadShareGroupStateResponse
+    kept = response.StateBatch(first_offset=0, last_offset=1, delivery_state=state, delivery_count=1)
+    part = response.PartitionResult(partition=0, start_offset=0, state_batches=[kept])
+    return response(results=[response.ReadStateResult(topic_id=bytes(16), partitions=[part])])

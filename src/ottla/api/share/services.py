@@ -48,6 +48,7 @@ class ShareServices:
 
     def shutdown(self) -> None:
         self.persister.shutdown()
+        self.partitions.shutdown()
         self.coordinator.shutdown()
         self.coordinator.runtime.shutdown()
 

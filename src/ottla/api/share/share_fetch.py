@@ -38,7 +38,8 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
             raise
         # Who cannot be served is not to come back at once.
         answer = ShareFetchResponse(error_code=error.code, error_message=error.message)
-        broker.clock.call_later(max(0, request.max_wait_ms) / 1000, ctx.respond, answer)
+        timer = broker.clock.call_later(max(0, request.max_wait_ms) / 1000, ctx.respond, answer)
+        ctx.on_close(timer.cancel)
         return PARKED
     pending = _Pending(broker, ctx, request, session)
     pending.acknowledge()
@@ -68,6 +69,7 @@ def _session(broker: Broker, ctx: RequestContext, request: Message) -> ShareSess
         ctx.on_disconnect("share sessions", partial(shares.connection_lost, ctx.connection_id))
         return session
     session = shares.sessions.use(group_id, member_id, epoch)
+    shares.sessions.check_size(len(session.partitions) + len(asked))
     for key in asked:
         session.partitions.setdefault(key, True)
     for topic in request.forgotten_topics_data:

@@ -71,7 +71,7 @@ def acquire(
         wanted = min(max_records, flight.end_offset - fetch_offset + 1)
         last = min(last, flight.end_offset)
     _archive_missing(flight, fetch_offset, batches[0].base_offset)
-    wish = Acquisition(flight, settings, member, mode, batch_size, now, wanted, [])
+    wish = Acquisition(flight, settings, member, mode, max(1, batch_size), now, wanted, [])
     first = max(fetch_offset, batches[0].base_offset, flight.start_offset)
     _acquire_again(wish, first, last)
     if wish.wanted > 0 and not wish.throttled and last >= flight.next_new_offset:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from ottla.replica.share.states import Acquired, RecordState, StateBatch
+from ottla.replica.share.states import RecordState, StateBatch
 
 NOBODY = ""
 """The member id of a run that no member holds."""
@@ -255,11 +255,3 @@ class InFlight:
             self.end_offset = offset
             self._look_from = None
         self.advance()
-
-    def acquired_by(self, member: str) -> list[Acquired]:
-        """What a member holds."""
-        return [
-            Acquired(run.first, run.last, run.delivery_count)
-            for run in self.runs
-            if run.state is RecordState.ACQUIRED and run.member == member
-        ]

@@ -104,6 +104,12 @@ class SharePartitions:
             if share.partition.gone or not share.partition.is_leader:
                 self.drop(key, _not_leader(share))
 
+    def shutdown(self) -> None:
+        """Forget everything: locks end with the broker, and what was to be kept is kept."""
+        self.sessions.clear()
+        for key in list(self._partitions):
+            self.drop(key, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The broker stops"))
+
     def __len__(self) -> int:
         return len(self._partitions)
 

@@ -113,6 +113,9 @@ def only_result(response: Message) -> Message:
 
 def kept_state(response: Message) -> KeptState:
     result = only_result(response)
+    unknown = {batch.delivery_state for batch in result.state_batches} - _WHEN_LOADED.keys()
+    if unknown:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Records were kept in unknown states: {unknown}")
     return KeptState(
         result.state_epoch,
         result.start_offset,
@@ -120,13 +123,25 @@ def kept_state(response: Message) -> KeptState:
             StateBatch(
                 batch.first_offset,
                 batch.last_offset,
-                RecordState(batch.delivery_state),
+                _WHEN_LOADED[batch.delivery_state],
                 batch.delivery_count,
             )
             for batch in result.state_batches
         ],
     )
 
+
+_ARCHIVING = 3
+"""A state that later Kafkas know: on its way to a dead-letter queue (KIP-1191)."""
+
+_WHEN_LOADED = {
+    RecordState.AVAILABLE: RecordState.AVAILABLE,
+    # Nobody holds a lock that was taken under another leader.
+    RecordState.ACQUIRED: RecordState.AVAILABLE,
+    RecordState.ACKNOWLEDGED: RecordState.ACKNOWLEDGED,
+    _ARCHIVING: RecordState.ARCHIVED,
+    RecordState.ARCHIVED: RecordState.ARCHIVED,
+}
 
 _TOLD_TO_CLIENTS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,

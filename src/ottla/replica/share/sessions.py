@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.limits import MAX_FETCH_PARTITIONS
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -75,16 +76,30 @@ class ShareSessions:
         self, group_id: str, member_id: str, partitions: Iterable[PartitionKey], connection_id: str
     ) -> ShareSession:
         """A new session in place of the member's old one; raises SHARE_SESSION_LIMIT_REACHED."""
+        wanted = list(partitions)
+        self.check_size(len(wanted))
         self.remove(group_id, member_id)
         if len(self._sessions) >= self._limit:
             raise KafkaError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
                 f"There are {self._limit} share sessions already (group.share.max.share.sessions)",
             )
-        session = ShareSession((group_id, member_id), partitions, connection_id)
+        session = ShareSession((group_id, member_id), wanted, connection_id)
         self._sessions[session.key] = session
         self._members[group_id] += 1
         return session
+
+    @staticmethod
+    def check_size(partitions: int) -> None:
+        """Raise INVALID_REQUEST for more partitions than a session may have."""
+        if partitions > MAX_FETCH_PARTITIONS:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"A share session has at most {MAX_FETCH_PARTITIONS} partitions"
+            )
+
+    def clear(self) -> None:
+        self._sessions.clear()
+        self._members.clear()
 
     def use(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
         """The session of a request that goes on with it; raises what a client is to be told."""
