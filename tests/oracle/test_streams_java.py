@@ -152,6 +152,13 @@ def test_word_count_with_streams_groups_and_the_tool_for_them(cluster: BrokerPro
     assert len(changelog.partitions) == 3
     stop(running)
     wait_for_state(cluster, "Empty")
+    reset = tool(
+        cluster, "--reset-offsets", "--group", GROUP, "--to-earliest", "--input-topic", INPUT, "--execute"
+    )
+    assert sorted(line.split() for line in reset.splitlines() if INPUT in line) == [
+        [GROUP, INPUT, str(partition), "0"] for partition in range(3)
+    ]
+    assert "Successful" in tool(cluster, "--delete-offsets", "--group", GROUP, "--input-topic", f"{INPUT}:1")
     assert "successful" in tool(cluster, "--delete", "--group", GROUP)
     assert GROUP not in tool(cluster, "--list").splitlines()
 
