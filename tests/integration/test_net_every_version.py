@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from integration.share_requests import SHARE_REQUESTS
+from integration.txn_requests import TXN_REQUESTS
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -199,6 +200,7 @@ REQUESTS: dict[int, Callable[[Asked], Any]] = {
     ApiKey.LIST_CONFIG_RESOURCES: lambda asked: messages.ListConfigResourcesRequest(),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topics,
     **SHARE_REQUESTS,
+    **TXN_REQUESTS,
 }
 
 

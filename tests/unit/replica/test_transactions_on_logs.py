@@ -72,6 +72,14 @@ def test_a_partition_that_was_not_added_is_refused(txns: TxnScene, version: int,
     assert txns.log().log_end_offset == 0
 
 
+def test_internal_topics_are_no_part_of_a_clients_transaction(txns: TxnScene) -> None:
+    producer = txns.producer("tx")
+    assert producer.add(("t", 0), ("__transaction_state", 0)) == [
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ]
+
+
 def test_a_missing_partition_fails_the_others_too(txns: TxnScene) -> None:
     producer = txns.producer("tx")
     assert producer.add(("t", 0), ("t", 7), ("nowhere", 0)) == [

@@ -14,6 +14,7 @@ from typing import Final
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
 from ottla.api.transactions.errors import known_to
+from ottla.controller.names import is_internal
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
@@ -61,14 +62,16 @@ def _one(
     partitions = [
         TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions
     ]
-    topics = broker.image.topics.by_name
-    missing = [
-        tp for tp in partitions if tp.topic not in topics or tp.partition not in topics[tp.topic].partitions
-    ]
-    if missing:
-        results = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        results.update(dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        settled(results)
+    refused = {}
+    for tp in partitions:
+        topic = broker.image.topics.by_name.get(tp.topic)
+        if ctx.version < _BATCHED_FROM and is_internal(tp.topic):
+            # Only brokers write to these, in whoever's transaction.
+            refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None or tp.partition not in topic.partitions:
+            refused[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if refused:
+        settled({**dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED), **refused})
         return
 
     def failed(error: KafkaError) -> None:

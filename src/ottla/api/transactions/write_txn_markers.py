@@ -23,6 +23,8 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     missing = len(request.markers)
     if not missing:
         return WriteTxnMarkersResponse()
+    if any(each.producer_id < 0 or each.producer_epoch < 0 for each in request.markers):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A marker is of a producer, with an id and an epoch")
     for each in request.markers:
         marker = TxnMarker(
             each.producer_id,
