@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ottla.coordinator.group.classic.state import ClassicState
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 
 PARTITIONS = range(4)
 SESSION_MS = 10_000
@@ -180,9 +180,24 @@ class ClassicModel(RuleBasedStateMachine):
                 generation=consumer.generation,
                 instance_id=consumer.instance_id,
             )
-            if not isinstance(answer.outcomes[0], Exception):
+            if not isinstance(answer.outcomes[0], KafkaError):
                 assert self.rig.group().generation == consumer.generation, "an old generation committed"
                 self.committed[partition] = self.next_offset
+
+    @rule(index=st.integers(0, 4), back=st.integers(1, 3))
+    @precondition(lambda self: self.consumers)
+    def commit_late(self, index: int, back: int) -> None:
+        """A commit of a generation that is over, which its member sent and forgot about."""
+        consumer = self._pick(index)
+        if consumer.generation > back:
+            answer = self.rig.commit(
+                0,
+                0,
+                member_id=consumer.member_id,
+                generation=consumer.generation - back,
+                instance_id=consumer.instance_id,
+            )
+            assert isinstance(answer.outcomes[0], KafkaError)
 
     @rule(partition=st.sampled_from(PARTITIONS), producer=st.integers(0, 2))
     def commit_in_transaction(self, partition: int, producer: int) -> None:
