@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -188,3 +189,52 @@ def test_aiokafka(broker: BrokerProcess, topic: str) -> None:
 
     assert asyncio.run(asyncio.wait_for(run(), 30)) == [b"kept"]
     assert committed(broker, group, source) == 7
+
+
+@pytest.mark.slow
+def test_offsets_of_transactions_survive_compaction_and_a_kill(
+    start_broker: Callable[..., BrokerProcess], topic: str
+) -> None:
+    broker = start_broker(
+        settings={
+            "offsets.topic.num.partitions": 1,
+            "offsets.topic.segment.bytes": 1 << 20,
+            "log.cleaner.backoff.ms": 100,
+            "log.cleaner.min.cleanable.ratio": 0.01,
+        }
+    )
+    create(broker, topic)
+    producer = transactional(broker, topic)
+    with consuming(broker, topic) as consumer:
+        member = consumer.consumer_group_metadata()
+    for number in range(1, 1001):
+        producer.begin_transaction()
+        note = str(number).ljust(4000)
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, number, note)], member, 10)
+        if number % 2:
+            producer.commit_transaction(10)
+        else:
+            producer.abort_transaction(10)
+    deadline = time.monotonic() + 60
+    while logged_bytes(broker, "__consumer_offsets-0") > 3 << 20:
+        assert time.monotonic() < deadline, "the topic was not compacted"
+        assert committed(broker, topic, topic) == 999
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 5000)], member, 10)
+    broker.kill()
+    broker.start()
+    successor = transactional(broker, topic)
+    assert committed(broker, topic, topic) == 999, "what was open was aborted"
+    successor.begin_transaction()
+    successor.send_offsets_to_transaction([TopicPartition(topic, 0, 1001)], member, 10)
+    successor.commit_transaction(10)
+    assert committed(broker, topic, topic) == 1001
+    assert "Traceback" not in broker.log, broker.log
+
+
+def logged_bytes(broker: BrokerProcess, partition: str) -> int:
+    total = 0
+    for path in (broker.data / partition).glob("*.log"):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total

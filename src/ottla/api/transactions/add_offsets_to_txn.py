@@ -12,6 +12,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
 from ottla.api.transactions.errors import known_to
 from ottla.controller.names import OFFSETS_TOPIC
+from ottla.coordinator.runtime import partition_for
 from ottla.errors import KafkaError
 from ottla.log.types import TopicPartition
 from ottla.wire.apis import ApiKey
@@ -21,7 +22,9 @@ _FENCED_FROM: Final = 2
 
 
 def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
-    partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(request.group_id))
+    # Where the topic is not there yet: the producer looks for the group's coordinator next, which creates it.
+    count = broker.groups.runtime.partition_count or broker.config.int("offsets.topic.num.partitions")
+    partition = TopicPartition(OFFSETS_TOPIC, partition_for(request.group_id, count))
     broker.transactions.add_partitions(
         request.transactional_id,
         request.producer_id,
