@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.clock import Clock
@@ -287,6 +288,7 @@ class CoordinatorRuntime(Generic[S]):
         return host.shard if host is not None and host.state is State.ACTIVE else None
 
 
+@lru_cache(maxsize=1024)
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of a coordinator topic that keeps a key: by the hash that Java has for strings."""
     value = 0

@@ -178,7 +178,8 @@ def validate_produce(
 ) -> ValidatedBatch:
     """Check the one batch that a producer sent for a partition, by its header and its checksum.
 
-    Batches of the broker's own coordinators (`from_client=False`) may be control batches and have no sequence.
+    Batches of the broker's own coordinators (`from_client=False`) may be control batches and have no sequence;
+    their records have keys.
     """
     header = _only_batch(buf)
     attributes = header.attributes
@@ -198,7 +199,7 @@ def validate_produce(
     pending = _NOTHING
     if policy.codec is not None and policy.codec != codec and not attributes & CONTROL_FLAG:
         pending |= Pending.CODEC
-    if policy.compacted and not attributes & CONTROL_FLAG:
+    if policy.compacted and from_client and not attributes & CONTROL_FLAG:
         pending |= Pending.KEYS
     if attributes & LOG_APPEND_TIME_FLAG:
         pending |= Pending.TIMESTAMPS
