@@ -13,7 +13,10 @@ PACKAGE = ROOT / "src" / "ottla"
 NODE = ("broker.py", "checks.py")
 """Modules of config/ that put keys in force themselves (roles, listeners, directories)."""
 
-READERS = [path for path in PACKAGE.rglob("*.py") if path.parent.name not in ("config", "cli", "testing")]
+OUTSIDERS = ("config", "cli", "client", "testing")
+"""What keeps the keys, or speaks of them without being a node."""
+
+READERS = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in OUTSIDERS]
 OUTSIDE = "".join(path.read_text() for path in READERS)
 INSIDE = "".join((PACKAGE / "config" / name).read_text() for name in NODE)
 READ = {
