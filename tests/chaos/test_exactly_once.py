@@ -113,7 +113,7 @@ def read_committed(bootstrap: str) -> list[list[bytes]]:
 
 def run(data: Path, *, records: int, per_transaction: int, job_kills: int, broker_kills: int) -> None:
     rng = random.Random(records)
-    broker = BrokerProcess(data).start()
+    broker = BrokerProcess(data, settings={"group.initial.rebalance.delay.ms": 0}).start()
     kills = ["job"] * job_kills + ["broker"] * broker_kills
     rng.shuffle(kills)
     every = records // per_transaction // (len(kills) + 1)
