@@ -1,51 +1,106 @@
-"""`make bench`: run the rows on both systems, print the table, write the JSON."""
+"""`make bench`: run rows on both systems, print the table, write the JSON and the charts."""
 
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
-from bench import report
-from bench.rows import FULL, NEEDS_WARM_SYSTEMS, QUICK, ROWS, Bench, Sheet, warm_up
-from bench.systems import Kafka, Ottla, System
+from bench import chart, report
+from bench.context import Bench
+from bench.rows import OWN_ROWS, QUICK_ROWS, ROWS, WARM_ROWS
+from bench.rows.warm import warm_up
+from bench.scale import SCALES
+from bench.sheet import OTTLA, Sheet, Span
+from bench.systems import HELD_SETTINGS, Kafka, Ottla, System
+
+_THREE_BROKERS = "three brokers with replication factor 3: left out, there is no cluster of Ottla brokers yet"
 
 
 def main() -> None:
-    words = argparse.ArgumentParser(prog="bench", description=__doc__)
-    words.add_argument("--rows", default=",".join(ROWS), help=f"some of {', '.join(ROWS)}")
-    words.add_argument("--quick", action="store_true", help="fewer rounds and less data")
-    words.add_argument("--only", choices=("ottla", "kafka"), help="leave the other system out")
-    words.add_argument("--json", type=Path, default=Path("bench-result.json"))
-    given = words.parse_args()
-    rows = [name.strip() for name in given.rows.split(",") if name.strip()]
-    if unknown := [name for name in rows if name not in ROWS]:
-        words.error(f"no such row: {', '.join(unknown)}")
+    given = _words()
+    names = _rows(given)
     sheet = Sheet()
-    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as scratch:
-        directory = Path(scratch)
-        systems: list[System] = [Ottla(directory / "ottla"), Kafka(directory / "kafka")]
+    sheet.note(_THREE_BROKERS)
+    scratch = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=given.directory))
+    try:
+        systems: list[System] = [
+            Ottla(scratch / "ottla", HELD_SETTINGS),
+            Kafka(scratch / "kafka", HELD_SETTINGS),
+        ]
         systems = [one for one in systems if given.only in (None, one.name)]
-        bench = Bench(systems, QUICK if given.quick else FULL, sheet, directory)
-        warm = [name for name in rows if name in NEEDS_WARM_SYSTEMS]
-        try:
-            if warm:
-                for system in systems:
-                    system.start()
-                warm_up(bench)
-            for name in warm:
-                sys.stderr.write(f"{name} ...\n")
-                ROWS[name](bench)
-        finally:
-            for system in systems if warm else []:
-                system.kill()
-        for name in rows:
-            if name not in NEEDS_WARM_SYSTEMS:
-                sys.stderr.write(f"{name} ...\n")
-                ROWS[name](bench)
-    report.write_json(sheet, given.json)
-    print(report.table(sheet))
+        bench = Bench(systems, SCALES[given.scale], sheet, scratch)
+        # What the machine can do is measured first, before anything fills its page cache.
+        _run(bench, [name for name in OWN_ROWS if name in names])
+        if on_warm := [name for name in WARM_ROWS if name in names]:
+            _run_warm(bench, on_warm)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    result = report.document(sheet, given.scale)
+    given.json.write_text(json.dumps(result, indent=1) + "\n")
+    if given.charts is not None:
+        chart.write(result, given.charts)
+    print(report.page(result))
+
+
+def _words() -> argparse.Namespace:
+    words = argparse.ArgumentParser(prog="bench", description=__doc__)
+    words.add_argument("--rows", help=f"some of {', '.join(ROWS)}")
+    words.add_argument("--scale", choices=SCALES, default="full", help="how much work each row does")
+    words.add_argument("--quick", dest="scale", action="store_const", const="quick", help="--scale quick")
+    words.add_argument("--only", choices=("ottla", "kafka"), help="leave the other system out")
+    words.add_argument("--json", type=Path, default=Path("bench-result.json"), help="where the result goes")
+    words.add_argument("--charts", type=Path, help="a directory for bench.svg and bench-curves.svg")
+    words.add_argument("--directory", type=Path, help="where brokers keep their data while they run")
+    return words.parse_args()
+
+
+def _rows(given: argparse.Namespace) -> list[str]:
+    if not given.rows:
+        return list(ROWS if given.scale == "full" else QUICK_ROWS)
+    names = [name.strip() for name in given.rows.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in ROWS]:
+        sys.exit(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}")
+    return names
+
+
+def _run(bench: Bench, names: Sequence[str]) -> None:
+    for name in names:
+        begin = time.monotonic()
+        ROWS[name](bench)
+        end = time.monotonic()
+        bench.sheet.spans.append(Span(name, begin, end))
+        bench.say(f"{name}: {end - begin:.0f} s")
+
+
+def _run_warm(bench: Bench, names: Sequence[str]) -> None:
+    try:
+        for system in bench.systems:
+            system.start()
+        warm_up(bench)
+        _run(bench, names)
+        for system in bench.systems:
+            if isinstance(system, Ottla):
+                system.stop()
+                _add_stalls(bench, system)
+    finally:
+        for system in bench.systems:
+            system.kill()
+
+
+def _add_stalls(bench: Bench, system: Ottla) -> None:
+    """The longest time in each row that the event loop was held up; under 20 ms the watchdog keeps nothing."""
+    stalls = system.stalls()
+    for span in bench.sheet.spans:
+        if span.row in WARM_ROWS:
+            within = [stall.seconds for stall in stalls if span.begin <= stall.at <= span.end]
+            longest_ms = max(within, default=0.0) * 1000
+            bench.sheet.add(OTTLA, "event loop", f"longest stall in {span.row}", "ms", longest_ms)
 
 
 if __name__ == "__main__":

@@ -1,55 +1,28 @@
-"""Turns samples into a table of ratios and a JSON document with the machine's facts."""
+"""Turns samples into a JSON document with the machine's facts, and such a document into a page of ratios.
+
+`python -m bench.report bench-result.json` prints the page.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
 
-from bench.rows import Metric, Sheet
+from bench import machine
+from bench.sheet import KAFKA, MACHINE, OTTLA, Sheet
+
+Document = dict[str, Any]
+"""What `bench-result.json` holds."""
 
 
-def ratio(metric: Metric) -> float | None:
-    """Ottla / Kafka of the medians."""
-    if not metric.samples.get("ottla") or not metric.samples.get("kafka"):
-        return None
-    peer = statistics.median(metric.samples["kafka"])
-    return statistics.median(metric.samples["ottla"]) / peer if peer else None
-
-
-def _figure(values: list[float] | None) -> str:
-    if not values:
-        return "-"
-    middle = statistics.median(values)
-    spread = (max(values) - min(values)) / 2 / middle * 100 if middle else 0.0
-    shown = f"{middle:,.0f}" if middle >= 100 else f"{middle:.3g}"
-    return f"{shown} ±{spread:.0f}%"
-
-
-def table(sheet: Sheet) -> str:
-    lines = [
-        "| row | figure | unit | Ottla | Apache Kafka | Ottla / Kafka |",
-        "|---|---|---|---:|---:|---:|",
-    ]
-    for metric in sheet.metrics.values():
-        value = ratio(metric)
-        shown = f"{value:.2f}x" if value is not None else "-"
-        ours, theirs = (_figure(metric.samples.get(name)) for name in ("ottla", "kafka"))
-        lines.append(f"| {metric.row} | {metric.name} | {metric.unit} | {ours} | {theirs} | {shown} |")
-    return "\n".join(lines)
-
-
-def document(sheet: Sheet) -> dict[str, Any]:
+def document(sheet: Sheet, scale: str) -> Document:
     return {
-        "machine": {
-            "cpu": _cpu_model(),
-            "cores": os.cpu_count(),
-            "kernel": platform.release(),
-            "python": platform.python_version(),
-        },
+        "machine": machine.facts(),
+        "scale": scale,
+        "notes": sheet.notes,
         "metrics": [
             {
                 "row": metric.row,
@@ -57,20 +30,79 @@ def document(sheet: Sheet) -> dict[str, Any]:
                 "unit": metric.unit,
                 "higher_is_better": metric.higher_is_better,
                 "samples": metric.samples,
-                "ratio": ratio(metric),
+                "ratio": _ratio(metric.samples),
             }
             for metric in sheet.metrics.values()
         ],
     }
 
 
-def write_json(sheet: Sheet, path: Path) -> None:
-    path.write_text(json.dumps(document(sheet), indent=1) + "\n")
+def _ratio(samples: dict[str, list[float]]) -> float | None:
+    """Ottla / Kafka of the medians."""
+    if not samples.get(OTTLA) or not samples.get(KAFKA):
+        return None
+    peer = statistics.median(samples[KAFKA])
+    return statistics.median(samples[OTTLA]) / peer if peer else None
 
 
-def _cpu_model() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
+def _figure(values: list[float] | None) -> str:
+    if not values:
+        return "-"
+    middle = statistics.median(values)
+    shown = f"{middle:,.0f}" if middle >= 100 else f"{middle:.3g}"
+    if len(values) == 1 or not middle:
+        return shown
+    spread = (max(values) - min(values)) / 2 / middle * 100
+    return f"{shown} ±{spread:.0f}%"
+
+
+def page(result: Document) -> str:
+    """The whole result as Markdown: where it was measured, ratios, figures of one side alone, notes."""
+    compared = [metric for metric in result["metrics"] if metric["ratio"] is not None]
+    alone = [metric for metric in result["metrics"] if metric["ratio"] is None]
+    parts = [_machine_line(result)]
+    if compared:
+        parts.append(_ratios(compared))
+    if alone:
+        parts.append(_alone(alone))
+    if result["notes"]:
+        parts.append("\n".join(f"- {note}" for note in result["notes"]))
+    return "\n\n".join(parts)
+
+
+def _machine_line(result: Document) -> str:
+    facts = result["machine"]
+    return (
+        f"{facts['cores']} cores of {facts['cpu']}, {facts['memory_gb']} GB, Linux {facts['kernel']}; "
+        f"Python {facts['python']} with uvloop {facts['uvloop']}; Apache Kafka {facts['kafka']} on "
+        f"{facts['java']}; {facts['librdkafka']}; commit {facts['commit']}; {result['scale']} form."
     )
+
+
+def _ratios(metrics: list[dict[str, Any]]) -> str:
+    lines = ["| row | figure | unit | Ottla | Apache Kafka | Ottla / Kafka |", "|---|---|---|---:|---:|---:|"]
+    for metric in metrics:
+        ours, theirs = (_figure(metric["samples"].get(name)) for name in (OTTLA, KAFKA))
+        ratio = metric["ratio"]
+        good = ratio >= 1 if metric["higher_is_better"] else ratio <= 1
+        shown = f"{ratio:.2f}x" if good else f"**{ratio:.2f}x**"
+        lines.append(
+            f"| {metric['row']} | {metric['name']} | {metric['unit']} | {ours} | {theirs} | {shown} |"
+        )
+    return "\n".join(lines)
+
+
+def _alone(metrics: list[dict[str, Any]]) -> str:
+    lines = ["| row | figure | unit | of | value |", "|---|---|---|---|---:|"]
+    for metric in metrics:
+        for system in (OTTLA, KAFKA, MACHINE):
+            values = metric["samples"].get(system)
+            if values:
+                lines.append(
+                    f"| {metric['row']} | {metric['name']} | {metric['unit']} | {system} | {_figure(values)} |"
+                )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(page(json.loads(Path(sys.argv[1]).read_text())))

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from bench.sheet import KAFKA, OTTLA
 from ottla.testing.apache import KAFKA_JVM_FLAGS, ApacheKafka, free_port
 from ottla.testing.process import BrokerProcess
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+
+HELD_SETTINGS = {
+    # While one system is measured the other is held by a signal, for longer than a broker may stay silent.
+    "broker.session.timeout.ms": 3_600_000,
+}
+"""For systems that take turns. Not for those that are killed: a dead broker's registration would outlive it."""
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 0,
+    # Compaction begins when a row asks for it, not up to fifteen seconds later.
+    "log.cleaner.backoff.ms": 500,
+}
+"""The same for both; everything else is as it comes."""
 
 
 class System(Protocol):
-    """A broker that can be started, measured and stopped."""
+    """A broker that can be started, measured, held still and stopped."""
 
     name: str
     directory: Path
+    data: Path
 
     @property
     def bootstrap(self) -> str: ...
@@ -34,12 +52,14 @@ class System(Protocol):
 
     def stop(self) -> None: ...
     def kill(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
     def wipe(self) -> None: ...
 
 
 def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    """CPU time of all threads of a process, by its clock: finer than the ticks of /proc."""
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def rss_mb(pid: int) -> float:
@@ -61,16 +81,49 @@ def wait_for_answer(port: int, deadline_s: float = 120.0) -> None:
     raise TimeoutError(f"nothing answers on port {port}")
 
 
-class Ottla:
-    """Ottla as `ottla start` runs it."""
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The event loop was held for `seconds` until `at`, on the monotonic clock."""
 
-    name = "ottla"
+    at: float
+    seconds: float
+
+
+class _Held:
+    """Holding a process still, and when that was."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self.times: list[tuple[float, float]] = []
+
+    def hold(self, pid: int) -> None:
+        if self._since is None:
+            self._since = time.monotonic()
+            os.kill(pid, signal.SIGSTOP)
+
+    def release(self, pid: int) -> None:
+        if self._since is not None:
+            os.kill(pid, signal.SIGCONT)
+            self.times.append((self._since, time.monotonic()))
+            self._since = None
+
+
+class Ottla:
+    """Ottla as `ottla start` runs it, with the watchdog of its event loop on."""
+
+    name = OTTLA
 
     def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
         self.directory = directory
+        self.data = directory / "data"
         self._port = free_port()
+        self._watchdog = directory / "stalls.json"
+        self._held = _Held()
         self._process = BrokerProcess(
-            directory / "data", listen=f"127.0.0.1:{self._port}", settings=dict(settings or {})
+            self.data,
+            listen=f"127.0.0.1:{self._port}",
+            settings={**SETTINGS, **(settings or {})},
+            environment={"OTTLA_LOOP_WATCHDOG": str(self._watchdog)},
         )
 
     @property
@@ -89,10 +142,28 @@ class Ottla:
         return time.monotonic() - begin
 
     def stop(self) -> None:
+        self.resume()
         self._process.stop(120)
 
     def kill(self) -> None:
         self._process.kill()
+
+    def pause(self) -> None:
+        self._held.hold(self.pid)
+
+    def resume(self) -> None:
+        self._held.release(self.pid)
+
+    def stalls(self) -> list[Stall]:
+        """After a stop: when the event loop was held up, but for the times when the whole process was."""
+        found = [Stall(**each) for each in json.loads(self._watchdog.read_text())["stalls"]]
+        return [
+            stall
+            for stall in found
+            if not any(
+                begin <= stall.at and stall.at - stall.seconds <= end for begin, end in self._held.times
+            )
+        ]
 
     def wipe(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -101,11 +172,13 @@ class Ottla:
 class Kafka:
     """Apache Kafka with the flags of its own start script."""
 
-    name = "kafka"
+    name = KAFKA
 
     def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
         self.directory = directory
-        self._kafka = ApacheKafka(directory, settings, KAFKA_JVM_FLAGS)
+        self._kafka = ApacheKafka(directory, {**SETTINGS, **(settings or {})}, KAFKA_JVM_FLAGS)
+        self.data = self._kafka.data
+        self._held = _Held()
 
     @property
     def bootstrap(self) -> str:
@@ -124,10 +197,29 @@ class Kafka:
         return time.monotonic() - begin
 
     def stop(self) -> None:
+        self.resume()
         self._kafka.stop()
 
     def kill(self) -> None:
         self._kafka.kill()
 
+    def pause(self) -> None:
+        self._held.hold(self.pid)
+
+    def resume(self) -> None:
+        self._held.release(self.pid)
+
     def wipe(self) -> None:
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextmanager
+def fresh_pair(directory: Path, only: set[str]) -> Iterator[list[System]]:
+    """Systems on directories of their own, not started; whatever still runs at the end is killed."""
+    systems: list[System] = [make(directory / make.name) for make in (Ottla, Kafka) if make.name in only]
+    try:
+        yield systems
+    finally:
+        for system in systems:
+            system.kill()
+            system.wipe()

@@ -1,0 +1,52 @@
+"""What a row is given: the two systems, turn by turn and alone on the machine, and the sheet for its figures."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import load
+from bench.scale import Scale
+from bench.sheet import Sheet
+from bench.systems import System
+
+
+@dataclass(slots=True)
+class Bench:
+    """The systems under measurement. In a row's turn one of them runs, and the other is held still."""
+
+    systems: Sequence[System]
+    scale: Scale
+    sheet: Sheet
+    directory: Path
+    _names: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def turns(self, rounds: int | None = None, systems: Sequence[System] | None = None) -> Iterator[System]:
+        """Each system once a round; who begins changes with the round.
+
+        The one whose turn it is not is stopped by a signal: an idle JVM takes 3 % of a core, which is nothing to
+        its throughput and something to its neighbour's percentiles.
+        """
+        taking = self.systems if systems is None else systems
+        for turn in range(self.scale.rounds if rounds is None else rounds):
+            for system in taking if turn % 2 == 0 else tuple(reversed(taking)):
+                for other in taking:
+                    if other is not system:
+                        other.pause()
+                system.resume()
+                yield system
+        for system in taking:
+            system.resume()
+
+    def topic(self, system: System, about: str, partitions: int, config: dict[str, str] | None = None) -> str:
+        """A new topic of a name that no run before had."""
+        words = "".join(c if c.isalnum() else "-" for c in about)
+        name = f"{words}-{next(self._names)}"
+        load.create_topic(system.bootstrap, name, partitions, config)
+        return name
+
+    def say(self, text: str) -> None:
+        sys.stderr.write(f"{text}\n")

@@ -1,0 +1,107 @@
+"""The load: each kind is one measured run in a process of its own, so that runs share no state."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+RUN_TIMEOUT_S = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What to send or to read. Each kind of run takes what it needs of it."""
+
+    bootstrap: str
+    topic: str
+    records: int = 0
+    size: int = 100
+    partitions: int = 4
+    acks: str = "1"
+    codec: str = "none"
+    linger_ms: float = 5
+    batch_records: int = 10_000
+    in_flight: int = 1_000_000
+    rate: int = 0
+    """Records a second, or bytes a second of a reader; 0 is as fast as may be."""
+    seconds: float = 0
+    connections: int = 1
+    start: int = 0
+    """The offset to read each partition from."""
+    keys: int = 0
+    """Distinct keys; 0 is no key."""
+    protocol: str = "classic"
+
+
+def command(kind: str, load: Load) -> list[str]:
+    return [sys.executable, "-m", "bench.load", kind, json.dumps(asdict(load))]
+
+
+def run(kind: str, load: Load) -> dict[str, float]:
+    """Run one kind to its end and give back its figures."""
+    done = subprocess.run(
+        command(kind, load), stdout=subprocess.PIPE, text=True, timeout=RUN_TIMEOUT_S, check=True
+    )
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def start(kind: str, load: Load) -> subprocess.Popen[str]:
+    """Run one kind beside others; `finish` waits for its figures."""
+    return subprocess.Popen(command(kind, load), stdout=subprocess.PIPE, text=True)
+
+
+def finish(running: subprocess.Popen[str]) -> dict[str, float]:
+    out, _ = running.communicate(timeout=RUN_TIMEOUT_S)
+    if running.returncode:
+        raise subprocess.CalledProcessError(running.returncode, running.args)
+    result: dict[str, float] = json.loads(out)
+    return result
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
+    new = NewTopic(topic, partitions, 1, config=config or {})
+    admin = _admin(bootstrap)  # its futures live only as long as it does
+    admin.create_topics([new], operation_timeout=120, request_timeout=120)[topic].result(120)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    admin = _admin(bootstrap)
+    admin.delete_topics([topic], operation_timeout=120, request_timeout=120)[topic].result(120)
+
+
+def alter_topic(bootstrap: str, topic: str, config: dict[str, str]) -> None:
+    resource = ConfigResource(
+        ResourceType.TOPIC,
+        topic,
+        incremental_configs=[
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in config.items()
+        ],
+    )
+    admin = _admin(bootstrap)
+    admin.incremental_alter_configs([resource])[resource].result(60)
+
+
+def _admin(bootstrap: str) -> Any:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 4})
+
+
+def percentiles(name: str, values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    at = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
+    return {
+        f"{name} {p}": ordered[min(int(len(ordered) * share), len(ordered) - 1)] for p, share in at.items()
+    }

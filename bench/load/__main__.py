@@ -1,0 +1,25 @@
+"""`python -m bench.load KIND JSON`: one run; its figures as JSON on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+from bench.load import Load, groups, latency, librdkafka, sockets
+
+KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
+    "produce": librdkafka.produce,
+    "produce-for": librdkafka.produce_for,
+    "consume": librdkafka.consume,
+    "latency": latency.send,
+    "latency-read": latency.read,
+    "swarm": sockets.swarm,
+    "drain": sockets.drain,
+    "rebalance": groups.rebalance,
+    "commits": groups.commits,
+    "transactions": groups.transactions,
+}
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(KINDS[sys.argv[1]](Load(**json.loads(sys.argv[2])))))

@@ -1,0 +1,49 @@
+"""What is measured, by theme. A row runs on both systems in turn and adds samples to the sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.context import Bench
+from bench.rows import (
+    coordination,
+    growth,
+    inside,
+    java_tools,
+    latency,
+    lifecycle,
+    requests,
+    throughput,
+)
+
+Row = Callable[[Bench], None]
+
+WARM_ROWS: dict[str, Row] = {
+    "throughput": throughput.sizes,
+    "acks": throughput.acks,
+    "codecs": throughput.codecs,
+    "partitions": throughput.partitions,
+    "requests": requests.one_record,
+    "clients": requests.many_clients,
+    "java": java_tools.java_tools,
+    "latency": latency.steady,
+    "cold": latency.beside_a_cold_read,
+    "compaction": latency.beside_a_compaction,
+    "groups": coordination.groups,
+    "transactions": coordination.transactions,
+    "log-size": growth.log_size,
+    "curve": growth.partition_curve,
+}
+"""Rows on systems that are up and warm."""
+
+OWN_ROWS: dict[str, Row] = {
+    "start": lifecycle.start,
+    "restart": lifecycle.restart,
+    "micro": inside.micro,
+    "limits": inside.limits,
+}
+"""Rows that start what they need themselves."""
+
+ROWS = WARM_ROWS | OWN_ROWS
+QUICK_ROWS = ("throughput", "acks", "requests", "clients", "latency", "start", "micro", "limits")
+"""What the quick form runs when no rows are named."""
