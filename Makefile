@@ -43,7 +43,7 @@ fuzz: setup  ## mutate frames and batches against a running broker
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run
 
 bench: setup  ## measure beside Apache Kafka: make bench [ROWS=throughput,latency] [QUICK=1]
-	$(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick)
+	$(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick) $(if $(ROWS)$(QUICK),,--charts docs)
 
 lock: setup  ## pin the dependencies again, with hashes
 	$(BIN)/python -m pip install --quiet uv

@@ -24,6 +24,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .worse { fill: #bc4c00; stroke: #bc4c00 }
 .kafka { fill: #6e7781; stroke: #6e7781 }
 .line { fill: none; stroke-width: 2 }
+tspan { stroke: none }
 .axis { stroke: #1f2328; stroke-width: 1 }
 .grid { stroke: #d1d9e0; stroke-width: 1 }
 @media (prefers-color-scheme: dark) {
@@ -173,7 +174,7 @@ def curves(result: dict[str, Any]) -> str:
     if parts:
         parts.append(
             f'<text class="small" x="12" y="{y - 20}">full line: produce, dashed: consume; '
-            f'<tspan class="ottla" style="stroke: none">Ottla</tspan> and <tspan class="kafka" style="stroke: none">Apache Kafka</tspan></text>'
+            f'<tspan class="ottla">Ottla</tspan> and <tspan class="kafka">Apache Kafka</tspan></text>'
         )
     return _svg(parts, y, "Throughput as work grows")
 
