@@ -102,9 +102,11 @@ class Connection:
         version = min(ours.max_stable_version, theirs[1])
         return version if version >= max(ours.min_version, theirs[0]) else None
 
-    def ask(self, request: Any) -> Any:
+    def ask(self, request: Any, max_version: int | None = None) -> Any:
         """The broker's answer; KafkaError where it does not know such a request."""
         version = self.version_for(request.API_KEY)
+        if version is not None and max_version is not None:
+            version = min(version, max_version)
         if version is None:
             name = API_VERSIONS[request.API_KEY].name
             raise KafkaError(
@@ -182,8 +184,9 @@ class Cluster:
             self._open[node_id] = self._connect(node)
         return self._open[node_id]
 
-    def ask(self, request: Any, node_id: int | None = None) -> Any:
-        return self.connection(node_id).ask(request)
+    def ask(self, request: Any, node_id: int | None = None, max_version: int | None = None) -> Any:
+        """The answer of a broker, any one for None; an older version where a newer one asks for more."""
+        return self.connection(node_id).ask(request, max_version)
 
     def supports(self, api_key: int) -> bool:
         return self.first().version_for(api_key) is not None
@@ -208,17 +211,27 @@ class Cluster:
 
     def coordinator(self, key: str, kind: int = Coordinator.GROUP) -> int:
         """The id of the broker that coordinates a group or a transactional id."""
-        return self.retrying(lambda: self._find_coordinator(key, kind))
+        return next(iter(self.coordinators([key], kind)))
 
-    def _find_coordinator(self, key: str, kind: int) -> int:
+    def coordinators(self, keys: Sequence[str], kind: int = Coordinator.GROUP) -> dict[int, list[str]]:
+        """Groups or transactional ids by the broker that coordinates them."""
+        return self.retrying(lambda: self._find_coordinators(keys, kind))
+
+    def _find_coordinators(self, keys: Sequence[str], kind: int) -> dict[int, list[str]]:
         version = self.first().version_for(ApiKey.FIND_COORDINATOR) or 0
         if version >= 4:
-            answer = self.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])).coordinators[0]
+            answers = self.ask(
+                FindCoordinatorRequest(key_type=kind, coordinator_keys=list(keys))
+            ).coordinators
         else:
-            answer = self.ask(FindCoordinatorRequest(key=key, key_type=kind))
-        raise_for(answer.error_code, answer.error_message)
-        self._nodes = {**self.nodes(), answer.node_id: Node(answer.node_id, answer.host, answer.port)}
-        return int(answer.node_id)
+            answers = [self.ask(FindCoordinatorRequest(key=key, key_type=kind)) for key in keys]
+        found: dict[int, list[str]] = {}
+        for key, answer in zip((a.key for a in answers) if version >= 4 else keys, answers, strict=True):
+            raise_for(answer.error_code, answer.error_message)
+            known = self.nodes()
+            known.setdefault(answer.node_id, Node(answer.node_id, answer.host, answer.port))
+            found.setdefault(int(answer.node_id), []).append(key)
+        return found
 
     def retrying(self, call: Callable[[], T], timeout_s: float | None = None) -> T:
         """What the call gives; it is made again while it fails with an error that passes by itself."""

@@ -78,11 +78,9 @@ def _check_start(flags: Flags) -> None:
     if flags.topic is None:
         raise click.UsageError("--partition needs --topic")
     not_with(flags, "from_beginning", "offset")
-    if flags.offset is not None and flags.offset.lower() not in ("earliest", "latest"):
-        if not flags.offset.isdecimal():
-            raise click.UsageError(
-                f"--offset {flags.offset}: expected earliest, latest or a number from 0 on"
-            )
+    text = (flags.offset or "latest").lower()
+    if text not in ("earliest", "latest") and not text.isdecimal():
+        raise click.UsageError(f"--offset {flags.offset}: expected earliest, latest or a number from 0 on")
 
 
 def _formatter_properties(flags: Flags) -> dict[str, str]:

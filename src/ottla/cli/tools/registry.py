@@ -9,6 +9,7 @@ import click
 
 TOOLS: Final = {
     "consume": "consume",
+    "consumer-groups": "consumer_groups",
     "produce": "produce",
     "topics": "topics",
 }

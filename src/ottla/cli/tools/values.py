@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import time
+from datetime import UTC, datetime
+from typing import Final
+
 from ottla.cli.tools.failures import UsageProblem
+
+_DURATION: Final = re.compile(r"P(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?")
 
 
 def parse_int(flag: str, text: str | int | None, default: int | None = None) -> int:
@@ -15,3 +22,30 @@ def parse_int(flag: str, text: str | int | None, default: int | None = None) -> 
         return int(text)
     except ValueError:
         raise UsageProblem(f"{flag} {text}: expected a whole number") from None
+
+
+def now_ms() -> int:
+    """The time of this machine."""
+    return time.time_ns() // 1_000_000
+
+
+def parse_datetime(text: str) -> int:
+    """Milliseconds since the epoch of a moment like 2026-03-01T12:00:00.000, with or without a zone; UTC without."""
+    if "T" not in text:
+        raise UsageProblem(f"'{text}' is not a moment: expected YYYY-MM-DDTHH:MM:SS.sss")
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageProblem(f"'{text}' is not a moment: expected YYYY-MM-DDTHH:MM:SS.sss") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def parse_duration_ms(flag: str, text: str) -> int:
+    """Milliseconds of an ISO 8601 duration like P1DT2H30M or PT10S."""
+    found = _DURATION.fullmatch(text.upper())
+    if found is None or text.upper() in ("P", "PT") or text.upper().endswith("T"):
+        raise UsageProblem(f"{flag} {text}: expected a duration like P1DT2H30M or PT10S")
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)

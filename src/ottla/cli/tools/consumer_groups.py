@@ -1,0 +1,343 @@
+"""`ottla consumer-groups`: what kafka-consumer-groups does."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import click
+
+from ottla.cli.tools.base import Flags, Session, exactly_one, given, not_with, only_with, tool
+from ottla.cli.tools.columns import MISSING, row, shown, widest
+from ottla.cli.tools.failures import describe
+from ottla.cli.tools.group_admin import (
+    CLASSIC,
+    CONSUMER,
+    CONSUMER_STATES,
+    Group,
+    Member,
+    committed_offsets,
+    delete_groups,
+    delete_offsets,
+    describe_groups,
+    parse_words,
+)
+from ottla.cli.tools.group_admin import (
+    consumer_groups as consumer_group_list,
+)
+from ottla.cli.tools.partitions import LATEST, Partition, leaders, offsets_at, parse_partitions
+from ottla.cli.tools.reset_offsets import RESET_FORMS, reset_offsets
+from ottla.errors import ErrorCode, KafkaError
+
+_ACTIONS: Final = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "validate_regex")
+_REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+
+
+@tool(
+    "consumer-groups",
+    click.option("--list", "list", is_flag=True, help="List the groups."),
+    click.option("--describe", is_flag=True, help="Show groups: offsets and lag, members, or state."),
+    click.option("--delete", is_flag=True, help="Delete groups."),
+    click.option("--reset-offsets", is_flag=True, help="Set groups back or forth; see the --to flags."),
+    click.option("--delete-offsets", is_flag=True, help="Forget a group's offsets of topics."),
+    click.option("--validate-regex", metavar="REGEX", help="Check a regular expression."),
+    click.option("--group", multiple=True, metavar="NAME", help="The group; may be repeated."),
+    click.option("--all-groups", is_flag=True, help="All groups."),
+    click.option(
+        "--topic", multiple=True, metavar="NAME[:N,N...]", help="The topic, or some of its partitions."
+    ),
+    click.option("--all-topics", is_flag=True, help="All topics that the group has offsets for."),
+    click.option("--members", is_flag=True, help="Describe: the members."),
+    click.option("--offsets", is_flag=True, help="Describe: offsets and lag, as without a flag."),
+    click.option(
+        "--state",
+        is_flag=False,
+        flag_value="",
+        metavar="[STATE,...]",
+        help="Describe: the state. List: only groups in these states.",
+    ),
+    click.option(
+        "--type",
+        "type",
+        is_flag=False,
+        flag_value="",
+        metavar="[TYPE,...]",
+        help="List: show types, or only these.",
+    ),
+    click.option("--verbose", is_flag=True, help="Describe: more columns."),
+    click.option("--timeout", type=int, metavar="MS", help="How long the cluster may take."),
+    *(
+        click.option(flag, metavar=metavar, help=text)
+        if metavar
+        else click.option(flag, is_flag=True, help=text)
+        for flag, metavar, text in RESET_FORMS
+    ),
+    click.option("--dry-run", is_flag=True, help="Only show what would be reset."),
+    click.option("--execute", is_flag=True, help="Do it."),
+    click.option("--export", is_flag=True, help="Print the new offsets as CSV."),
+)
+def consumer_groups(session: Session, flags: Flags) -> None:
+    """List, describe, reset and delete consumer groups."""
+    action = exactly_one(flags, *_ACTIONS)
+    _check(flags, action)
+    if flags.timeout is not None:
+        session.properties["default.api.timeout.ms"] = str(flags.timeout)
+    if action == "validate_regex":
+        _validate_regex(session, flags.validate_regex)
+    elif action == "list":
+        _list(session, flags)
+    elif action == "describe":
+        _describe(session, flags)
+    elif action == "delete":
+        _delete(session, _chosen(session, flags))
+    elif action == "reset_offsets":
+        reset_offsets(session, flags, _chosen(session, flags))
+    else:
+        _delete_offsets(session, flags)
+
+
+def _check(flags: Flags, action: str) -> None:
+    if action in ("describe", "delete", "reset_offsets"):
+        exactly_one(flags, "group", "all_groups")
+    not_with(flags, "group", "list")
+    not_with(flags, "topic", "list", "describe", "delete")
+    if action == "describe":
+        if sum(given(flags, name) for name in ("members", "offsets", "state")) > 1:
+            raise click.UsageError("--describe takes at most one of --members, --offsets and --state")
+        if flags.state:
+            raise click.UsageError("--describe does not take a value for --state")
+    if action == "delete_offsets" and not (flags.group and flags.topic):
+        raise click.UsageError("--delete-offsets needs --group and --topic")
+    only_with(flags, "type", "list")
+    only_with(flags, "state", "list", "describe")
+
+
+def _validate_regex(session: Session, expression: str) -> None:
+    try:
+        re.compile(expression)
+        problem = None
+    except re.error as error:
+        problem = str(error)
+    verdict = "is valid" if problem is None else f"is invalid: {problem}"
+    document = {"regex": expression, "valid": problem is None, "problem": problem}
+    session.tell(document, [f"The regular expression `{expression}` {verdict}."])
+
+
+def _chosen(session: Session, flags: Flags) -> list[str]:
+    if flags.all_groups:
+        return [group.group_id for group in consumer_group_list(session.cluster)]
+    return list(flags.group)
+
+
+def _list(session: Session, flags: Flags) -> None:
+    states = parse_words(flags.state, CONSUMER_STATES, "state") if flags.state else None
+    types = parse_words(flags.type, (CLASSIC, CONSUMER), "types") if flags.type else None
+    groups = [
+        group
+        for group in consumer_group_list(session.cluster)
+        if (states is None or group.state in states) and (types is None or group.type in types)
+    ]
+    documents = [{"group": each.group_id, "type": each.type, "state": each.state} for each in groups]
+    if flags.state is None and flags.type is None:
+        session.tell(documents, [group.group_id for group in groups])
+        return
+    widths = [widest(15, [group.group_id for group in groups]) + 10]
+    columns = [("GROUP", "group_id")]
+    for name, title in (("type", "TYPE"), ("state", "STATE")):
+        if getattr(flags, name) is not None:
+            columns.append((title, name))
+            widths.append(20)
+    lines = [row([title for title, _ in columns], widths)]
+    lines += [row([getattr(group, name) for _, name in columns], widths) for group in groups]
+    session.tell(documents, lines)
+
+
+def _describe(session: Session, flags: Flags) -> None:
+    groups: list[Group] = []
+    for name, group in describe_groups(session.cluster, _chosen(session, flags)).items():
+        if isinstance(group, KafkaError):
+            session.complain(f"group '{name}': {group.message}")
+        elif group.state == "Dead":
+            session.complain(f"group '{name}' does not exist")
+        else:
+            groups.append(group)
+    if flags.members:
+        show = _show_members
+    elif flags.state is not None:
+        show = _show_state
+    else:
+        show = _show_offsets
+    documents: list[object] = []
+    for group in groups:
+        _note_state(session, group)
+        documents += show(session, group, flags.verbose)
+    if session.as_json:
+        session.dump(documents)
+
+
+def _note_state(session: Session, group: Group) -> None:
+    if group.state == "Empty":
+        session.warn(f"\nConsumer group '{group.group_id}' has no active members.")
+    elif group.state in _REBALANCING:
+        session.warn(f"\nWarning: Consumer group '{group.group_id}' is rebalancing.")
+
+
+def _show_offsets(session: Session, group: Group, verbose: bool) -> list[object]:
+    rows = _offset_rows(session, group)
+    titles = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
+    titles += ["CONSUMER-ID", "HOST", "CLIENT-ID"]
+    widths = [widest(15, [group.group_id]), widest(15, [each[1] for each in rows]), 10, 15, 15, 15, 15]
+    widths += [widest(15, [each[7] for each in rows]), widest(15, [each[8] for each in rows]), 0]
+    kept = [index for index in range(len(titles)) if verbose or titles[index] != "LEADER-EPOCH"]
+    if rows:
+        session.say()
+        for cells in [titles, *rows]:
+            session.say(row([cells[index] for index in kept], [widths[index] for index in kept]))
+    return [dict(zip(_json_names(titles), cells, strict=True)) for cells in rows]
+
+
+def _json_names(titles: list[str]) -> list[str]:
+    return [title.strip("#").lower().replace("-", "_") for title in titles]
+
+
+def _offset_rows(session: Session, group: Group) -> list[list[Any]]:
+    committed = committed_offsets(session.cluster, group.group_id)
+    assigned = [(member, sorted(member.assignment)) for member in group.members if member.assignment]
+    assigned.sort(key=lambda pair: -len(pair[1]))
+    taken = {partition for _, partitions in assigned for partition in partitions}
+    free = [partition for partition in committed if partition not in taken]
+    ends = _ends(session.cluster, [*taken, *free])
+    rows: list[list[Any]] = []
+    for member, partitions in [*assigned, (None, free)]:
+        for topic, number in partitions:
+            known, end = committed.get((topic, number)), ends.get((topic, number))
+            lag = None if known is None or end is None else end - known.offset
+            cells: list[Any] = [group.group_id, topic, number]
+            cells += [known and known.leader_epoch, known and known.offset, end, lag]
+            cells += [MISSING] * 3 if member is None else [member.member_id, member.host, member.client_id]
+            rows.append(cells)
+    return rows
+
+
+def _ends(cluster: Any, partitions: list[Partition]) -> dict[Partition, int]:
+    """Where partitions end; one without a leader is left out."""
+    known = leaders(cluster, (topic for topic, _ in partitions))
+    return offsets_at(cluster, [each for each in partitions if known.get(each, -1) >= 0], LATEST)
+
+
+def _show_members(session: Session, group: Group, verbose: bool) -> list[object]:
+    members = group.members
+    titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    table: list[list[Any]] = [
+        [group.group_id, each.member_id, each.instance_id, each.host, each.client_id, len(each.assignment)]
+        for each in members
+    ]
+    least = [15, 15, 17, 15, 15, 15]
+    widths = [widest(width, [cells[index] for cells in table]) for index, width in enumerate(least)]
+    widths[5] = 15
+    if verbose:
+        more = [_assignment_cells(group, member) for member in members]
+        titles += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"]
+        table = [cells + extra for cells, extra in zip(table, more, strict=True)]
+        widths += [15, widest(20, [cells[7] for cells in table]), 15]
+        widths += [widest(20, [cells[9] for cells in table]), 0]
+    kept = [title for title in titles if _is_shown(title, members)]
+    session.say()
+    for cells in [titles, *table]:
+        by_title = dict(zip(titles, zip(cells, widths, strict=True), strict=True))
+        # Kafka ends the columns that are always there with a space.
+        session.say(row(*zip(*(by_title[title] for title in kept), strict=True)) + ("" if verbose else " "))
+    return [dict(zip(_json_names(titles), cells, strict=True)) for cells in table]
+
+
+def _is_shown(title: str, members: list[Member]) -> bool:
+    if title == "GROUP-INSTANCE-ID":
+        return any(member.instance_id for member in members)
+    if title == "UPGRADED":
+        return {True, False} <= {member.upgraded for member in members}
+    return True
+
+
+def _assignment_cells(group: Group, member: Member) -> list[Any]:
+    upgraded = None if member.upgraded is None else str(member.upgraded).lower()
+    return [
+        shown(member.epoch),
+        _assignment_text(member.assignment),
+        shown(group.target_epoch),
+        _assignment_text(member.target),
+        shown(upgraded),
+    ]
+
+
+def _assignment_text(partitions: list[Partition]) -> str:
+    grouped: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        grouped.setdefault(topic, []).append(number)
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in grouped.items()) or MISSING
+
+
+def _show_state(session: Session, group: Group, verbose: bool) -> list[object]:
+    coordinator = f"{group.coordinator.host}:{group.coordinator.port}  ({group.coordinator.id})"
+    columns: list[tuple[str, Any, int]] = [
+        ("GROUP", group.group_id, widest(15, [group.group_id])),
+        ("COORDINATOR (ID)", coordinator, widest(25, [coordinator])),
+        ("ASSIGNMENT-STRATEGY", group.assignor or MISSING, 20),
+        ("STATE", group.state, 20),
+    ]
+    if verbose:
+        columns.append(("GROUP-EPOCH", group.epoch, 15))
+        columns.append(("TARGET-ASSIGNMENT-EPOCH", group.target_epoch, 25))
+    columns.append(("#MEMBERS", len(group.members), 0))
+    titles, cells, widths = (list(part) for part in zip(*columns, strict=True))
+    session.say()
+    session.say(row(titles, widths))
+    session.say(row(cells, widths))
+    document = {
+        "group": group.group_id,
+        "coordinator": {"id": group.coordinator.id, "address": group.coordinator.address},
+        "assignment_strategy": group.assignor or None,
+        "state": group.state,
+        "group_epoch": group.epoch,
+        "target_assignment_epoch": group.target_epoch,
+        "members": len(group.members),
+    }
+    return [document]
+
+
+def _delete(session: Session, names: list[str]) -> None:
+    results = delete_groups(session.cluster, names)
+    deleted = [name for name, code in results.items() if code == ErrorCode.NONE]
+    for name, code in results.items():
+        if code != ErrorCode.NONE:
+            session.complain(f"group '{name}' could not be deleted: {describe(code)}")
+    quoted = ", ".join(f"'{name}'" for name in deleted)
+    if len(deleted) == len(results):
+        lines = [f"Deletion of requested consumer groups ({quoted}) was successful."]
+    else:
+        lines = [f"\nThese consumer groups were deleted successfully: {quoted}"] if deleted else []
+    session.tell({name: code.name for name, code in results.items()}, lines)
+
+
+def _delete_offsets(session: Session, flags: Flags) -> None:
+    (group_id,) = flags.group[-1:]
+    code, results = delete_offsets(session.cluster, group_id, parse_partitions(session.cluster, flags.topic))
+    failed = [each for each in results.values() if each != ErrorCode.NONE]
+    if code != ErrorCode.NONE:
+        session.complain(describe(code))
+    elif failed:
+        session.complain("the offsets of some partitions could not be deleted")
+    else:
+        session.say(f"Request succeeded for deleting offsets from group {group_id}.")
+    widths = [widest(15, [topic for topic, _ in results]), 10, 15]
+    session.say()
+    session.say(row(["TOPIC", "PARTITION", "STATUS"], widths))
+    for (topic, number), each in sorted(results.items()):
+        status = "Successful" if each == ErrorCode.NONE else f"Error: {describe(each)}"
+        session.say(row([topic, number, status], widths))
+    if session.as_json:
+        session.dump(
+            [
+                {"topic": topic, "partition": number, "status": each.name}
+                for (topic, number), each in results.items()
+            ]
+        )

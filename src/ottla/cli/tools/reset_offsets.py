@@ -1,0 +1,176 @@
+"""Where a group reads on: every form of `--reset-offsets`, as a plan that is shown, exported or carried out."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ottla.cli.tools.base import Flags, Session, given
+from ottla.cli.tools.columns import row, widest
+from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.group_admin import commit_offsets, committed_offsets, describe_groups
+from ottla.cli.tools.partitions import (
+    EARLIEST,
+    LATEST,
+    Partition,
+    by_leader,
+    leaders,
+    offsets_at,
+    parse_partitions,
+)
+from ottla.cli.tools.values import now_ms, parse_datetime, parse_duration_ms, parse_int
+from ottla.errors import ErrorCode, KafkaError
+
+RESET_FORMS: Final = (
+    ("--to-earliest", "", "To the oldest record."),
+    ("--to-latest", "", "To the end."),
+    ("--to-current", "", "To what is committed now."),
+    ("--to-offset", "OFFSET", "To an offset."),
+    ("--to-datetime", "YYYY-MM-DDTHH:MM:SS.sss", "To the first record from then on."),
+    ("--by-duration", "PnDTnHnMnS", "To the first record of the last so and so long."),
+    ("--shift-by", "COUNT", "So many records on, or back where negative."),
+    ("--from-file", "FILE", "To what a CSV file says."),
+)
+"""Flag, name of its value if it has one, and help."""
+
+_FORMS: Final = tuple(flag[2:].replace("-", "_") for flag, _, _ in RESET_FORMS)
+Plan = dict[Partition, int]
+
+
+def reset_offsets(session: Session, flags: Flags, group_ids: list[str]) -> None:
+    """Make the plan for each group and do with it what the flags say."""
+    form = _form(flags)
+    if flags.dry_run and flags.execute:
+        raise click.UsageError("--dry-run can't be used with --execute")
+    if not flags.dry_run and not flags.execute:
+        session.warn("Nothing is changed without --execute; say --dry-run if that is what you want.")
+    plans: dict[str, Plan] = {}
+    for name, group in describe_groups(session.cluster, group_ids).items():
+        if isinstance(group, KafkaError) and group.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise group
+        if not isinstance(group, KafkaError) and group.state not in ("Empty", "Dead"):
+            session.complain(
+                f"the offsets of group '{name}' can only be reset when it has no members; it is {group.state}"
+            )
+            plans[name] = {}
+            continue
+        plans[name] = _plan(session, flags, form, name)
+        if flags.execute:
+            commit_offsets(session.cluster, name, plans[name])
+    _show(session, flags, plans)
+
+
+def _form(flags: Flags) -> str:
+    found = [name for name in _FORMS if given(flags, name)]
+    if len(found) != 1:
+        names = ", ".join(flag for flag, _, _ in RESET_FORMS)
+        raise click.UsageError(f"--reset-offsets needs exactly one of {names}")
+    if not (flags.all_topics or flags.topic or flags.from_file):
+        raise click.UsageError("--reset-offsets needs --all-topics or --topic")
+    return found[0]
+
+
+def _plan(session: Session, flags: Flags, form: str, group_id: str) -> Plan:
+    cluster = session.cluster
+    if form == "from_file":
+        plan = _read_plan(flags).get(group_id)
+        if plan is None:
+            session.complain(f"the file has no offsets for group '{group_id}'")
+            return {}
+        return _within_range(session, plan)
+    if flags.all_topics:
+        partitions = list(committed_offsets(cluster, group_id))
+    else:
+        partitions = parse_partitions(cluster, flags.topic)
+    by_leader(leaders(cluster, (topic for topic, _ in partitions)), partitions)
+    if form == "to_earliest":
+        return offsets_at(cluster, partitions, EARLIEST)
+    if form == "to_latest":
+        return offsets_at(cluster, partitions, LATEST)
+    if form == "to_offset":
+        return _within_range(session, dict.fromkeys(partitions, parse_int("--to-offset", flags.to_offset)))
+    if form == "to_datetime":
+        return _at_time(session, partitions, parse_datetime(flags.to_datetime))
+    if form == "by_duration":
+        return _at_time(session, partitions, now_ms() - parse_duration_ms("--by-duration", flags.by_duration))
+    committed = committed_offsets(cluster, group_id)
+    if form == "shift_by":
+        shift = parse_int("--shift-by", flags.shift_by)
+        return _within_range(session, _shifted(partitions, committed, shift))
+    known = {each: committed[each].offset for each in partitions if each in committed}
+    rest = [each for each in partitions if each not in committed]
+    return known | offsets_at(cluster, rest, LATEST)
+
+
+def _shifted(partitions: list[Partition], committed: Any, shift: int) -> Plan:
+    for topic, number in partitions:
+        if (topic, number) not in committed:
+            raise UsageProblem(f"--shift-by: the group has no committed offset for {topic}-{number}")
+    return {each: committed[each].offset + shift for each in partitions}
+
+
+def _within_range(session: Session, plan: Plan) -> Plan:
+    """The plan with what lies outside of the logs moved to their ends."""
+    starts = offsets_at(session.cluster, plan, EARLIEST)
+    ends = offsets_at(session.cluster, plan, LATEST)
+    result: Plan = {}
+    for (topic, number), offset in plan.items():
+        start, end = starts[topic, number], ends[topic, number]
+        result[topic, number] = min(max(offset, start), end)
+        if not start <= offset <= end:
+            moved = result[topic, number]
+            session.warn(f"{topic}-{number} holds {start} to {end}: {moved} is taken in place of {offset}")
+    return result
+
+
+def _at_time(session: Session, partitions: list[Partition], timestamp: int) -> Plan:
+    found = offsets_at(session.cluster, partitions, timestamp)
+    later = [partition for partition, offset in found.items() if offset < 0]
+    for topic, number in later:
+        session.say(
+            f"\nWarn: Partition {number} from topic {topic} is empty. Falling back to latest known offset."
+        )
+    return found | offsets_at(session.cluster, later, LATEST)
+
+
+def _read_plan(flags: Flags) -> dict[str, Plan]:
+    """The plan of a CSV file: group,topic,partition,offset; the group is left out where there is one only."""
+    plans: dict[str, Plan] = {}
+    for cells in csv.reader(io.StringIO(Path(flags.from_file).read_text(encoding="utf-8"))):
+        if not cells:
+            continue
+        if len(cells) == 3 and len(flags.group) == 1:
+            cells = [flags.group[0], *cells]
+        if len(cells) != 4:
+            raise UsageProblem(
+                f"{flags.from_file}: expected group,topic,partition,offset in {','.join(cells)!r}"
+            )
+        partition = parse_int("partition", cells[2])
+        plans.setdefault(cells[0], {})[cells[1], partition] = parse_int("offset", cells[3])
+    return plans
+
+
+def _show(session: Session, flags: Flags, plans: dict[str, Plan]) -> None:
+    rows = [
+        (group, topic, number, offset)
+        for group, plan in sorted(plans.items())
+        for (topic, number), offset in sorted(plan.items())
+    ]
+    if session.as_json:
+        names = ("group", "topic", "partition", "new_offset")
+        session.dump([dict(zip(names, cells, strict=True)) for cells in rows])
+    elif flags.export:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerows(cells[1:] if len(flags.group) == 1 else cells for cells in rows)
+        session.say(out.getvalue())
+    else:
+        widths = [widest(15, list(plans)), widest(15, [cells[1] for cells in rows]), 10, 0]
+        session.say()
+        if plans:
+            for cells in [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), *rows]:
+                session.say(row(cells, widths))
