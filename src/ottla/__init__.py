@@ -1,3 +1,70 @@
-"""Kafka, whole, for people who work in Python."""
+"""Kafka, whole, for people who work in Python.
+
+The client API is reached from here (`from ottla import KafkaProducer`) and loaded when it is asked for: a broker
+starts without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.client.consumer import KafkaConsumer as KafkaConsumer
+    from ottla.client.consumer_settings import CooperativeStickyAssignor as CooperativeStickyAssignor
+    from ottla.client.consumer_settings import RangePartitionAssignor as RangePartitionAssignor
+    from ottla.client.consumer_settings import RoundRobinPartitionAssignor as RoundRobinPartitionAssignor
+    from ottla.client.listeners import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from ottla.client.partitioners import DefaultPartitioner as DefaultPartitioner
+    from ottla.client.partitioners import Partitioner as Partitioner
+    from ottla.client.producer import KafkaProducer as KafkaProducer
+    from ottla.client.serializers import DefaultSerializer as DefaultSerializer
+    from ottla.client.serializers import Deserializer as Deserializer
+    from ottla.client.serializers import JsonSerializer as JsonSerializer
+    from ottla.client.serializers import Serializer as Serializer
+    from ottla.client.structs import ConsumerGroupMetadata as ConsumerGroupMetadata
+    from ottla.client.structs import ConsumerRecord as ConsumerRecord
+    from ottla.client.structs import OffsetAndMetadata as OffsetAndMetadata
+    from ottla.client.structs import OffsetAndTimestamp as OffsetAndTimestamp
+    from ottla.client.structs import RecordMetadata as RecordMetadata
+    from ottla.client.structs import TopicPartition as TopicPartition
+    from ottla.client.structs import TopicPartitionReplica as TopicPartitionReplica
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "consumer": ("KafkaConsumer",),
+    "consumer_settings": (
+        "CooperativeStickyAssignor",
+        "RangePartitionAssignor",
+        "RoundRobinPartitionAssignor",
+    ),
+    "listeners": ("ConsumerRebalanceListener",),
+    "partitioners": ("DefaultPartitioner", "Partitioner"),
+    "producer": ("KafkaProducer",),
+    "serializers": ("DefaultSerializer", "Deserializer", "JsonSerializer", "Serializer"),
+    "structs": (
+        "ConsumerGroupMetadata",
+        "ConsumerRecord",
+        "OffsetAndMetadata",
+        "OffsetAndTimestamp",
+        "RecordMetadata",
+        "TopicPartition",
+        "TopicPartitionReplica",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'ottla' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"ottla.client.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})

@@ -122,6 +122,12 @@ class BrokerProcess:
             self._process.wait()
             self._close_pipe()
 
+    def restart(self, timeout_s: float = 30.0) -> BrokerProcess:
+        """Stop it, if it runs, and start it again on the same data and port."""
+        if self.running:
+            self.stop(timeout_s)
+        return self.start(timeout_s)
+
     def _close_pipe(self) -> None:
         if self._process is not None and self._process.stdout is not None:
             self._process.stdout.close()

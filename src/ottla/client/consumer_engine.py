@@ -1,0 +1,173 @@
+"""The questions a consumer asks of the cluster and the commits it makes, in our words for our errors."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as EnginePartition
+
+from ottla.client.errors import CommitFailedError, KafkaError, for_code, from_engine
+from ottla.client.futures import Future
+from ottla.client.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from ottla.errors import ErrorCode
+
+EARLIEST = -2
+LATEST = -1
+_NO_OFFSET = -1001
+
+_NOT_OURS = {
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.STALE_MEMBER_EPOCH,
+}
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+def open_consumer(settings: dict[str, Any]) -> Consumer:
+    try:
+        return Consumer(settings)
+    except KafkaException as problem:
+        raise from_engine(problem.args[0]) from None
+
+
+def ours(partitions: Iterable[EnginePartition]) -> list[TopicPartition]:
+    return [TopicPartition(one.topic, one.partition) for one in partitions]
+
+
+def theirs(positions: Mapping[TopicPartition, int]) -> list[EnginePartition]:
+    return [EnginePartition(tp.topic, tp.partition, offset) for tp, offset in positions.items()]
+
+
+def list_offsets(
+    engine: Consumer, wanted: Mapping[TopicPartition, int], timeout_s: float
+) -> dict[TopicPartition, int]:
+    """Offsets by time, where EARLIEST and LATEST are times as well."""
+    if not wanted:
+        return {}
+    try:
+        found = engine.offsets_for_times(theirs(wanted), timeout=timeout_s)
+    except KafkaException as problem:
+        raise from_engine(problem.args[0]) from None
+    for one in found:
+        if one.error is not None:
+            raise from_engine(one.error)
+    return {TopicPartition(one.topic, one.partition): one.offset for one in found}
+
+
+def records_at_times(
+    settings: dict[str, Any], wanted: Mapping[TopicPartition, int], isolation_level: str, timeout_s: float
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """The first record at or after each time. Only the engine's admin client tells that record's own time."""
+    from confluent_kafka import IsolationLevel
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._listoffsets import OffsetSpec
+
+    if not wanted:
+        return {}
+    level = IsolationLevel.READ_COMMITTED if "un" not in isolation_level else IsolationLevel.READ_UNCOMMITTED
+    admin = AdminClient(settings)
+    request = {
+        EnginePartition(tp.topic, tp.partition): OffsetSpec.for_timestamp(at) for tp, at in wanted.items()
+    }
+    found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+    try:
+        answers = admin.list_offsets(request, isolation_level=level, request_timeout=timeout_s)
+        for one, answer in answers.items():
+            told = answer.result()
+            epoch = told.leader_epoch if told.leader_epoch is not None else -1
+            found[TopicPartition(one.topic, one.partition)] = (
+                OffsetAndTimestamp(told.offset, told.timestamp, epoch) if told.offset >= 0 else None
+            )
+    except KafkaException as problem:
+        raise from_engine(problem.args[0]) from None
+    return found
+
+
+def committed(
+    engine: Consumer, partitions: Iterable[TopicPartition], timeout_s: float
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """What the group has committed; partitions without a commit are left out."""
+    try:
+        found = engine.committed(theirs(dict.fromkeys(partitions, _NO_OFFSET)), timeout=timeout_s)
+    except KafkaException as problem:
+        raise from_engine(problem.args[0]) from None
+    offsets = {}
+    for one in found:
+        if one.error is not None:
+            raise from_engine(one.error)
+        if one.offset >= 0:
+            epoch = one.leader_epoch if one.leader_epoch is not None else -1
+            offsets[TopicPartition(one.topic, one.partition)] = OffsetAndMetadata(
+                one.offset, one.metadata or "", epoch
+            )
+    return offsets
+
+
+def commit(engine: Consumer, offsets: Offsets) -> None:
+    """Commit and wait for the answer."""
+    if not offsets:
+        return
+    wanted = []
+    for tp, one in offsets.items():
+        epoch = getattr(one, "leader_epoch", None)
+        known = {} if epoch is None or epoch < 0 else {"leader_epoch": epoch}
+        wanted.append(EnginePartition(tp.topic, tp.partition, one.offset, one.metadata or "", **known))
+    try:
+        answers = engine.commit(offsets=wanted, asynchronous=False)
+    except KafkaException as problem:
+        raise _commit_error(problem.args[0]) from None
+    for answer in answers or ():
+        if answer.error is not None:
+            raise _commit_error(answer.error)
+
+
+def _commit_error(error: Any) -> KafkaError:
+    if error.code() in _NOT_OURS:
+        cause = for_code(error.code()).__name__
+        return CommitFailedError(f"the group gave these partitions to another member meanwhile ({cause})")
+    return from_engine(error)
+
+
+class Committer:
+    """Commits in the background, one after the other, in a thread that starts with the first one."""
+
+    def __init__(self, engine: Consumer) -> None:
+        self._engine = engine
+        self._work: queue.SimpleQueue[tuple[Offsets, Future[Offsets]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def commit(self, offsets: Offsets, callback: Callable[..., Any] | None) -> Future[Offsets]:
+        """The future and the callback, `callback(offsets, response_or_exception)`, tell how it went."""
+        future: Future[Offsets] = Future()
+        if callback is not None:
+            future.add_both(lambda result: callback(offsets, result))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="ottla-commits", daemon=True)
+            self._thread.start()
+        self._work.put((offsets, future))
+        return future
+
+    def close(self) -> None:
+        """Wait for the commits under way."""
+        if self._thread is not None:
+            self._work.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            offsets, future = work
+            try:
+                commit(self._engine, offsets)
+            except Exception as error:  # noqa: BLE001 - it is for whoever holds the future
+                future.failure(error)
+            else:
+                future.success(offsets)

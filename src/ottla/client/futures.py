@@ -1,0 +1,214 @@
+"""What `send` and `commit_async` give back: a result that is not there yet.
+
+One lock per client guards its futures, since a lock of each one's own would cost more than the rest of a send.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from ottla.client.errors import KafkaError, KafkaTimeoutError, RetriableError, from_engine
+from ottla.client.structs import RecordMetadata, TopicPartition
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_HURRY_S = 0.001
+_AGAIN_S = 0.05
+
+
+class Future(Generic[T]):
+    """A value or an exception that arrives once. Callbacks run in the thread that brings it."""
+
+    __slots__ = ("_callbacks", "_errbacks", "_event", "_lock", "_value", "exception", "is_done")
+
+    def __init__(self, lock: threading.Lock | None = None) -> None:
+        self.is_done = False
+        self.exception: BaseException | None = None
+        self._value: Any = None
+        self._lock = lock if lock is not None else threading.Lock()
+        self._callbacks: list[Callable[[T], Any]] | None = None
+        self._errbacks: list[Callable[[BaseException], Any]] | None = None
+        self._event: threading.Event | None = None
+
+    @property
+    def value(self) -> T | None:
+        """The result, or None as long as there is none."""
+        return self._value if self.exception is None else None
+
+    def succeeded(self) -> bool:
+        return self.is_done and self.exception is None
+
+    def failed(self) -> bool:
+        return self.is_done and self.exception is not None
+
+    def retriable(self) -> bool:
+        return self.is_done and isinstance(self.exception, RetriableError)
+
+    def success(self, value: T) -> Future[T]:
+        self._complete(value, None)
+        return self
+
+    def failure(self, error: BaseException | type[BaseException]) -> Future[T]:
+        exception = error() if isinstance(error, type) else error
+        if not isinstance(exception, BaseException):
+            raise TypeError(f"a future fails with an exception, not with {error!r}")
+        self._complete(None, exception)
+        return self
+
+    def _complete(self, value: Any, exception: BaseException | None) -> None:
+        with self._lock:
+            self._value = value
+            self.exception = exception
+            self.is_done = True
+            callbacks, errbacks, event = self._callbacks, self._errbacks, self._event
+            self._callbacks = self._errbacks = None
+        if event is not None:
+            event.set()
+        if exception is None:
+            for callback in callbacks or ():
+                _call(callback, self.value)
+        else:
+            for errback in errbacks or ():
+                _call(errback, exception)
+
+    def add_callback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[T]:
+        """Have `function(*args, value, **kwargs)` called on success: at once, if it has come already."""
+        if args or kwargs:
+            function = functools.partial(function, *args, **kwargs)
+        with self._lock:
+            if not self.is_done:
+                self._callbacks = [*(self._callbacks or ()), function]
+                return self
+        if self.exception is None:
+            _call(function, self.value)
+        return self
+
+    def add_errback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[T]:
+        """Have `function(*args, exception, **kwargs)` called on failure."""
+        if args or kwargs:
+            function = functools.partial(function, *args, **kwargs)
+        with self._lock:
+            if not self.is_done:
+                self._errbacks = [*(self._errbacks or ()), function]
+                return self
+        if self.exception is not None:
+            _call(function, self.exception)
+        return self
+
+    def add_both(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[T]:
+        return self.add_callback(function, *args, **kwargs).add_errback(function, *args, **kwargs)
+
+    def chain(self, future: Future[T]) -> Future[T]:
+        """Let another future end as this one does."""
+        return self.add_callback(future.success).add_errback(future.failure)
+
+    def get(self, timeout: float | None = None) -> T:
+        """Wait for the result, `timeout` seconds at most; a failure is raised."""
+        if not self.is_done and not self._wait(timeout):
+            raise KafkaTimeoutError(f"no result after {timeout} s")
+        if self.exception is not None:
+            raise self.exception
+        return self.value  # type: ignore[return-value]
+
+    def _wait(self, timeout: float | None) -> bool:
+        with self._lock:
+            if self.is_done:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
+        return self._event.wait(timeout)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Wait in an event loop of asyncio."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Future[None] = loop.create_future()
+
+        def arrive() -> None:
+            if not arrived.done():
+                arrived.set_result(None)
+
+        def wake(_: Any) -> None:
+            loop.call_soon_threadsafe(arrive)
+
+        self.add_both(wake)
+        yield from arrived.__await__()
+        return self.get()
+
+
+class FutureRecordMetadata(Future[RecordMetadata]):
+    """The place of one record in its partition, known once the broker has acknowledged it."""
+
+    __slots__ = ("_header_size", "_hurry")
+
+    def __init__(self, lock: threading.Lock, hurry: Callable[[float], Any], header_size: int) -> None:
+        # Written out rather than inherited: this runs once per record.
+        self.is_done = False
+        self.exception = None
+        self._value = None
+        self._lock = lock
+        self._callbacks = self._errbacks = None
+        self._event = None
+        self._hurry = hurry
+        self._header_size = header_size
+
+    def delivered(self, error: Any, message: Any) -> None:
+        """The engine's delivery report. The metadata is only made of it when somebody looks."""
+        self._complete(message, None if error is None else from_engine(error))
+
+    @property
+    def value(self) -> RecordMetadata | None:
+        found = self._value
+        if found is None or self.exception is not None:
+            return None
+        if not isinstance(found, RecordMetadata):
+            self._value = found = _metadata(found, self._header_size)
+        return found
+
+    def get(self, timeout: float | None = None) -> RecordMetadata:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.is_done and (deadline is None or time.monotonic() < deadline):
+            # Who waits for this record does not want it to linger for company.
+            self._hurry(_HURRY_S)
+            left = _AGAIN_S if deadline is None else min(_AGAIN_S, deadline - time.monotonic())
+            self._wait(max(0.0, left))
+        return super().get(0.0)
+
+
+def failed_send(error: KafkaError) -> FutureRecordMetadata:
+    future = FutureRecordMetadata(threading.Lock(), lambda _: None, -1)
+    future.failure(error)
+    return future
+
+
+def _metadata(message: Any, header_size: int) -> RecordMetadata:
+    topic, partition = message.topic(), message.partition()
+    key, value = message.key(), message.value()
+    offset = message.offset()
+    return RecordMetadata(
+        topic,
+        partition,
+        TopicPartition(topic, partition),
+        -1 if offset is None else offset,
+        message.timestamp()[1],
+        None,
+        -1 if key is None else len(key),
+        -1 if value is None else len(value),
+        header_size,
+    )
+
+
+def _call(function: Callable[..., Any], argument: Any) -> None:
+    try:
+        function(argument)
+    except Exception:
+        # The callback is the user's, and others wait behind it.
+        log.exception("a callback of a future failed")
