@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from consumer_classic_client import ClassicClient
 from consumer_rig import Member, Rig, settle, snapshot, topic_id
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
     {"topics": ["u-1"], "regex": "t-.*"},
 )
 SESSION_MS = 45_000
+CLASSIC_SESSION_MS = 30_000
 START_OVER = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}
 
 
@@ -33,13 +35,15 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.members: list[Member] = []
+        self.classic: list[ClassicClient] = []
         self.away: list[str] = []
         self.seen: dict[str, int] = {}
         self.names = 0
 
     @initialize(partitions=st.integers(1, 6), assignor=st.sampled_from(["uniform", "range"]))
     def begin(self, partitions: int, assignor: str) -> None:
-        self.rig = Rig(dict.fromkeys(TOPICS, partitions))
+        # Classic members alone would make it a classic group, where they assign themselves: not here.
+        self.rig = Rig(dict.fromkeys(TOPICS, partitions), group_consumer_migration_policy="upgrade")
         self.assignor = assignor
 
     def _member(self, choice: int) -> Member:
@@ -92,9 +96,16 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def lose_an_answer(self, choice: int) -> None:
         """The broker heard the heartbeat, the member does not hear the answer: it tells everything again."""
         member = self._member(choice)
+        member.give_up()
         epoch, owned, wanted = member.epoch, member.owned, member.wanted
-        self._beat(member)
-        if member in self.members and epoch:
+        if epoch == 0:
+            return
+        try:
+            member.beat()
+        except KafkaError:
+            self._beat(member)
+        else:
+            self.seen[member.member_id] = self.rig.clock.now_ms()
             member.epoch, member.owned, member.wanted = epoch, owned, wanted
             member._full = True
 
@@ -126,6 +137,44 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def crash(self, choice: int) -> None:
         self.members.remove(self._member(choice))
 
+    # -- members of the classic protocol among them
+
+    def _has_group(self) -> bool:
+        return any(not group.is_empty for group in self.rig.shard.groups)
+
+    def _classic_step(self, client: ClassicClient) -> None:
+        try:
+            client.step()
+        except KafkaError as error:
+            assert error.code is ErrorCode.REBALANCE_IN_PROGRESS
+        self.seen[client.member_id] = self.rig.clock.now_ms()
+
+    @precondition(lambda self: len(self.classic) < 3 and self._has_group())
+    @rule(topics=st.sampled_from([["t-1"], ["t-1", "u-1"], []]))
+    def classic_join(self, topics: list[str]) -> None:
+        client = ClassicClient(self.rig, topics)
+        client.join()
+        self.classic.append(client)
+        self.seen[client.member_id] = self.rig.clock.now_ms()
+        if client.member_id in self.rig.group.members:
+            client.sync()
+
+    @precondition(lambda self: self.classic)
+    @rule(choice=st.integers(0, 99))
+    def classic_beat(self, choice: int) -> None:
+        client = self.classic[choice % len(self.classic)]
+        if client.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.classic.remove(client)
+        else:
+            self._classic_step(client)
+
+    @precondition(lambda self: self.classic)
+    @rule(choice=st.integers(0, 99), says_so=st.booleans())
+    def classic_goes(self, choice: int, says_so: bool) -> None:
+        client = self.classic.pop(choice % len(self.classic))
+        if says_so:
+            client.leave()
+
     # -- what happens around them
 
     @rule(seconds=st.sampled_from([1, 2, 11, 30]))
@@ -135,6 +184,11 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             if self.rig.clock.now_ms() >= self.seen[member.member_id] + SESSION_MS:
                 # It has noticed itself that it is out of touch.
                 member.owned, member.wanted = {}, None
+        self.classic = [
+            client
+            for client in self.classic
+            if self.rig.clock.now_ms() < self.seen[client.member_id] + CLASSIC_SESSION_MS
+        ]
 
     @rule(topic=st.sampled_from(TOPICS), more=st.integers(1, 2))
     def add_partitions(self, topic: str, more: int) -> None:
@@ -158,7 +212,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     @invariant()
     def no_partition_has_two_owners(self) -> None:
         owners: dict[tuple[bytes, int], str] = {}
-        for member in self.members:
+        for member in (*self.members, *self.classic):
             for partition in member.partitions:
                 assert partition not in owners, (partition, owners[partition], member.member_id)
                 owners[partition] = member.member_id
@@ -187,6 +241,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         """Left alone, everyone who is there gets something to do, and everything has someone who does it."""
         if not self.members:
             return
+        self.classic.clear()
         for _ in range(50):
             # Those that crashed or are away are timed out on the way.
             for member in list(self.members):
