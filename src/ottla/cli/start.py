@@ -104,6 +104,14 @@ async def _run_server(server: Server, config: BrokerConfig, stopping: asyncio.Ev
         refuse(f"the node stopped because of an error: {failure}")
 
 
+def _waited_for_core_s() -> float:
+    """How long this thread was ready to run and others had the cores, where the system tells it."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
 @contextlib.contextmanager
 def _watched_loop() -> Iterator[None]:
     """Where OTTLA_LOOP_WATCHDOG names a file, write into it at the end how long the event loop was held up."""
@@ -116,7 +124,7 @@ def _watched_loop() -> Iterator[None]:
     from ottla.clock import SystemClock
     from ottla.net.watchdog import LoopWatchdog
 
-    watchdog = LoopWatchdog(SystemClock())
+    watchdog = LoopWatchdog(SystemClock(), _waited_for_core_s)
     watchdog.start()
     try:
         yield

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
@@ -32,8 +32,11 @@ Flags = SimpleNamespace
 class Session:
     """One run of a tool: where the cluster is, how to speak to it, and what form the output has."""
 
-    def __init__(self, bootstrap: str, properties: dict[str, str], as_json: bool) -> None:
+    def __init__(
+        self, bootstrap: str, properties: dict[str, str], *, as_json: bool, to_controllers: bool
+    ) -> None:
         self.bootstrap = bootstrap
+        self.to_controllers = to_controllers
         self.properties = properties
         self.as_json = as_json
         self.exit_code = 0
@@ -106,6 +109,9 @@ class Tool(click.Command):
     greedy: frozenset[str] = frozenset()
     """Flags that take all the values up to the next flag, as in `--producer-props acks=1 linger.ms=5`."""
 
+    aliases: Mapping[str, str] = {}
+    """Other names of flags that only this tool has."""
+
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
@@ -126,6 +132,7 @@ class Tool(click.Command):
         rest = list(args)
         while rest:
             word = rest.pop(0)
+            word = self.aliases.get(word, word)
             if word == "--":
                 return [*result, word, *rest]
             if not word.startswith("--"):
@@ -174,6 +181,7 @@ def tool(
     name: str,
     *options: Callable[[Any], Any],
     greedy: Iterable[str] = (),
+    aliases: Mapping[str, str] | None = None,
     controllers: bool = False,
     broker_list: bool = True,
 ) -> Callable[[Callable[[Session, Flags], None]], Tool]:
@@ -193,6 +201,7 @@ def tool(
         settings = {"help_option_names": ["--help", "-h"], "max_content_width": 110}
         command: Tool = click.command(name, cls=Tool, context_settings=settings)(wrapped)
         command.greedy = frozenset(greedy)
+        command.aliases = aliases or {}
         return command
 
     return decorate
@@ -210,7 +219,7 @@ def _common_options(controllers: bool, broker_list: bool) -> list[Callable[[Any]
         help_text = "The cluster's controllers, in place of its brokers."
         options.append(click.option("--bootstrap-controller", metavar="HOST:PORT,...", help=help_text))
     if broker_list:
-        options.append(click.option("--broker-list", metavar="HOST:PORT,...", hidden=True))
+        options.append(click.option("--broker-list", "old_broker_list", metavar="HOST:PORT,...", hidden=True))
     return options
 
 
@@ -218,7 +227,7 @@ def _open_session(values: dict[str, Any]) -> Session:
     """Take the flags that all tools have out of the values."""
     given = values.pop("bootstrap_server")
     controllers = values.pop("bootstrap_controller", None)
-    old_list = values.get("broker_list") if isinstance(values.get("broker_list"), str) else None
+    old_list = values.pop("old_broker_list", None)
     if given and controllers:
         raise UsageProblem("only one of --bootstrap-server and --bootstrap-controller can be given")
     if values.pop("zookeeper"):
@@ -235,7 +244,9 @@ def _open_session(values: dict[str, Any]) -> Session:
         click.echo("--broker-list is the old name of --bootstrap-server.", err=True)
         bootstrap = old_list
     bootstrap = bootstrap or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
-    return Session(bootstrap, properties, values.pop("as_json"))
+    return Session(
+        bootstrap, properties, as_json=values.pop("as_json"), to_controllers=controllers is not None
+    )
 
 
 def require(flags: Flags, *names: str) -> None:

@@ -29,7 +29,7 @@ MAX_RESPONSE_BYTES: Final = 256 << 20
 
 _PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
-_HELLO_VERSION: Final = 3
+_HELLO_VERSION: Final = 4
 _UNSUPPORTED: Final = struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)
 
 _PASSING: Final = frozenset(
@@ -87,7 +87,8 @@ class Connection:
         try:
             answer = self._ask(hello, _HELLO_VERSION, or_version=0)
             if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                answer = self._ask(hello, 0)
+                known = {api.api_key: api.max_version for api in answer.api_keys}
+                answer = self._ask(hello, min(_HELLO_VERSION, known.get(ApiKey.API_VERSIONS, 0)))
         except (OSError, EOFError, KafkaError) as error:
             self.close()
             raise NoBroker(self.node.address, error) from None

@@ -8,10 +8,20 @@ from typing import Final
 import click
 
 TOOLS: Final = {
+    "broker-api-versions": "broker_api_versions",
+    "cluster": "cluster",
+    "configs": "configs",
     "consume": "consume",
     "consumer-groups": "consumer_groups",
+    "delete-records": "delete_records",
+    "features": "features",
+    "get-offsets": "get_offsets",
+    "groups": "groups",
+    "log-dirs": "log_dirs",
+    "metadata-quorum": "metadata_quorum",
     "produce": "produce",
     "topics": "topics",
+    "transactions": "transactions",
 }
 """The tools that the help shows, and the module of each in this package."""
 

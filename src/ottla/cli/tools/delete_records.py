@@ -1,0 +1,93 @@
+"""`ottla delete-records`: what kafka-delete-records does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ottla.cli.tools.base import Flags, Session, require, tool
+from ottla.cli.tools.failures import UsageProblem, describe
+from ottla.cli.tools.partitions import Partition, by_leader, by_topic, leaders
+from ottla.errors import ErrorCode
+from ottla.wire.messages import DeleteRecordsRequest
+
+_TIMEOUT_MS = 30_000
+
+
+@tool(
+    "delete-records",
+    click.option(
+        "--offset-json-file",
+        metavar="FILE",
+        help='{"partitions": [{"topic": "orders", "partition": 0, "offset": 100}], "version": 1}',
+    ),
+)
+def delete_records(session: Session, flags: Flags) -> None:
+    """Delete the records of partitions that lie before an offset."""
+    require(flags, "offset_json_file")
+    wanted = _read(flags.offset_json_file)
+    session.say("Executing records delete operation")
+    results = _delete(session.cluster, wanted)
+    session.say("Records delete operation completed:")
+    for (topic, number), (mark, code) in results.items():
+        told = f"low_watermark: {mark}" if code == ErrorCode.NONE else f"error: {describe(code)}"
+        session.say(f"partition: {topic}-{number}\t{told}")
+    if session.as_json:
+        session.dump(
+            [
+                {
+                    "topic": topic,
+                    "partition": number,
+                    "low_watermark": mark,
+                    "error": code.name if code else None,
+                }
+                for (topic, number), (mark, code) in results.items()
+            ]
+        )
+    if any(code != ErrorCode.NONE for _, code in results.values()):
+        session.exit_code = 1
+
+
+def _read(file: str) -> dict[Partition, int]:
+    try:
+        document = json.loads(Path(file).read_text(encoding="utf-8"))
+        entries = [
+            (each["topic"], int(each["partition"]), int(each["offset"])) for each in document["partitions"]
+        ]
+        version = document.get("version", 1)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageProblem(f"{file}: expected JSON with partitions, see --help ({error!r})") from None
+    if version != 1:
+        raise UsageProblem(f"{file}: version {version} is unknown, there is only 1")
+    wanted = {(topic, number): offset for topic, number, offset in entries}
+    if len(wanted) != len(entries):
+        raise UsageProblem(f"{file}: a partition is named twice")
+    return wanted
+
+
+def _delete(cluster: Any, wanted: dict[Partition, int]) -> dict[Partition, tuple[int, ErrorCode]]:
+    known = leaders(cluster, (topic for topic, _ in wanted))
+    kind = DeleteRecordsRequest
+    found: dict[Partition, tuple[int, ErrorCode]] = {}
+    for leader, partitions in by_leader(known, list(wanted)).items():
+        request = kind(
+            topics=[
+                kind.DeleteRecordsTopic(
+                    name=topic,
+                    partitions=[
+                        kind.DeleteRecordsPartition(partition_index=number, offset=wanted[topic, number])
+                        for number in numbers
+                    ],
+                )
+                for topic, numbers in by_topic(partitions).items()
+            ],
+            timeout_ms=_TIMEOUT_MS,
+        )
+        for topic in cluster.ask(request, leader).topics:
+            for each in topic.partitions:
+                code = ErrorCode.of(each.error_code)
+                found[topic.name, each.partition_index] = each.low_watermark, code
+    return dict(sorted(found.items()))

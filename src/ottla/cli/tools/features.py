@@ -1,0 +1,174 @@
+"""`ottla features`: what kafka-features does."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from ottla.cli.tools.base import Flags, Session, tool
+from ottla.cli.tools.failures import UsageProblem, describe
+from ottla.cli.tools.values import parse_int
+from ottla.errors import ErrorCode
+from ottla.wire.messages import UpdateFeaturesRequest
+
+_ACTIONS: Final = (
+    *("describe", "upgrade", "downgrade", "disable"),
+    *("version-mapping", "feature-dependencies"),
+)
+_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
+_TIMEOUT_MS: Final = 60_000
+
+
+@tool(
+    "features",
+    click.argument("action", type=click.Choice(_ACTIONS)),
+    click.option("--node-id", type=int, metavar="ID", help="describe: ask this node."),
+    click.option(
+        "--feature", multiple=True, metavar="FEATURE=LEVEL", help="May be repeated; disable: the name."
+    ),
+    click.option("--release-version", metavar="RELEASE", help="All features as of a release, as in 4.3."),
+    click.option("--metadata", metavar="RELEASE", help="metadata.version as of a release."),
+    click.option("--unsafe", is_flag=True, help="Even if metadata is lost by it."),
+    click.option("--dry-run", is_flag=True, help="Only check whether it could be done."),
+    controllers=True,
+)
+def features(session: Session, flags: Flags) -> None:
+    """Show and change the cluster's feature levels."""
+    if flags.action == "describe":
+        _describe(session, flags)
+    elif flags.action == "version-mapping":
+        _version_mapping(session, flags)
+    elif flags.action == "feature-dependencies":
+        _dependencies(session, flags)
+    else:
+        _update(session, flags)
+
+
+def _describe(session: Session, flags: Flags) -> None:
+    if flags.node_id is not None and flags.node_id < 0:
+        raise UsageProblem(f"--node-id {flags.node_id}: there are no negative ids")
+    told = session.cluster.connection(flags.node_id).features
+    finalized = {each.name: each.max_version_level for each in told.finalized_features}
+    epoch = told.finalized_features_epoch if told.finalized_features_epoch >= 0 else "-"
+    documents: list[object] = []
+    lines: list[str] = []
+    for each in sorted(told.supported_features, key=lambda each: str(each.name)):
+        levels = [
+            _level_text(each.name, level)
+            for level in (each.min_version, each.max_version, finalized.get(each.name, 0))
+        ]
+        lines.append(
+            f"Feature: {each.name:<40}  SupportedMinVersion: {levels[0]:<15}  SupportedMaxVersion: {levels[1]:<15}"
+            f"  FinalizedVersionLevel: {levels[2]:<15}  Epoch: {epoch}"
+        )
+        names = ("supportedMinVersion", "supportedMaxVersion", "finalizedVersionLevel")
+        documents.append({"feature": each.name, **dict(zip(names, levels, strict=True)), "epoch": epoch})
+    session.tell(documents, lines)
+
+
+def _level_text(feature: str, level: int) -> str:
+    from ottla.metadata.features import METADATA_VERSION, metadata_version_name
+
+    if feature != METADATA_VERSION:
+        return str(level)
+    try:
+        return metadata_version_name(level)
+    except (KeyError, ValueError):
+        return f"UNKNOWN {level}"
+
+
+def _version_mapping(session: Session, flags: Flags) -> None:
+    from ottla.cli.feature_levels import release_levels
+    from ottla.metadata import features as known
+
+    release = flags.release_version
+    level = known.LATEST_METADATA_VERSION if release is None else known.metadata_version_level(release)
+    shown = known.metadata_version_name(level) if release is None else release
+    levels = release_levels(level)
+    lines = [
+        f"{known.METADATA_VERSION}={level} ({shown})",
+        *(f"{name}={each}" for name, each in levels.items()),
+    ]
+    session.tell({known.METADATA_VERSION: level, **levels}, lines)
+
+
+def _dependencies(session: Session, flags: Flags) -> None:
+    from ottla.cli.feature_levels import dependencies_text, parse_level
+
+    if not flags.feature:
+        raise click.UsageError("--feature is required here")
+    texts = {word: dependencies_text(*parse_level(word)) for word in flags.feature}
+    session.tell(texts, texts.values())
+
+
+def _update(session: Session, flags: Flags) -> None:
+    operation = flags.action
+    wanted = _wanted_levels(flags)
+    if not wanted:
+        raise UsageProblem(f"name at least one feature to {operation}")
+    kind = UpdateFeaturesRequest
+    down = _UNSAFE_DOWNGRADE if flags.unsafe else _SAFE_DOWNGRADE
+    request = kind(
+        timeout_ms=_TIMEOUT_MS,
+        feature_updates=[
+            kind.FeatureUpdateKey(
+                feature=name,
+                max_version_level=level,
+                upgrade_type=_UPGRADE if operation == "upgrade" else down,
+            )
+            for name, level in wanted.items()
+        ],
+        validate_only=flags.dry_run,
+    )
+    problems = _problems(session.cluster.ask(request), wanted)
+    for name, level in sorted(wanted.items()):
+        target = "" if operation == "disable" else f" to {level}"
+        if name in problems:
+            helper = "Can not" if flags.dry_run else "Could not"
+            session.say(f"{helper} {operation} {name}{target}. {problems[name]}")
+        else:
+            session.say(f"{name} {'can be' if flags.dry_run else 'was'} {operation}d{target}.")
+    if session.as_json:
+        session.dump(
+            [{"feature": name, "level": wanted[name], "error": problems.get(name)} for name in wanted]
+        )
+    if problems:
+        session.complain(f"{len(problems)} out of {len(wanted)} operation(s) failed.")
+
+
+def _wanted_levels(flags: Flags) -> dict[str, int]:
+    from ottla.cli.feature_levels import release_levels
+    from ottla.metadata import features as known
+
+    if flags.action == "disable":
+        return dict.fromkeys(flags.feature, 0)
+    if flags.release_version is not None:
+        if flags.metadata is not None or flags.feature:
+            raise UsageProblem("--release-version can't be used with other features")
+        level = known.metadata_version_level(flags.release_version)
+        others = release_levels(level)
+        kept = {name: each for name, each in others.items() if each > 0 or flags.action != "upgrade"}
+        return {known.METADATA_VERSION: level, **kept}
+    wanted: dict[str, int] = {}
+    if flags.metadata is not None:
+        wanted[known.METADATA_VERSION] = known.metadata_version_level(flags.metadata)
+    for word in flags.feature:
+        name, equals, level_text = (part.strip() for part in word.partition("="))
+        if not equals:
+            raise UsageProblem(f"--feature {word}: expected FEATURE=LEVEL")
+        if name in wanted:
+            raise UsageProblem(f"--feature: {name} is named twice")
+        wanted[name] = parse_int("--feature", level_text)
+    return wanted
+
+
+def _problems(answer: Any, wanted: dict[str, int]) -> dict[str, str]:
+    """What went wrong with each feature; newer brokers tell it of all of them at once."""
+    if answer.error_code != ErrorCode.NONE:
+        return dict.fromkeys(wanted, describe(answer.error_code, answer.error_message))
+    return {
+        each.feature: describe(each.error_code, each.error_message)
+        for each in answer.results
+        if each.error_code != ErrorCode.NONE
+    }
