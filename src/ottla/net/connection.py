@@ -203,11 +203,12 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _blocked(self) -> bool:
-        return (
-            self._write_paused
-            or self._finishing
-            or len(self._slots) >= MAX_PIPELINED_REQUESTS
-            or self._held_answer_bytes > MAX_WRITE_BUFFER_BYTES
+        if self._write_paused or self._finishing:
+            return True
+        # Mostly every request has been answered at once, and there is nothing to count.
+        slots = self._slots
+        return bool(slots) and (
+            len(slots) >= MAX_PIPELINED_REQUESTS or self._held_answer_bytes > MAX_WRITE_BUFFER_BYTES
         )
 
     def _take_frames(self, view: memoryview, now: float) -> None:
@@ -219,7 +220,8 @@ class Connection(asyncio.BufferedProtocol):
             size: int = _SIZE.unpack_from(view, position)[0]
             if size < 0 or size > self._max_request_bytes:
                 self._refuse_size(size)
-                break
+                self._release_own()
+                return
             start = position + 4
             if end - start < size:
                 missing = size - (end - start)
@@ -227,10 +229,9 @@ class Connection(asyncio.BufferedProtocol):
             position = start + size
             dispatch(self, view[start:position], now)
             if self._closing:
-                break
-        if self._closing:
-            self._release_own()
-        else:
+                self._release_own()
+                return
+        if position < end or self._own is not None or self._blocked:
             self._keep(view, position, missing)
 
     def _keep(self, view: memoryview, position: int, missing: int) -> None:

@@ -1,12 +1,13 @@
 """Measures how long the event loop is kept from its next turn. Off unless the benchmark or a curious operator asks.
 
-A timer that comes late tells that something held the loop: that lateness is all that is measured. Where the
-findings go is the caller's affair.
+A timer that comes late tells that something held the loop: that lateness, less the time in which the system had no
+core for us, is all that is measured. Where the findings go is the caller's affair.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +30,20 @@ class Stall:
 class LoopWatchdog:
     """Looks every 10 ms how late it is; keeps the latest stalls of 20 ms and more, and the longest of all."""
 
-    __slots__ = ("_clock", "_due", "_timer", "longest_s", "stalls")
+    __slots__ = ("_clock", "_due", "_timer", "_waited", "_waited_before", "longest_s", "stalls")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, waited_for_core_s: Callable[[], float] = lambda: 0.0) -> None:
         self._clock = clock
+        self._waited = waited_for_core_s
+        """How long in all the loop's thread was ready to run and had no core: not the loop's fault."""
+        self._waited_before = 0.0
         self._timer: Timer | None = None
         self._due = 0.0
         self.longest_s = 0.0
         self.stalls: deque[Stall] = deque(maxlen=_KEPT_STALLS)
 
     def start(self) -> None:
+        self._waited_before = self._waited()
         self._due = self._clock.monotonic() + _INTERVAL_S
         self._timer = self._clock.call_later(_INTERVAL_S, self._look)
 
@@ -49,7 +54,7 @@ class LoopWatchdog:
 
     def _look(self) -> None:
         now = self._clock.monotonic()
-        late = now - self._due
+        late = now - self._due - (self._waited() - self._waited_before)
         if late > self.longest_s:
             self.longest_s = late
         if late >= _WORTH_KEEPING_S:

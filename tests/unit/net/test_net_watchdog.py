@@ -41,6 +41,17 @@ def test_a_stall_is_kept_with_its_time_and_length():
     }
 
 
+def test_time_without_a_core_is_not_the_loops_fault():
+    clock = HeldClock()
+    waited = iter((0.0, *(0.05 for _ in range(1000))))
+    watchdog = LoopWatchdog(clock, lambda: next(waited))
+    clock.held_s = 0.08
+    watchdog.start()
+    clock.held_s = 0.0
+    clock.advance(1.0)
+    assert [stall.seconds for stall in watchdog.stalls] == [pytest.approx(0.03)]
+
+
 def test_a_stopped_watchdog_looks_no_more():
     clock = HeldClock()
     watchdog = LoopWatchdog(clock)
