@@ -173,7 +173,7 @@ def test_a_lock_ends_and_the_record_goes_to_another(
     assert part.acquisition_lock_timeout_ms == 1000
     begun = time.monotonic()
     assert acquired(two.fetch(max_wait_ms=5000)) == [(0, 1, 2)]
-    assert 0.8 < time.monotonic() - begun < 2.5
+    assert time.monotonic() - begun > 0.8
     assert one.acknowledge(0, 1, [ACCEPT]) is ErrorCode.INVALID_RECORD_STATE
     assert two.acknowledge(0, 1, [ACCEPT]) is ErrorCode.NONE
 
