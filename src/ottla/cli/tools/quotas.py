@@ -10,6 +10,7 @@ from typing import Any, Final
 from ottla.cli.tools.base import Session
 from ottla.cli.tools.failures import UsageProblem, raise_for
 from ottla.cli.tools.failures import describe as describe_error
+from ottla.cli.tools.values import java_double
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import (
     AlterClientQuotasRequest,
@@ -42,25 +43,13 @@ def describe(session: Session, types: list[str], names: list[str]) -> None:
             for kind in _TITLES
             if kind in entity
         )
-        told = ", ".join(f"{key}={_double(value)}" for key, value in values.items())
+        told = ", ".join(f"{key}={java_double(value)}" for key, value in values.items())
         session.say(f"Quota configs for {shown} are {told}")
         documents.append({"entity": entity, "quotas": values})
     if types == ["users"] and "" not in names:
         documents += _describe_credentials(session, names)
     if session.as_json:
         session.dump(documents)
-
-
-def _double(value: float) -> str:
-    """A number as Java writes a double."""
-    if value != 0 and not 1e-3 <= abs(value) < 1e7:
-        mantissa, _, exponent = f"{value!r}".partition("e")
-        if not exponent:
-            exponent = str(len(str(int(abs(value)))) - 1)
-            mantissa = repr(value / 10 ** int(exponent))
-        mantissa = mantissa if "." in mantissa else mantissa + ".0"
-        return f"{mantissa}E{int(exponent)}"
-    return repr(float(value))
 
 
 def _quotas(

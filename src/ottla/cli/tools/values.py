@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Final
 
 from ottla.cli.tools.failures import UsageProblem
@@ -49,3 +50,13 @@ def parse_duration_ms(flag: str, text: str) -> int:
         raise UsageProblem(f"{flag} {text}: expected a duration like P1DT2H30M or PT10S")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+def java_double(value: float) -> str:
+    """A number as Java writes a double: with an exponent where it is large or small."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    number = Decimal(repr(value)).normalize()
+    digits = "".join(map(str, number.as_tuple().digits))
+    sign = "-" if number < 0 else ""
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{number.adjusted()}"
