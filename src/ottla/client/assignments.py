@@ -119,11 +119,23 @@ class Assignments:
         self._asking.clear()
 
     def _seek_engine(self, offsets: dict[TopicPartition, int]) -> None:
-        for one in consumer_engine.theirs(offsets):
+        for tp, offset in offsets.items():
             try:
-                self._engine.seek(one)
+                self._engine.seek(*consumer_engine.theirs({tp: offset}))
             except KafkaException as problem:
-                raise from_engine(problem.args[0]) from None
+                if problem.args[0].name() != "_STATE":
+                    raise from_engine(problem.args[0]) from None
+                # The engine gave this partition up, over an offset that is not there: it has to be given anew.
+                self._give_again(tp, offset)
+
+    def _give_again(self, tp: TopicPartition, offset: int) -> None:
+        where = consumer_engine.theirs({tp: offset})
+        if self._incremental and not self._state.manual and self._settings["group_id"] is not None:
+            self._engine.incremental_unassign(where)
+            self._engine.incremental_assign(where)
+        else:
+            self._engine.assign(consumer_engine.theirs({**self._state.positions, tp: offset}))
+        self._pause_again(self._live)
 
     def _pause_again(self, partitions: Iterable[TopicPartition]) -> None:
         if again := [tp for tp in partitions if tp in self._state.paused]:

@@ -62,8 +62,9 @@ class KafkaConsumer:
         if self.config["metrics_enabled"]:
             engine_settings["statistics.interval.ms"] = INTERVAL_MS
             engine_settings["stats_cb"] = self._statistics.receive
+        self._committer = Committer(self._pump)
+        engine_settings["on_commit"] = self._committer.committed
         self._engine = consumer_engine.open_consumer(engine_settings)
-        self._committer = Committer(self._engine)
         self._assignments = Assignments(self._engine, self._state, self.config, self._commit_before_rebalance)
         self._auto_commit = self.config["enable_auto_commit"] and self.config["group_id"] is not None
         self._commit_interval_s = self.config["auto_commit_interval_ms"] / 1000
@@ -202,6 +203,12 @@ class KafkaConsumer:
             if time.monotonic() >= deadline or self._closed:
                 return
 
+    def _pump(self, timeout_s: float) -> None:
+        """Let the engine speak; records that come along are kept."""
+        message = self._engine.poll(timeout_s)
+        if message is not None:
+            self._state.buffer.append(message)
+
     def _consume(self, count: int, timeout_s: float) -> list[Any]:
         return self._engine.consume(count, timeout_s) if count > 0 else []
 
@@ -214,7 +221,9 @@ class KafkaConsumer:
         if self._auto_commit and time.monotonic() >= self._commit_at:
             self._commit_at = time.monotonic() + self._commit_interval_s
             if offsets := self._state.consumed():
-                self._committer.commit(offsets, self.config["default_offset_commit_callback"] or _log_failure)
+                self._committer.commit(
+                    self._engine, offsets, self.config["default_offset_commit_callback"] or _log_failure
+                )
 
     def _take_note(self, message: Any) -> None:
         """An event among the records: the end of a partition, an offset that is not there, a failure."""
@@ -307,7 +316,9 @@ class KafkaConsumer:
         """Commit in the background; `callback(offsets, response_or_exception)` and the future tell how it went."""
         self._in_group()
         wanted = self._state.consumed() if offsets is None else offsets
-        return self._committer.commit(wanted, callback or self.config["default_offset_commit_callback"])
+        return self._committer.commit(
+            self._engine, wanted, callback or self.config["default_offset_commit_callback"]
+        )
 
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
@@ -417,8 +428,8 @@ class KafkaConsumer:
             return
         if autocommit:
             self._commit_consumed()
+        self._committer.wait(self._timeout_s if timeout_ms is None else timeout_ms / 1000)
         self._closed = True
-        self._committer.close()
         self._assignments.close()
         self._engine.close()
         for one in (self.config["key_deserializer"], self.config["value_deserializer"]):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import queue
-import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -18,6 +18,7 @@ from ottla.errors import ErrorCode
 EARLIEST = -2
 LATEST = -1
 _NO_OFFSET = -1001
+_PUMP_S = 0.02
 
 _NOT_OURS = {
     ErrorCode.ILLEGAL_GENERATION,
@@ -115,18 +116,22 @@ def commit(engine: Consumer, offsets: Offsets) -> None:
     """Commit and wait for the answer."""
     if not offsets:
         return
-    wanted = []
-    for tp, one in offsets.items():
-        epoch = getattr(one, "leader_epoch", None)
-        known = {} if epoch is None or epoch < 0 else {"leader_epoch": epoch}
-        wanted.append(EnginePartition(tp.topic, tp.partition, one.offset, one.metadata or "", **known))
     try:
-        answers = engine.commit(offsets=wanted, asynchronous=False)
+        answers = engine.commit(offsets=_engine_offsets(offsets), asynchronous=False)
     except KafkaException as problem:
         raise _commit_error(problem.args[0]) from None
     for answer in answers or ():
         if answer.error is not None:
             raise _commit_error(answer.error)
+
+
+def _engine_offsets(offsets: Offsets) -> list[EnginePartition]:
+    wanted = []
+    for tp, one in offsets.items():
+        epoch = getattr(one, "leader_epoch", None)
+        known = {} if epoch is None or epoch < 0 else {"leader_epoch": epoch}
+        wanted.append(EnginePartition(tp.topic, tp.partition, one.offset, one.metadata or "", **known))
+    return wanted
 
 
 def _commit_error(error: Any) -> KafkaError:
@@ -137,37 +142,62 @@ def _commit_error(error: Any) -> KafkaError:
 
 
 class Committer:
-    """Commits in the background, one after the other, in a thread that starts with the first one."""
+    """Commits in the background. The engine tells how they went while the consumer polls; a `get` on such a
+    commit's future polls for it."""
 
-    def __init__(self, engine: Consumer) -> None:
-        self._engine = engine
-        self._work: queue.SimpleQueue[tuple[Offsets, Future[Offsets]] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+    def __init__(self, pump: Callable[[float], None]) -> None:
+        self._pump = pump
+        self._pending: deque[tuple[Offsets, Future[Offsets]]] = deque()
 
-    def commit(self, offsets: Offsets, callback: Callable[..., Any] | None) -> Future[Offsets]:
+    def commit(
+        self, engine: Consumer, offsets: Offsets, callback: Callable[..., Any] | None
+    ) -> Future[Offsets]:
         """The future and the callback, `callback(offsets, response_or_exception)`, tell how it went."""
-        future: Future[Offsets] = Future()
+        future = _Commit(self._pump)
         if callback is not None:
             future.add_both(lambda result: callback(offsets, result))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="ottla-commits", daemon=True)
-            self._thread.start()
-        self._work.put((offsets, future))
+        if not offsets:
+            future.success(offsets)
+            return future
+        self._pending.append((offsets, future))
+        try:
+            engine.commit(offsets=_engine_offsets(offsets), asynchronous=True)
+        except KafkaException as problem:
+            self._pending.pop()
+            future.failure(_commit_error(problem.args[0]))
         return future
 
-    def close(self) -> None:
-        """Wait for the commits under way."""
-        if self._thread is not None:
-            self._work.put(None)
-            self._thread.join()
-            self._thread = None
+    def committed(self, error: Any, partitions: list[EnginePartition]) -> None:
+        """The engine's word on one commit: the oldest one with these offsets."""
+        told = {TopicPartition(one.topic, one.partition): one.offset for one in partitions}
+        for number, (offsets, future) in enumerate(self._pending):
+            if {tp: one.offset for tp, one in offsets.items()} == told:
+                del self._pending[number]
+                failed = error or next((one.error for one in partitions if one.error is not None), None)
+                if failed is None:
+                    future.success(offsets)
+                else:
+                    future.failure(_commit_error(failed))
+                return
 
-    def _run(self) -> None:
-        while (work := self._work.get()) is not None:
-            offsets, future = work
-            try:
-                commit(self._engine, offsets)
-            except Exception as error:  # noqa: BLE001 - it is for whoever holds the future
-                future.failure(error)
-            else:
-                future.success(offsets)
+    def wait(self, timeout_s: float) -> None:
+        """Wait for the commits under way."""
+        deadline = time.monotonic() + timeout_s
+        while self._pending and time.monotonic() < deadline:
+            self._pump(_PUMP_S)
+
+
+class _Commit(Future[Offsets]):
+    """A commit's future: whoever waits for it polls."""
+
+    __slots__ = ("_pump",)
+
+    def __init__(self, pump: Callable[[float], None]) -> None:
+        super().__init__()
+        self._pump = pump
+
+    def _wait(self, timeout: float | None) -> bool:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.is_done and (deadline is None or time.monotonic() < deadline):
+            self._pump(_PUMP_S)
+        return self.is_done

@@ -109,4 +109,9 @@ def producer_engine_settings(settings: Settings) -> Settings:
     engine["transaction.timeout.ms"] = settings["transaction_timeout_ms"]
     # At least one record fits into a batch, as with kafka-python, where 0 switches batching off.
     engine["batch.size"] = max(1, settings["batch_size"])
+    if settings["transactional_id"]:
+        # A record cannot outlive its transaction.
+        engine["delivery.timeout.ms"] = min(
+            settings["delivery_timeout_ms"], settings["transaction_timeout_ms"]
+        )
     return with_engine_config(engine, settings)

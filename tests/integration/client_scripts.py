@@ -1,0 +1,366 @@
+"""Programs against kafka-python's interface, each written once and run on kafka-python and on Ottla's clients.
+
+A script gets the namespace to import from, an address, a topic and a group of its own, and returns what a user
+would see.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from typing import Any
+
+
+def two_sides() -> dict[str, types.SimpleNamespace]:
+    import kafka
+    import kafka.errors
+    import kafka.partitioner
+
+    import ottla
+    import ottla.client.broker_errors
+    import ottla.client.errors
+    import ottla.client.partitioners
+
+    names = (
+        "KafkaProducer",
+        "KafkaConsumer",
+        "TopicPartition",
+        "OffsetAndMetadata",
+    )
+    return {
+        "kafka-python": types.SimpleNamespace(
+            **{name: getattr(kafka, name) for name in names},
+            Partitioner=kafka.partitioner.Partitioner,
+            murmur2=kafka.partitioner.murmur2,
+        ),
+        "ottla": types.SimpleNamespace(
+            **{name: getattr(ottla, name) for name in names},
+            Partitioner=ottla.Partitioner,
+            murmur2=ottla.client.partitioners.murmur2,
+        ),
+    }
+
+
+def outcome(call: Any) -> Any:
+    """What a call gives, or the name of what it raises."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001 - which one it is is the question
+        return type(error).__name__
+
+
+def refused(call: Any) -> bool:
+    """Whether a call fails with an error of Kafka's family, whichever it is."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - so is this
+        return any(cls.__name__ == "KafkaError" for cls in type(error).__mro__)
+    return False
+
+
+def read_all(consumer: Any, count: int, timeout_ms: int = 10_000) -> list[Any]:
+    records: list[Any] = []
+    while len(records) < count:
+        batch = consumer.poll(timeout_ms=timeout_ms)
+        assert batch, f"{len(records)} of {count} records came"
+        for one in batch.values():
+            records += one
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def fields(record: Any) -> tuple[Any, ...]:
+    return (
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.timestamp_type,
+        record.key,
+        record.value,
+        record.headers,
+        record.leader_epoch,
+        record.checksum,
+        record.serialized_key_size,
+        record.serialized_value_size,
+        record.serialized_header_size,
+    )
+
+
+def metadata_and_records(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    """What `send` reports and what is read back, field by field."""
+    with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        sent = [
+            producer.send(topic, b"value", timestamp_ms=1_000).get(10),
+            producer.send(topic, b"value", key=b"key", timestamp_ms=1_001, partition=0).get(10),
+            producer.send(topic, None, key=b"key", timestamp_ms=1_002, partition=0).get(10),
+            producer.send(topic, b"", key=b"", headers=[("h", b"1"), ("h", b"")], timestamp_ms=1_003).get(10),
+            producer.send(topic, bytearray(b"array"), timestamp_ms=1_004).get(10),
+        ]
+    consumer = api.KafkaConsumer(topic, bootstrap_servers=[bootstrap], auto_offset_reset="earliest")
+    records = read_all(consumer, len(sent))
+    consumer.close()
+    return [(one.partition, *tuple(one)[3:]) for one in sent], [fields(one) for one in records]
+
+
+def keys_choose_partitions(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    keys = [b"", b"a", b"ab", b"abc", b"abcd", b"\xff\xfe", *(f"key-{n}".encode() for n in range(60))]
+    with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        futures = {key: producer.send(topic, b"v", key=key) for key in keys}
+        producer.flush()
+        return {key: future.get(10).partition for key, future in futures.items()}
+
+
+def own_partitioner(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    class ByLength(api.Partitioner):  # type: ignore[misc, name-defined]
+        def partition(self, topic, key, serialized_key, value, serialized_value, cluster):
+            return len(serialized_value) % len(cluster.partitions_for_topic(topic))
+
+    with api.KafkaProducer(bootstrap_servers=bootstrap, partitioner=ByLength()) as producer:
+        return [producer.send(topic, b"x" * n).get(10).partition for n in range(1, 9)]
+
+
+def serializers_and_iteration(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    with api.KafkaProducer(
+        bootstrap_servers=bootstrap,
+        key_serializer=str.encode,
+        value_serializer=lambda value: json.dumps(value).encode(),
+        compression_type="gzip",
+        linger_ms=10,
+    ) as producer:
+        for n in range(20):
+            producer.send(topic, {"n": n}, key=f"k{n % 3}")
+    consumer = api.KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=1500,
+        key_deserializer=bytes.decode,
+        value_deserializer=json.loads,
+    )
+    seen = sorted((record.partition, record.offset, record.key, record.value["n"]) for record in consumer)
+    consumer.close()
+    return seen
+
+
+def callbacks(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    heard: list[Any] = []
+    with api.KafkaProducer(bootstrap_servers=bootstrap, max_request_size=100_000) as producer:
+        future = producer.send(topic, b"v", partition=1)
+        future.add_callback(lambda extra, metadata: heard.append((extra, metadata.offset)), "extra")
+        future.add_errback(heard.append)
+        producer.flush()
+        future.add_callback(lambda metadata: heard.append(metadata.partition))
+        return heard, future.is_done, future.succeeded(), future.failed(), future.value.offset
+
+
+def refusals_of_send(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    producer = api.KafkaProducer(bootstrap_servers=bootstrap, max_request_size=100_000, max_block_ms=2000)
+    results = [
+        outcome(lambda: producer.send(topic)),
+        outcome(lambda: producer.send(topic, b"v", partition=99)),
+        outcome(lambda: producer.send(topic, b"v", partition=-1)),
+        outcome(lambda: producer.send(topic, "text")),
+        outcome(lambda: producer.send(topic, b"v", key=5)),
+        outcome(lambda: producer.send(topic, b"v", headers=[("h", "text")])),
+        outcome(lambda: producer.send(topic, b"v", headers={"h": b"1"})),
+        outcome(lambda: producer.send(topic, b"x" * 200_000)),
+        sorted(producer.partitions_for(topic)),
+        outcome(producer.begin_transaction),
+        outcome(producer.commit_transaction),
+    ]
+    producer.close()
+    return [*results, outcome(lambda: producer.send(topic, b"v"))]
+
+
+def conflicting_settings(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    def make(**settings: Any) -> Any:
+        def build() -> bool:
+            producer = api.KafkaProducer(bootstrap_servers=bootstrap, **settings)
+            producer.close()
+            return bool(producer.config["enable_idempotence"])
+
+        return outcome(build)
+
+    return [
+        make(),
+        make(acks=1),
+        make(acks=0),
+        make(acks="all", retries=3),
+        make(enable_idempotence=True, acks=1),
+        make(enable_idempotence=True, retries=0),
+        make(enable_idempotence=True, max_in_flight_requests_per_connection=6),
+        make(max_in_flight_requests_per_connection=6),
+        make(transactional_id="t", enable_idempotence=False),
+        make(transactional_id="t", acks=1),
+        make(enable_idempotence=False, acks=1, retries=0),
+    ]
+
+
+def positions_and_seeks(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    parts = [api.TopicPartition(topic, n) for n in range(3)]
+    first = parts[0]
+    with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for n in range(30):
+            producer.send(topic, b"%d" % n, partition=n % 3, timestamp_ms=1_000 + n)
+    consumer = api.KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    results: list[Any] = [consumer.subscription(), consumer.assignment()]
+    consumer.assign(parts)
+    results += [consumer.assignment() == set(parts), consumer.subscription()]
+    results += [consumer.position(tp) for tp in parts]
+    results += [list(map(len, [read_all(consumer, 30)])), [consumer.position(tp) for tp in parts]]
+    results.append(consumer.highwater(first))
+    consumer.assign([first])
+    consumer.seek(first, 4)
+    results.append(consumer.position(first))
+    results.append([r.offset for r in read_all(consumer, 6)])
+    consumer.seek(first, 7)
+    results.append([r.offset for r in consumer.poll(5000, max_records=2)[first]])
+    results.append(consumer.position(first))
+    consumer.seek_to_end(first)
+    results.append(consumer.position(first))
+    consumer.seek_to_beginning()
+    results += [consumer.position(first), [r.offset for r in read_all(consumer, 10)]]
+    results.append(sorted(consumer.beginning_offsets(parts).values()))
+    results.append(sorted(consumer.end_offsets(parts).values()))
+    found = consumer.offsets_for_times({parts[0]: 1_004, parts[1]: 0, parts[2]: 99_999})
+    results.append([found[tp] and tuple(found[tp])[:2] for tp in parts])
+    results += [consumer.partitions_for_topic(topic), topic in consumer.topics()]
+    results += [
+        outcome(lambda: consumer.seek(parts[1], 0)),
+        outcome(lambda: consumer.seek(first, -1)),
+        outcome(lambda: consumer.position(parts[1])),
+        outcome(lambda: consumer.seek_to_end(parts[1])),
+        outcome(lambda: consumer.position((topic, 0))),
+        outcome(lambda: consumer.subscribe([topic])),
+        outcome(lambda: consumer.poll(-1)),
+        outcome(lambda: consumer.poll(max_records=0)),
+        outcome(lambda: consumer.offsets_for_times({first: -1})),
+        outcome(consumer.commit),
+        outcome(lambda: consumer.committed(first)),
+    ]
+    consumer.close()
+    return [*results, outcome(consumer.poll), outcome(lambda: next(consumer))]
+
+
+def pause_and_resume(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    zero, one = (api.TopicPartition(topic, n) for n in range(2))
+    with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for n in range(20):
+            producer.send(topic, b"%d" % n, partition=n % 2)
+    consumer = api.KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    consumer.assign([zero, one])
+    consumer.pause(one)
+    results = [consumer.paused() == {one}, [r.partition for r in read_all(consumer, 10)]]
+    results.append(consumer.poll(300))
+    consumer.resume(one)
+    results += [consumer.paused(), [r.offset for r in read_all(consumer, 10)]]
+    consumer.seek_to_beginning()
+    results.append(next(consumer).offset)
+    consumer.pause(zero, one)
+    results.append(consumer.poll(300))
+    consumer.resume(zero, one)
+    results.append(len(read_all(consumer, 19)))
+    consumer.close()
+    return results
+
+
+def group_commits(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    tp = api.TopicPartition(topic, 0)
+    with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for n in range(10):
+            producer.send(topic, b"%d" % n, partition=0)
+
+    def member(**settings: Any) -> Any:
+        return api.KafkaConsumer(
+            topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", **settings
+        )
+
+    heard: list[Any] = []
+    consumer = member(enable_auto_commit=False)
+    results: list[Any] = [outcome(lambda: consumer.committed(tp))]
+    taken = [next(consumer).offset for _ in range(4)]
+    consumer.commit()
+    results += [taken, consumer.committed(tp), consumer.position(tp)]
+    consumer.commit({tp: api.OffsetAndMetadata(2, "a note", -1)})
+    noted = consumer.committed(tp, metadata=True)
+    results += [noted.offset, noted.metadata]
+    future = consumer.commit_async(
+        {tp: api.OffsetAndMetadata(6, "", -1)},
+        callback=lambda offsets, response: heard.append(offsets[tp].offset),
+    )
+    while not heard:
+        consumer.poll(50, max_records=1)
+    results += [future.succeeded(), heard, consumer.committed(tp)]
+    consumer.close()
+    consumer = member()
+    results.append([next(consumer).offset for _ in range(2)])
+    consumer.close()
+    consumer = member(enable_auto_commit=False)
+    results.append([next(consumer).offset for _ in range(2)])
+    consumer.close()
+    consumer = member(enable_auto_commit=False)
+    results.append(consumer.committed(tp))
+    consumer.close()
+    return results
+
+
+def patterns(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        producer.send(topic, b"in").get(10)
+    consumer = api.KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+    consumer.subscribe(pattern=f"^{topic[:-2]}.*")
+    records = read_all(consumer, 1)
+    results = [records[0].value, topic in consumer.subscription()]
+    results.append(outcome(lambda: consumer.assign([api.TopicPartition(topic, 0)])))
+    consumer.close()
+    return results
+
+
+def transactions(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    tp = api.TopicPartition(topic, 0)
+    producer = api.KafkaProducer(bootstrap_servers=bootstrap, transactional_id=group)
+    results: list[Any] = [refused(producer.begin_transaction)]
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"kept", partition=0)
+    producer.commit_transaction()
+    producer.begin_transaction()
+    producer.send(topic, b"dropped", partition=0).get(10)
+    producer.abort_transaction()
+    producer.begin_transaction()
+    producer.send(topic, b"last", partition=0)
+    producer.send_offsets_to_transaction({tp: api.OffsetAndMetadata(5, "", -1)}, group)
+    producer.commit_transaction()
+    results += [refused(producer.commit_transaction)]
+    producer.close()
+    for level in ("read_committed", "read_uncommitted"):
+        consumer = api.KafkaConsumer(
+            bootstrap_servers=bootstrap,
+            auto_offset_reset="earliest",
+            isolation_level=level,
+            group_id=group + level,
+        )
+        consumer.assign([tp])
+        count = 2 if level == "read_committed" else 3
+        results.append([(r.offset, r.value) for r in read_all(consumer, count)])
+        results.append(consumer.end_offsets([tp])[tp])
+        consumer.close()
+    reader = api.KafkaConsumer(bootstrap_servers=bootstrap, group_id=group)
+    results.append(reader.committed(tp))
+    reader.close()
+    return results
+
+
+SCRIPTS = [
+    metadata_and_records,
+    keys_choose_partitions,
+    own_partitioner,
+    serializers_and_iteration,
+    callbacks,
+    refusals_of_send,
+    conflicting_settings,
+    positions_and_seeks,
+    pause_and_resume,
+    group_commits,
+    patterns,
+    transactions,
+]
