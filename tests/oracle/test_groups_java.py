@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from integration.group_members import BROKER_SETTINGS, TIMINGS, make_topic
 from oracle.kafka_tools import dump_log, needs_java
 from ottla.coordinator.runtime import partition_for
-from ottla.testing.apache import run_java
+from ottla.testing.apache import ApacheKafka, run_java
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -44,11 +44,11 @@ def rows(said: str) -> list[list[str]]:
     return lines[heading + 1 :]
 
 
-def read(broker: BrokerProcess, group: str, topic: str, count: int) -> Consumer:
+def read(bootstrap: str, group: str, topic: str, count: int, values: list[bytes] | None = None) -> Consumer:
     """A member that has read and committed so much, and stays."""
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            "bootstrap.servers": bootstrap,
             "group.id": group,
             "client.id": "the-client",
             "auto.offset.reset": "earliest",
@@ -59,7 +59,10 @@ def read(broker: BrokerProcess, group: str, topic: str, count: int) -> Consumer:
     consumer.subscribe([topic])
     while count:
         message = consumer.poll(10)
-        assert message is not None and message.error() is None
+        assert message is not None, f"{count} are missing"
+        assert message.error() is None, message.error()
+        if values is not None:
+            values.append(message.value())
         count -= 1
     consumer.commit(asynchronous=False)
     return consumer
@@ -68,7 +71,7 @@ def read(broker: BrokerProcess, group: str, topic: str, count: int) -> Consumer:
 def test_the_tool_lists_describes_resets_and_deletes(broker: BrokerProcess, topic: str) -> None:
     group = f"g-{topic}"
     make_topic(broker.bootstrap, topic, 2, [b"%d" % i for i in range(20)])
-    consumer = read(broker, group, topic, 20)
+    consumer = read(broker.bootstrap, group, topic, 20)
 
     assert group in groups(broker, "--list").split()
     stable = groups(broker, "--list", "--state", "stable", "--type", "classic")
@@ -139,7 +142,7 @@ def test_the_verifiable_consumer_verifies(broker: BrokerProcess, topic: str) -> 
 def test_kafka_reads_what_the_coordinator_wrote(start_broker, topic: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     broker = start_broker(settings=BROKER_SETTINGS)
     make_topic(broker.bootstrap, topic, 1, [b"x"])
-    read(broker, "g", topic, 1).close()
+    read(broker.bootstrap, "g", topic, 1).close()
     broker.stop()
     directory = broker.data / f"__consumer_offsets-{partition_for('g', 50)}"
     said = dump_log(*directory.glob("*.log"), offsets=True)
@@ -149,3 +152,26 @@ def test_kafka_reads_what_the_coordinator_wrote(start_broker, topic: str, tmp_pa
     group = [line for line in payloads if '"protocolType":"consumer"' in line]
     assert '"protocol":"range"' in group[0] and '"assignment"' in group[0]
     assert '"members":[]' in group[-1]
+
+
+def test_a_group_moves_with_its_directory_from_kafka_to_ottla_and_back(tmp_path: Path, topic: str) -> None:
+    settings = {"group.min.session.timeout.ms": 500}
+    kafka = ApacheKafka(tmp_path / "kafka", settings)
+    kafka.format()
+    kafka.start()
+    ottla = BrokerProcess(kafka.data, listen=kafka.bootstrap, arguments=["--config", str(kafka.properties)])
+    values: list[bytes] = []
+    try:
+        make_topic(kafka.bootstrap, topic, 1, [b"%d" % i for i in range(12)])
+        read(kafka.bootstrap, "g", topic, 4, values).close()
+        kafka.stop()
+        ottla.start()
+        read(ottla.bootstrap, "g", topic, 4, values).close()
+        assert ottla.stop() == 0, ottla.log
+        kafka.start()
+        read(kafka.bootstrap, "g", topic, 4, values).close()
+    finally:
+        ottla.kill()
+        kafka.kill()
+    assert values == [b"%d" % i for i in range(12)]
+    assert "Traceback" not in ottla.log
