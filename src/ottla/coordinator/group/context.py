@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.clock import Clock
 from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.timers import Timers
+from ottla.metadata.image import ConfigResourceType
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -35,8 +36,6 @@ class GroupContext:
 
     def group_config(self, group_id: str) -> Mapping[str, str]:
         """The group's own configs (kafka-configs --entity-type groups), as text."""
-        from ottla.metadata.image import ConfigResourceType
-
         return self.image.configs.of(ConfigResourceType.GROUP, group_id)
 
 

@@ -5,7 +5,7 @@ Only `replay*` changes them. Who may commit, and what is answered, is `committin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -66,10 +66,6 @@ class Offsets:
     def has_pending_of(self, group_id: str) -> bool:
         """Whether an open transaction holds any offset of the group."""
         return group_id in self._open
-
-    def groups(self) -> Iterable[str]:
-        """Groups with committed offsets."""
-        return self._committed.keys()
 
     # -- deleting, as records
 

@@ -48,23 +48,6 @@ class GroupCoordinator:
             return
         self.runtime.write(partition, operation, done, failed)
 
-    def write_transactional(
-        self,
-        group_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        operation: WriteOperation[GroupShard, R],
-        done: Done[R],
-        failed: Failed,
-    ) -> None:
-        """The same, within a producer's transaction (see `CoordinatorRuntime.write_transactional`)."""
-        try:
-            partition = self.partition_of(group_id)
-        except KafkaError as error:
-            failed(error)
-            return
-        self.runtime.write_transactional(partition, producer_id, producer_epoch, operation, done, failed)
-
     def read(
         self, group_id: str, operation: ReadOperation[GroupShard, R], done: Done[R], failed: Failed
     ) -> None:

@@ -116,11 +116,6 @@ class ClassicGroup(Group):
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type_or_none == CONSUMER_PROTOCOL_TYPE
 
-    @property
-    def is_simple(self) -> bool:
-        """Only offsets, no members ever: committed by an admin or a consumer that assigns itself."""
-        return self.protocol_type_or_none is None and self.is_empty and not self.pending_join
-
     def has_member(self, member_id: str) -> bool:
         return member_id in self.members
 
