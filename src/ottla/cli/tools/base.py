@@ -184,6 +184,7 @@ def tool(
     aliases: Mapping[str, str] | None = None,
     controllers: bool = False,
     broker_list: bool = True,
+    offline: bool = False,
 ) -> Callable[[Callable[[Session, Flags], None]], Tool]:
     """Makes a tool of a function that takes a session and its flags."""
 
@@ -196,7 +197,8 @@ def tool(
                 sys.exit(session.exit_code)
 
         wrapped: Any = run
-        for option in reversed([*options, *_common_options(controllers, broker_list)]):
+        common = _OUTPUT_OPTIONS if offline else _common_options(controllers, broker_list)
+        for option in reversed([*options, *common]):
             wrapped = option(wrapped)
         settings = {"help_option_names": ["--help", "-h"], "max_content_width": 110}
         command: Tool = click.command(name, cls=Tool, context_settings=settings)(wrapped)
@@ -207,13 +209,18 @@ def tool(
     return decorate
 
 
+_OUTPUT_OPTIONS: Final[list[Callable[[Any], Any]]] = [
+    click.option("--json", "as_json", is_flag=True, help="Print JSON."),
+    click.version_option(__version__, message="%(version)s"),
+]
+
+
 def _common_options(controllers: bool, broker_list: bool) -> list[Callable[[Any], Any]]:
     options = [
         click.option("--bootstrap-server", metavar="HOST:PORT,...", help="The cluster's brokers."),
         click.option("--command-config", metavar="FILE", help="Properties file with client settings."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON."),
         click.option("--zookeeper", metavar="HOST:PORT", hidden=True),
-        click.version_option(__version__, message="%(version)s"),
+        *_OUTPUT_OPTIONS,
     ]
     if controllers:
         help_text = "The cluster's controllers, in place of its brokers."
@@ -225,17 +232,17 @@ def _common_options(controllers: bool, broker_list: bool) -> list[Callable[[Any]
 
 def _open_session(values: dict[str, Any]) -> Session:
     """Take the flags that all tools have out of the values."""
-    given = values.pop("bootstrap_server")
+    given = values.pop("bootstrap_server", None)
     controllers = values.pop("bootstrap_controller", None)
     old_list = values.pop("old_broker_list", None)
     if given and controllers:
         raise UsageProblem("only one of --bootstrap-server and --bootstrap-controller can be given")
-    if values.pop("zookeeper"):
+    if values.pop("zookeeper", None):
         click.echo(
             "There is no ZooKeeper any more: --zookeeper is ignored, use --bootstrap-server.", err=True
         )
     properties: dict[str, str] = {}
-    if file := values.pop("command_config"):
+    if file := values.pop("command_config", None):
         from ottla.cli.settings import read_properties
 
         properties = read_properties(file)

@@ -14,6 +14,7 @@ TOOLS: Final = {
     "consume": "consume",
     "consumer-groups": "consumer_groups",
     "delete-records": "delete_records",
+    "dump-log": "dump_log",
     "features": "features",
     "get-offsets": "get_offsets",
     "groups": "groups",

@@ -1,0 +1,121 @@
+"""What the records of Kafka's own topics mean: key and value as the text that kafka-dump-log prints.
+
+A decoder takes a record and gives the texts of its key and its value, each None where there is none to print.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.message_json import as_document, as_text
+from ottla.errors import KafkaError
+from ottla.records.record import Record
+from ottla.wire.classes import message_class
+from ottla.wire.codec import decode_prefix
+from ottla.wire.schema import message, message_names
+
+Decoder = Callable[[Record], tuple[str | None, str | None]]
+
+_INT16: Final = struct.Struct(">h")
+_NUMBERS: Final = {"LongDecoder": struct.Struct(">q"), "IntegerDecoder": struct.Struct(">i")}
+
+
+def of_classes(key_class: str | None, value_class: str | None) -> Decoder:
+    """Keys and values as Kafka's decoder classes read them: text unless another is named."""
+    show_key, show_value = _plain(key_class), _plain(value_class)
+
+    def decode(record: Record) -> tuple[str | None, str | None]:
+        return (
+            None if record.key is None else show_key(record.key),
+            None if record.value is None else show_value(record.value),
+        )
+
+    return decode
+
+
+def _plain(class_name: str | None) -> Callable[[bytes], str]:
+    kind = (class_name or "StringDecoder").rpartition(".")[2]
+    if kind in ("StringDecoder", "DefaultDecoder"):
+        return lambda data: data.decode(errors="replace")
+    if kind not in _NUMBERS:
+        raise UsageProblem(
+            f"the decoder {class_name} is unknown here; there are String, Long and IntegerDecoder"
+        )
+    number = _NUMBERS[kind]
+    return lambda data: str(number.unpack(data)[0]) if len(data) == number.size else data.hex()
+
+
+@cache
+def _keys(module: str) -> dict[int, tuple[Any, Any]]:
+    """The classes of keys and values of a coordinator's records, by their type."""
+    found: dict[int, tuple[Any, Any]] = {}
+    for name in message_names():
+        known = message(name)
+        if known.module == module and known.kind == "coordinator-key" and known.api_key is not None:
+            stem = name.removesuffix("Key")
+            found[known.api_key] = message_class(name), message_class(stem + "Value")
+    return found
+
+
+def of_coordinator(module: str) -> Decoder:
+    """The records of a coordinator's topic: JSON of key and value with their type and version."""
+
+    def decode(record: Record) -> tuple[str | None, str | None]:
+        if record.key is None:
+            raise UsageProblem(
+                f"the record at offset {record.offset} has no key: it is none of a coordinator"
+            )
+        try:
+            return _coordinator_texts(module, record.key, record.value, record.offset)
+        except (KafkaError, struct.error) as error:
+            return f"Error at offset {record.offset}, skipping. {error}", None
+
+    return decode
+
+
+def _coordinator_texts(module: str, key: bytes, value: bytes | None, offset: int) -> tuple[str, str | None]:
+    (kind,) = _INT16.unpack_from(key)
+    if kind not in _keys(module):
+        return f"Unknown record type {kind} at offset {offset}, skipping.", None
+    key_class, value_class = _keys(module)[kind]
+    decoded, _ = decode_prefix(key_class, 0, key, _INT16.size)
+    key_text = as_text({"type": str(kind), "data": as_document(decoded, 0)})
+    if value is None:
+        return key_text, "<DELETE>"
+    (version,) = _INT16.unpack_from(value)
+    told, _ = decode_prefix(value_class, version, value, _INT16.size)
+    document = as_document(told, version)
+    if value_class.NAME == "GroupMetadataValue" and told.protocol_type == "consumer":
+        for member, shown in zip(told.members, document["members"], strict=True):
+            for name in ("subscription", "assignment"):
+                known = _embedded(f"ConsumerProtocol{name.capitalize()}", getattr(member, name))
+                shown[name] = shown[name] if known is None else known
+    return key_text, as_text({"version": str(version), "data": document})
+
+
+def _embedded(name: str, data: bytes) -> dict[str, Any] | None:
+    """A message of the consumers' own protocol inside of a record; None for bytes that are none."""
+    try:
+        (version,) = _INT16.unpack_from(data)
+        told, _ = decode_prefix(message_class(name), version, data, _INT16.size)
+        return as_document(told, version)
+    except (KafkaError, struct.error):
+        return None
+
+
+def of_cluster_metadata(record: Record) -> tuple[str | None, str | None]:
+    """The records of the metadata log."""
+    from ottla.metadata.records import decode_record
+    from ottla.wire.schema import snake_case
+
+    try:
+        value = record.value or b""
+        told = decode_record(value)
+        kind = snake_case(told.NAME).upper()
+        return None, as_text({"type": kind, "version": value[2], "data": as_document(told, value[2])})
+    except KafkaError as error:
+        return None, f"Error at {record.offset}, skipping. {error}"

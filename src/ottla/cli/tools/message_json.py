@@ -1,0 +1,59 @@
+"""Messages of the schema table as JSON, in the form that Kafka's own converters give them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any, Final
+
+from ottla.wire.schema import NEW, Field
+from ottla.wire.uuid import uuid_to_str
+
+_WORD: Final = re.compile(r"_(.)")
+
+
+def as_text(document: object) -> str:
+    """JSON without a space more than needed."""
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+
+def as_document(message: Any, version: int) -> dict[str, Any]:
+    """A message or struct by the names of its fields; a tagged field is left out where it says nothing new."""
+    document: dict[str, Any] = {}
+    for field in message.SCHEMA.fields:
+        value = getattr(message, field.name)
+        if version not in field.versions or (field.is_tagged(version) and _is_default(field, value)):
+            continue
+        document[camel_case(field.name)] = _value(field, value, version)
+    return document
+
+
+def camel_case(name: str) -> str:
+    """The name of a field in JSON."""
+    spelled = _WORD.sub(lambda found: found[1].upper(), name)
+    return "kRaft" + spelled[5:] if spelled.startswith("kraft") else spelled
+
+
+def _is_default(field: Field, value: Any) -> bool:
+    if field.default is not NEW:
+        return bool(value == field.default)
+    return value is not None and bool(value == type(value)())
+
+
+def _value(field: Field, value: Any, version: int) -> Any:
+    if value is None:
+        return None
+    if field.is_array:
+        return [_element(field, each, version) for each in value]
+    return _element(field, value, version)
+
+
+def _element(field: Field, value: Any, version: int) -> Any:
+    if field.struct is not None:
+        return as_document(value, version)
+    if field.type == "uuid":
+        return uuid_to_str(value)
+    if field.type in ("bytes", "records"):
+        return base64.b64encode(bytes(value)).decode()
+    return value
