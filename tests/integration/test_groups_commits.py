@@ -82,7 +82,7 @@ def test_async_commit_tells_when_it_is_kept(broker: BrokerProcess, topic: str) -
     )
     consumer.subscribe([topic])
     read(consumer, 6)
-    consumer.commit(asynchronous=True)
+    consumer.commit(offsets=[TopicPartition(topic, 0, 6)], asynchronous=True)
     while not told:
         consumer.poll(0.1)
     ((error, (partition,)),) = told
