@@ -31,6 +31,12 @@ FetchDone = Callable[[Results], None]
 _Data: Any = FetchResponse.PartitionData
 _EMPTY: Final = b""
 _CONSUMER: Final = -1
+_NEW_LOGS_AT_ONCE: Final = 4
+"""A log takes most of a millisecond to be made: a request for a thousand new partitions must not make them all."""
+
+
+class _TooManyNewLogs(Exception):
+    """Go on in another turn of the event loop."""
 
 
 class Fetch:
@@ -47,6 +53,7 @@ class Fetch:
         "_min_bytes",
         "_min_one",
         "_must_answer",
+        "_new_logs",
         "_parked",
         "_read_committed",
         "_replica_id",
@@ -79,10 +86,11 @@ class Fetch:
         self._incremental = incremental
         """Partitions of which there is nothing new may be `None` in the results."""
         self._parked: Parked | None = None
+        self._new_logs = 0
         self._cancelled = False
 
     def start(self) -> Results | None:
-        """Read now. None: cold data is being read, or the request waits for data."""
+        """Read now. None: cold data is being read, logs are being made, or the request waits for data."""
         self._begin()
         if not self._read():
             return None
@@ -151,9 +159,10 @@ class Fetch:
         self._must_answer = False
 
     def _read(self) -> bool:
-        """Read the partitions that have no result yet. False: a cold one is being read in a thread."""
+        """Read the partitions that have no result yet. False: a cold or new one comes first, and then the rest."""
         results = self._results
         read_one = self._read_one
+        self._new_logs = 0
         for part in self._entries[len(results) :] if results else self._entries:
             try:
                 results.append(read_one(part))
@@ -162,7 +171,16 @@ class Fetch:
             except WouldBlock:
                 self._read_cold(part)
                 return False
+            except _TooManyNewLogs:
+                self._replicas.after_new_logs(self._go_on)
+                return False
         return True
+
+    def _go_on(self) -> None:
+        if self._cancelled or not self._read():
+            return
+        if self._enough() or self._max_wait_ms <= 0 or not self._park():
+            self._finish()
 
     def _read_one(self, part: FetchPartition) -> PartitionData | None:
         partition = part.partition
@@ -171,7 +189,7 @@ class Fetch:
         epoch = part.leader_epoch
         if (epoch >= 0 and epoch != partition.leader_epoch) or not partition.is_leader:
             partition.check_leader(epoch)
-        log = partition.log or partition.local_log()
+        log = partition.log or self._new_log(partition)
         if part.last_fetched_epoch >= 0:
             diverging = self._diverging(part, log)
             if diverging is not None:
@@ -195,6 +213,12 @@ class Fetch:
             nowait=True,
         )
         return self._data(part, log, mark, self._take(piece))
+
+    def _new_log(self, partition: Partition) -> PartitionLog:
+        if self._new_logs >= _NEW_LOGS_AT_ONCE:
+            raise _TooManyNewLogs
+        self._new_logs += 1
+        return partition.local_log()
 
     def _read_for_follower(
         self, part: FetchPartition, partition: Partition, log: PartitionLog

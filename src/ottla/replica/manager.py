@@ -277,6 +277,10 @@ class ReplicaManager:
 
     # -- work in slices
 
+    def after_new_logs(self, callback: Callable[[], None]) -> None:
+        """Call back when the logs that are to be made and removed now have been."""
+        self._later(callback)
+
     def _later(self, work: Callable[[], None]) -> None:
         self._work.append(work)
         if not self._scheduled:

@@ -381,3 +381,32 @@ def test_damaged_data_is_passed_on_for_the_client_to_notice(scene):
     outcome = fetch(scene, part(), min_bytes=1000)
     assert outcome.done
     assert len(outcome.results[0].records) == 2 * size
+
+
+def test_a_fetch_of_many_new_partitions_makes_their_logs_in_slices(scene):
+    scene.create_topic("t", 100)
+    outcome = fetch(scene, *(part(index) for index in range(100)), max_wait_ms=0)
+    made = [index for index in range(100) if scene.replicas.partition("t", index).log is not None]
+    assert not outcome.done
+    assert len(made) < 10
+    scene.turn()
+    assert outcome.done
+    assert outcome.codes() == [ErrorCode.NONE] * 100
+
+
+def test_a_fetch_of_many_new_partitions_waits_for_data_as_any_other(scene):
+    scene.create_topic("t", 100)
+    outcome = fetch(scene, *(part(index) for index in range(100)))
+    scene.turn()
+    assert not outcome.done
+    scene.append("t", 99, b"a")
+    scene.turn()
+    assert outcome.offsets(99) == [0]
+
+
+def test_a_client_that_goes_away_while_logs_are_made_is_not_answered(scene):
+    scene.create_topic("t", 100)
+    outcome = fetch(scene, *(part(index) for index in range(100)), max_wait_ms=0)
+    outcome.fetch.cancel()
+    scene.turn()
+    assert not outcome.done
