@@ -9,6 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
+    from ottla.client.admin_types import AlterConfigOp as AlterConfigOp
+    from ottla.client.admin_types import ConfigResource as ConfigResource
+    from ottla.client.admin_types import ConfigResourceType as ConfigResourceType
+    from ottla.client.admin_types import NewPartitions as NewPartitions
+    from ottla.client.admin_types import NewTopic as NewTopic
     from ottla.client.consumer import KafkaConsumer as KafkaConsumer
     from ottla.client.consumer_settings import CooperativeStickyAssignor as CooperativeStickyAssignor
     from ottla.client.consumer_settings import RangePartitionAssignor as RangePartitionAssignor
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "admin": ("KafkaAdminClient",),
+    "admin_types": ("AlterConfigOp", "ConfigResource", "ConfigResourceType", "NewPartitions", "NewTopic"),
     "consumer": ("KafkaConsumer",),
     "consumer_settings": (
         "CooperativeStickyAssignor",

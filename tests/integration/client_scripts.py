@@ -13,6 +13,7 @@ from typing import Any
 
 def two_sides() -> dict[str, types.SimpleNamespace]:
     import kafka
+    import kafka.admin
     import kafka.errors
     import kafka.partitioner
 
@@ -24,6 +25,7 @@ def two_sides() -> dict[str, types.SimpleNamespace]:
     names = (
         "KafkaProducer",
         "KafkaConsumer",
+        "KafkaAdminClient",
         "TopicPartition",
         "OffsetAndMetadata",
     )
@@ -31,11 +33,17 @@ def two_sides() -> dict[str, types.SimpleNamespace]:
         "kafka-python": types.SimpleNamespace(
             **{name: getattr(kafka, name) for name in names},
             Partitioner=kafka.partitioner.Partitioner,
+            NewTopic=kafka.admin.NewTopic,
+            ConfigResource=kafka.admin.ConfigResource,
+            ConfigResourceType=kafka.admin.ConfigResourceType,
             murmur2=kafka.partitioner.murmur2,
         ),
         "ottla": types.SimpleNamespace(
             **{name: getattr(ottla, name) for name in names},
             Partitioner=ottla.Partitioner,
+            NewTopic=ottla.NewTopic,
+            ConfigResource=ottla.ConfigResource,
+            ConfigResourceType=ottla.ConfigResourceType,
             murmur2=ottla.client.partitioners.murmur2,
         ),
     }
@@ -350,7 +358,108 @@ def transactions(api: Any, bootstrap: str, topic: str, group: str) -> Any:
     return results
 
 
+def _anonymous(told: Any, topic: str, group: str) -> Any:
+    """The same answer for topics of other names: only names and ids of the two runs may differ."""
+    if isinstance(told, dict):
+        return {
+            _anonymous(key, topic, group): _anonymous(value, topic, group)
+            for key, value in told.items()
+            if key not in ("topic_id", "member_id", "client_id")
+        }
+    if isinstance(told, list | tuple) and not hasattr(told, "_fields"):
+        return [_anonymous(one, topic, group) for one in told]
+    return str(told).replace(topic, "TOPIC").replace(group, "GROUP") if not isinstance(told, int) else told
+
+
+def admin_of_topics(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    made = f"{topic}-made"
+    admin = api.KafkaAdminClient(bootstrap_servers=bootstrap)
+    resource = api.ConfigResource(api.ConfigResourceType.TOPIC, made)
+    wanted = api.NewTopic(
+        made, num_partitions=2, replication_factor=1, topic_configs={"retention.ms": "1000"}
+    )
+    results: list[Any] = [
+        admin.create_topics([wanted], validate_only=True)["topics"][0]["error_code"],
+        made in admin.list_topics(),
+        admin.create_topics([wanted])["topics"][0]["num_partitions"],
+        outcome(lambda: admin.create_topics([wanted])),
+        outcome(lambda: admin.create_topics([api.NewTopic("not/a/name", 1, 1)])),
+        outcome(lambda: admin.create_topics([api.NewTopic(f"{made}-2", 1, 9)])),
+        made in admin.list_topics(),
+        [
+            {**one, "authorized_operations": sorted(one["authorized_operations"])}
+            for one in admin.describe_topics([made])
+        ],
+        admin.describe_configs([resource]),
+        admin.alter_configs(
+            [
+                api.ConfigResource(
+                    api.ConfigResourceType.TOPIC, made, {"retention.ms": "2000", "segment.ms": "99"}
+                )
+            ]
+        ),
+        admin.describe_configs([resource]),
+        admin.reset_configs([api.ConfigResource(api.ConfigResourceType.TOPIC, made, ["segment.ms"])]),
+        admin.describe_configs([resource], config_filter="modified"),
+        sorted(admin.describe_configs([resource], config_filter="all")["topic"][made]),
+    ]
+    admin.create_partitions({made: 5})
+    results.append(len(admin.describe_topics([made])[0]["partitions"]))
+    results.append(outcome(lambda: admin.create_partitions({made: 3})))
+    with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for n in range(10):
+            producer.send(made, b"%d" % n, partition=0)
+    deleted = admin.delete_records({api.TopicPartition(made, 0): 4})
+    results.append([one["low_watermark"] for one in deleted.values()])
+    results.append([one["error_code"] for one in admin.delete_topics([made])["topics"]])
+    results.append(outcome(lambda: admin.delete_topics([made])))
+    cluster = admin.describe_cluster()
+    results.append((sorted(cluster), [sorted(one) for one in cluster["brokers"]]))
+    results.append(sorted(cluster["authorized_operations"]))
+    admin.close()
+    return _anonymous(results, topic, group)
+
+
+def admin_of_groups(api: Any, bootstrap: str, topic: str, group: str) -> Any:
+    tp = api.TopicPartition(topic, 0)
+    admin = api.KafkaAdminClient(bootstrap_servers=bootstrap)
+    with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for n in range(10):
+            producer.send(topic, b"%d" % n, partition=0)
+    consumer = api.KafkaConsumer(
+        topic, bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest"
+    )
+    next(consumer)
+    consumer.commit()
+    described = admin.describe_groups([group])[group]
+    results: list[Any] = [
+        group in [one["group_id"] for one in admin.list_groups()],
+        (
+            described["group_state"],
+            described["protocol_type"],
+            described["protocol_data"],
+            described["error"],
+        ),
+        [member["member_assignment"]["assigned_partitions"] for member in described["members"]],
+        [member["member_metadata"]["topics"] for member in described["members"]],
+        admin.delete_groups([group]),
+    ]
+    consumer.close()
+    results.append(admin.describe_groups([group])[group]["group_state"])
+    results.append(admin.list_group_offsets({group: None})[group][tp].offset)
+    altered = admin.alter_group_offsets(group, {tp: api.OffsetAndMetadata(7, "moved", -1)})
+    results.append([one.__name__ for one in altered.values()])
+    moved = admin.list_group_offsets({group: [tp]})[group][tp]
+    results += [moved.offset, moved.metadata]
+    results.append([one.__name__ for one in admin.delete_group_offsets(group, [tp]).values()])
+    results += [admin.delete_groups([group]), admin.delete_groups([group])]
+    admin.close()
+    return _anonymous(results, topic, group)
+
+
 SCRIPTS = [
+    admin_of_topics,
+    admin_of_groups,
     metadata_and_records,
     keys_choose_partitions,
     own_partitioner,
