@@ -1,0 +1,159 @@
+"""The tools as a user runs them, on a broker of their own: what they print, to the letter."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ottla.testing.process import BrokerProcess
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def ottla(broker: BrokerProcess | None, *words: object, stdin: str = "") -> Said:
+    at = [] if broker is None else ["--bootstrap-server", broker.bootstrap]
+    tool, *rest = map(str, words)
+    command = [sys.executable, "-m", "ottla", tool, *at, *rest]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+    return Said(done.returncode, done.stdout, done.stderr)
+
+
+def test_a_topic_from_its_creation_to_its_end(broker: BrokerProcess, topic: str) -> None:
+    made = ottla(
+        broker, "topics", "--create", "--topic", topic, "--partitions", 2, "--config", "retention.ms=5"
+    )
+    assert made == (0, f"Created topic {topic}.\n", "")
+    assert ottla(broker, "topics", "--create", "--topic", topic, "--if-not-exists") == (0, "", "")
+    shown = ottla(broker, "topics", "--describe", "--topic", topic).out
+    identity = re.search(r"TopicId: (\S+)", shown)
+    assert identity is not None
+    assert shown == (
+        f"Topic: {topic}\tTopicId: {identity[1]}\tPartitionCount: 2\tReplicationFactor: 1"
+        "\tConfigs: min.insync.replicas=1,retention.ms=5\n"
+        f"\tTopic: {topic}\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: \n"
+        f"\tTopic: {topic}\tPartition: 1\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: \n"
+    )
+    assert ottla(broker, "topics", "--alter", "--topic", topic, "--partitions", 3) == (0, "", "")
+    (document,) = json.loads(ottla(broker, "topics", "--describe", "--topic", topic, "--json").out)
+    assert document["partitionCount"] == 3 and document["topicId"] == identity[1]
+    assert ottla(broker, "topics", "--delete", "--topic", topic) == (0, "", "")
+    assert topic not in ottla(broker, "topics", "--list").out.splitlines()
+
+
+def test_records_go_in_and_come_out(broker: BrokerProcess, topic: str) -> None:
+    sent = ottla(broker, "produce", "--topic", topic, "--property", "parse.key=true", stdin="a\t1\nb\t2\n")
+    assert sent == (0, "", "")
+    got = ottla(broker, "consume", "--topic", topic, "--from-beginning", "--max-messages", 2)
+    assert got == (0, "1\n2\n", "Processed a total of 2 messages\n")
+    got = ottla(
+        broker,
+        *("consume", "--topic", topic, "--partition", 0, "--offset", 1, "--max-messages", 1, "--json"),
+    )
+    record = json.loads(got.out)
+    assert (record["offset"], record["key"], record["value"]) == (1, "b", "2")
+
+
+def test_a_consumer_that_waits_long_enough_ends(broker: BrokerProcess, topic: str) -> None:
+    ottla(broker, "topics", "--create", "--topic", topic)
+    got = ottla(broker, "consume", "--topic", topic, "--timeout-ms", 300)
+    assert (got.code, got.out) == (0, "")
+    assert got.err.endswith("Processed a total of 0 messages\n")
+
+
+def test_a_group_is_described_reset_and_deleted(broker: BrokerProcess, topic: str) -> None:
+    ottla(broker, "produce", "--topic", topic, stdin="1\n2\n3\n")
+    group = f"group-of-{topic}"
+    plan = ("consumer-groups", "--reset-offsets", "--group", group, "--topic", topic)
+    assert ottla(broker, *plan, "--to-offset", 2, "--execute").code == 0
+    shown = ottla(broker, "consumer-groups", "--describe", "--group", group)
+    assert shown.err == f"\nConsumer group '{group}' has no active members.\n"
+    widths = max(15, len(group)), max(15, len(topic))
+    titles = (
+        "PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG             CONSUMER-ID     HOST            CLIENT-ID"
+    )
+    cells = "0          2               3               1               -               -               -"
+    assert shown.out == (
+        f"\n{'GROUP'.ljust(widths[0])} {'TOPIC'.ljust(widths[1])} {titles}"
+        f"\n{group.ljust(widths[0])} {topic.ljust(widths[1])} {cells}\n"
+    )
+    deleted = ottla(broker, "consumer-groups", "--delete", "--group", group)
+    assert deleted == (0, f"Deletion of requested consumer groups ('{group}') was successful.\n", "")
+    again = ottla(broker, "consumer-groups", "--describe", "--group", group)
+    assert again.code == 1 and again.out == "" and len(again.err.splitlines()) == 1
+
+
+def test_a_plan_is_exported_and_read_again(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    ottla(broker, "produce", "--topic", topic, stdin="1\n2\n3\n")
+    plan = ("consumer-groups", "--reset-offsets", "--group", f"planned-{topic}")
+    exported = ottla(broker, *plan, "--topic", topic, "--to-latest", "--export", "--dry-run").out
+    assert exported == f"{topic},0,3\n\n"
+    file = tmp_path / "plan.csv"
+    file.write_text(exported.replace(",3", ",1"))
+    assert ottla(broker, *plan, "--from-file", file, "--execute").code == 0
+    (row,) = json.loads(ottla(broker, "consumer-groups", "--describe", "--group", plan[3], "--json").out)
+    assert (row["current_offset"], row["lag"]) == (1, 2)
+
+
+def test_performance_is_told_in_kafkas_words(broker: BrokerProcess, topic: str) -> None:
+    sent = ottla(
+        broker,
+        *("producer-perf-test", "--topic", topic, "--num-records", 500, "--record-size", 10),
+        *("--throughput", -1, "--producer-props", "acks=1", "linger.ms=1", "--warmup-records", 100),
+    )
+    assert sent.code == 0, sent.err
+    tail = (
+        r" records sent, [\d.]+ records/sec \([\d.]+ MB/sec\), [\d.]+ ms avg latency, [\d.]+ ms max latency,"
+    )
+    tail += r" \d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99.9th\."
+    assert re.fullmatch("500" + tail, sent.out.splitlines()[1])
+    assert re.fullmatch("400 steady state" + tail, sent.out.splitlines()[2])
+    read = ottla(
+        broker,
+        *("consumer-perf-test", "--topic", topic, "--num-records", 500, "--hide-header"),
+        *("--command-property", "group.protocol=consumer"),
+    )
+    assert read.out.split(", ")[4] == "500", read
+    there = ottla(
+        broker,
+        *("e2e-latency", "--topic", f"{topic}-2", "--num-records", 5, "--producer-acks", "all"),
+        *("--record-size", 10, "--record-key-size", 3, "--num-headers", 1, "--record-header-key-size", 2),
+    )
+    assert there.code == 0 and there.out.splitlines()[1].startswith("Avg latency: "), there
+
+
+def test_nobody_at_the_address_is_one_line() -> None:
+    for words in (
+        ("topics", "--list"),
+        ("consume", "--topic", "t"),
+        ("produce", "--topic", "t"),
+        ("consumer-groups", "--list"),
+        ("cluster", "cluster-id"),
+    ):
+        said = ottla(None, *words, "--bootstrap-server", "127.0.0.1:1")
+        assert said.code == 1 and said.out == ""
+        assert said.err.startswith("ottla: no broker answers at 127.0.0.1:1 ("), said.err
+        assert len(said.err.splitlines()) == 1
+
+
+def test_only_plain_connections_are_made_as_yet(broker: BrokerProcess, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SASL_SSL\n")
+    said = ottla(broker, "topics", "--list", "--command-config", file)
+    assert said == (1, "", "ottla: security.protocol=SASL_SSL is not supported yet: only PLAINTEXT is\n")
+
+
+@pytest.mark.parametrize("script", ["topics", "console-consumer", "consumer-groups", "dump-log"])
+def test_kafkas_scripts_run_the_tools(script: str) -> None:
+    path = Path(__file__).parents[3] / "bin" / f"kafka-{script}.sh"
+    done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0 and "Usage: ottla" in done.stdout
