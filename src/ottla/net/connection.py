@@ -30,6 +30,10 @@ _JOIN_BELOW_BYTES = 16 << 10
 """Answers smaller than this are joined: one copy is cheaper than several entries in the write queue."""
 
 
+_BYTES_PER_TURN = 1 << 20
+"""After so much from one client the others and the timers come first: libuv would read 32 times in a row."""
+
+
 @dataclass(frozen=True, slots=True)
 class Peer:
     """Who is at the other end, and by which door it came in."""
@@ -59,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         "_own",
         "_reading",
         "_resume_scheduled",
+        "_since_turn",
         "_slots",
         "_transport",
         "_write_paused",
@@ -93,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[Request] = deque()
         self._held_answer_bytes = 0
         self._reading = True
+        self._since_turn = 0
         self._write_paused = False
         self._finishing = False
         self._resume_scheduled = False
@@ -120,6 +126,12 @@ class Connection(asyncio.BufferedProtocol):
             self._end += nbytes
             view = memoryview(own)[: self._end]
         self._take_frames(view, now)
+        self._since_turn += nbytes
+        if self._since_turn >= _BYTES_PER_TURN:
+            self._since_turn = 0
+            if self._reading:
+                self._stop_reading()
+                self._schedule_resume()
 
     def eof_received(self) -> bool:
         # Parked requests of a client that closed its side are of no use to it any more.

@@ -102,6 +102,8 @@ class Client:
         """Bring bytes in as the event loop does, as long as the connection wants them."""
         view = memoryview(data)
         while view:
+            if not self.transport.reading:
+                self.turn()
             assert self.transport.reading and not self.transport.closed
             room = self.connection.get_buffer(-1)
             count = min(len(room), len(view))

@@ -109,6 +109,18 @@ def test_requests_already_received_wait_for_a_slow_reader(client: Client, servic
     assert service.seen == [1]
 
 
+def test_a_client_that_sends_much_lets_the_others_come_first(client: Client, service: Service) -> None:
+    requests = [produce(n, bytes(300 << 10)) for n in range(4)]
+    for request in requests[:3]:
+        client.send(request)
+    assert client.transport.reading
+    client.send(requests[3])
+    assert service.seen == [0, 1, 2, 3]
+    assert not client.transport.reading
+    client.turn()
+    assert client.transport.reading
+
+
 def test_large_answers_behind_a_parked_one_are_bounded(client: Client, service: Service) -> None:
     client.send(heartbeat(1) + heartbeat(2))
     big = messages.HeartbeatResponse()
