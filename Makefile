@@ -24,10 +24,10 @@ run: setup  ## start a broker on localhost:9092, data under ./ottla-data
 	@exec $(BIN)/ottla start
 
 test: setup  ## all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-fast: setup  ## the tests that take under two minutes together
-	$(BIN)/python -m pytest -m "not slow and not java"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not java"
 
 lint: setup  ## style, types, layers
 	$(BIN)/ruff check .
