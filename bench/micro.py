@@ -99,6 +99,12 @@ class _Nowhere(asyncio.Transport):
     def writelines(self, list_of_data: Any) -> None:
         pass
 
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
     def is_closing(self) -> bool:
         return False
 

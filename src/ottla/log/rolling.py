@@ -15,8 +15,7 @@ def is_full(segment: Segment, config: TopicConfig, size: int, last_offset: int) 
     """Whether a batch of `size` bytes that ends with `last_offset` needs another segment."""
     return (
         segment.size > config.segment_bytes - size
-        or segment.offset_index.is_full
-        or segment.time_index.is_full
+        or segment.indexes_full
         or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
     )
 

@@ -82,6 +82,7 @@ class Segment:
         "_bytes_since_entry",
         "_dir",
         "_fs",
+        "_indexes_full",
         "_log",
         "_max",
         "_suffix",
@@ -127,6 +128,8 @@ class Segment:
         """Maximum timestamp of the first batch: what rolling by time counts from."""
         self._max: tuple[int, int] | None = None
         self._bytes_since_entry = 0
+        self._indexes_full: bool | None = None
+        """None: not looked since an entry was added."""
         self._tail: _Tail | None = None
         self.indexes_unsynced = False
         """The indexes are complete, but perhaps not on disk."""
@@ -214,6 +217,14 @@ class Segment:
 
     # -- appending ----------------------------------------------------------------------------------------
 
+    @property
+    def indexes_full(self) -> bool:
+        """Whether an index has no room for more: asked at every append, and changed by few of them."""
+        full = self._indexes_full
+        if full is None:
+            self._indexes_full = full = self.offset_index.is_full or self.time_index.is_full
+        return full
+
     def append(self, buffers: Sequence[Buffer], batches: Sequence[AppendedBatch]) -> None:
         """Write batches at the end, in one call."""
         start = position = self.size
@@ -230,6 +241,7 @@ class Segment:
             if since > interval:
                 self.offset_index.append(last_offset, position)
                 self.time_index.maybe_append(top[0], top[1])
+                self._indexes_full = None
                 since = 0
             since += size
             tail.positions.append(position)
@@ -253,6 +265,7 @@ class Segment:
             self.log.fsync()
         self.offset_index.replace(bytes(scan.offset_entries))
         self.time_index.replace(bytes(scan.time_entries))
+        self._indexes_full = None
         self.txn_index.replace_if_changed(scan.aborted)
         self._max = (scan.max_timestamp, scan.offset_of_max)
         self.first_timestamp = scan.first_timestamp
@@ -376,6 +389,7 @@ class Segment:
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop the batches from the one that holds `offset` on; the number of bytes dropped."""
         found = self.find(offset)
+        self._indexes_full = None
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
