@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
 from oracle.kafka_tools import needs_java
 from oracle.tools_oracle import JavaTools, Said, run_ottla
@@ -59,6 +59,10 @@ def busy(broker: BrokerProcess, java: JavaTools) -> Iterator[BrokerProcess]:
     while any(len(member.assignment()) < 5 for member in members):
         for member in members:
             member.poll(0.1)
+    queue = ShareConsumer({**settings, "group.id": "queue", "client.id": "queue-1"})
+    queue.subscribe(["orders"])
+    while '"partition"' not in run_ottla("share-groups", *at, "--describe", "--all-groups", "--json").out:
+        queue.poll(0.1)
     writer = Producer({**settings, "transactional.id": "till"})
     writer.init_transactions()
     writer.begin_transaction()
@@ -66,7 +70,7 @@ def busy(broker: BrokerProcess, java: JavaTools) -> Iterator[BrokerProcess]:
     writer.flush()
     yield broker
     writer.abort_transaction()
-    for member in members:
+    for member in [*members, queue]:
         member.close()
 
 
@@ -142,6 +146,17 @@ consumer-groups --reset-offsets --group shop --topic visits --to-datetime 2020-0
 consumer-groups --reset-offsets --group shop --all-topics --to-latest --dry-run --export
 consumer-groups --reset-offsets --group shop --group desk --all-topics --to-latest --dry-run --export
 consumer-groups --reset-offsets --group newcomer --topic orders --to-latest --dry-run
+share-groups --list
+share-groups --list --state
+share-groups --list --state stable
+share-groups --describe --group queue
+share-groups --describe --group queue --offsets --verbose
+share-groups --describe --group queue --members
+share-groups --describe --all-groups --members --verbose
+share-groups --describe --group queue --state
+share-groups --describe --group queue --state --verbose
+share-groups --reset-offsets --group newcomer --topic orders --to-earliest --dry-run
+share-groups --reset-offsets --group newcomer --topic orders:1 --to-datetime 2020-01-01T00:00:00.000 --dry-run
 groups --list
 groups --list --consumer
 groups --list --share
@@ -294,6 +309,11 @@ features upgrade
 metadata-quorum describe
 transactions describe --transactional-id nobody
 groups --list --group-type bogus
+share-groups --describe
+share-groups --describe --group queue --members --state
+share-groups --reset-offsets --group queue --topic orders --to-latest
+share-groups --reset-offsets --group queue --topic orders --to-latest --execute
+share-groups --list --state nonsense
 """
 
 

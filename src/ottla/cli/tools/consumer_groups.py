@@ -25,6 +25,7 @@ from ottla.cli.tools.group_admin import (
 from ottla.cli.tools.group_admin import (
     consumer_groups as consumer_group_list,
 )
+from ottla.cli.tools.group_output import assignment_text, json_names, tell_deleted
 from ottla.cli.tools.partitions import LATEST, Partition, leaders, offsets_at, parse_partitions
 from ottla.cli.tools.reset_offsets import RESET_FORMS, reset_offsets
 from ottla.errors import ErrorCode, KafkaError
@@ -89,7 +90,7 @@ def consumer_groups(session: Session, flags: Flags) -> None:
     elif action == "describe":
         _describe(session, flags)
     elif action == "delete":
-        _delete(session, _chosen(session, flags))
+        tell_deleted(session, "consumer", delete_groups(session.cluster, _chosen(session, flags)))
     elif action == "reset_offsets":
         reset_offsets(session, flags, _chosen(session, flags))
     else:
@@ -193,11 +194,7 @@ def _show_offsets(session: Session, group: Group, verbose: bool) -> list[object]
         session.say()
         for cells in [titles, *rows]:
             session.say(row([cells[index] for index in kept], [widths[index] for index in kept]))
-    return [dict(zip(_json_names(titles), cells, strict=True)) for cells in rows]
-
-
-def _json_names(titles: list[str]) -> list[str]:
-    return [title.strip("#").lower().replace("-", "_") for title in titles]
+    return [dict(zip(json_names(titles), cells, strict=True)) for cells in rows]
 
 
 def _offset_rows(session: Session, group: Group) -> list[list[Any]]:
@@ -247,7 +244,7 @@ def _show_members(session: Session, group: Group, verbose: bool) -> list[object]
         by_title = dict(zip(titles, zip(cells, widths, strict=True), strict=True))
         # Kafka ends the columns that are always there with a space.
         session.say(row(*zip(*(by_title[title] for title in kept), strict=True)) + ("" if verbose else " "))
-    return [dict(zip(_json_names(titles), cells, strict=True)) for cells in table]
+    return [dict(zip(json_names(titles), cells, strict=True)) for cells in table]
 
 
 def _is_shown(title: str, members: list[Member]) -> bool:
@@ -262,18 +259,11 @@ def _assignment_cells(group: Group, member: Member) -> list[Any]:
     upgraded = None if member.upgraded is None else str(member.upgraded).lower()
     return [
         shown(member.epoch),
-        _assignment_text(member.assignment),
+        assignment_text(member.assignment),
         shown(group.target_epoch),
-        _assignment_text(member.target),
+        assignment_text(member.target),
         shown(upgraded),
     ]
-
-
-def _assignment_text(partitions: list[Partition]) -> str:
-    grouped: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        grouped.setdefault(topic, []).append(number)
-    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in grouped.items()) or MISSING
 
 
 def _show_state(session: Session, group: Group, verbose: bool) -> list[object]:
@@ -302,20 +292,6 @@ def _show_state(session: Session, group: Group, verbose: bool) -> list[object]:
         "members": len(group.members),
     }
     return [document]
-
-
-def _delete(session: Session, names: list[str]) -> None:
-    results = delete_groups(session.cluster, names)
-    deleted = [name for name, code in results.items() if code == ErrorCode.NONE]
-    for name, code in results.items():
-        if code != ErrorCode.NONE:
-            session.complain(f"group '{name}' could not be deleted: {describe(code)}")
-    quoted = ", ".join(f"'{name}'" for name in deleted)
-    if len(deleted) == len(results):
-        lines = [f"Deletion of requested consumer groups ({quoted}) was successful."]
-    else:
-        lines = [f"\nThese consumer groups were deleted successfully: {quoted}"] if deleted else []
-    session.tell({name: code.name for name, code in results.items()}, lines)
 
 
 def _delete_offsets(session: Session, flags: Flags) -> None:

@@ -24,6 +24,7 @@ TOOLS: Final = {
     "metadata-quorum": "metadata_quorum",
     "produce": "produce",
     "producer-perf-test": "producer_perf_test",
+    "share-groups": "share_groups",
     "topics": "topics",
     "transactions": "transactions",
 }

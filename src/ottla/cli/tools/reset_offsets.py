@@ -10,9 +10,9 @@ from typing import Any, Final
 import click
 
 from ottla.cli.tools.base import Flags, Session, given
-from ottla.cli.tools.columns import row, widest
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.group_admin import commit_offsets, committed_offsets, describe_groups
+from ottla.cli.tools.group_output import Plan, plan_rows, show_plans
 from ottla.cli.tools.partitions import (
     EARLIEST,
     LATEST,
@@ -38,7 +38,6 @@ RESET_FORMS: Final = (
 """Flag, name of its value if it has one, and help."""
 
 _FORMS: Final = tuple(flag[2:].replace("-", "_") for flag, _, _ in RESET_FORMS)
-Plan = dict[Partition, int]
 
 
 def reset_offsets(session: Session, flags: Flags, group_ids: list[str]) -> None:
@@ -94,9 +93,11 @@ def _plan(session: Session, flags: Flags, form: str, group_id: str) -> Plan:
     if form == "to_offset":
         return _within_range(session, dict.fromkeys(partitions, parse_int("--to-offset", flags.to_offset)))
     if form == "to_datetime":
-        return _at_time(session, partitions, parse_datetime(flags.to_datetime))
+        return offsets_since(session, partitions, parse_datetime(flags.to_datetime))
     if form == "by_duration":
-        return _at_time(session, partitions, now_ms() - parse_duration_ms("--by-duration", flags.by_duration))
+        return offsets_since(
+            session, partitions, now_ms() - parse_duration_ms("--by-duration", flags.by_duration)
+        )
     committed = committed_offsets(cluster, group_id)
     if form == "shift_by":
         shift = parse_int("--shift-by", flags.shift_by)
@@ -127,7 +128,8 @@ def _within_range(session: Session, plan: Plan) -> Plan:
     return result
 
 
-def _at_time(session: Session, partitions: list[Partition], timestamp: int) -> Plan:
+def offsets_since(session: Session, partitions: list[Partition], timestamp: int) -> Plan:
+    """The first offsets from a time on; the ends of partitions that have nothing since."""
     found = offsets_at(session.cluster, partitions, timestamp)
     later = [partition for partition, offset in found.items() if offset < 0]
     for topic, number in later:
@@ -155,22 +157,12 @@ def _read_plan(flags: Flags) -> dict[str, Plan]:
 
 
 def _show(session: Session, flags: Flags, plans: dict[str, Plan]) -> None:
-    rows = [
-        (group, topic, number, offset)
-        for group, plan in sorted(plans.items())
-        for (topic, number), offset in sorted(plan.items())
-    ]
-    if session.as_json:
-        names = ("group", "topic", "partition", "new_offset")
-        session.dump([dict(zip(names, cells, strict=True)) for cells in rows])
-    elif flags.export:
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerows(cells[1:] if len(flags.group) == 1 else cells for cells in rows)
-        session.say(out.getvalue())
-    else:
-        widths = [widest(15, list(plans)), widest(15, [cells[1] for cells in rows]), 10, 0]
-        session.say()
-        if plans:
-            for cells in [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), *rows]:
-                session.say(row(cells, widths))
+    if not flags.export or session.as_json:
+        show_plans(session, plans)
+        return
+    out = io.StringIO()
+    rows = plan_rows(plans)
+    csv.writer(out, lineterminator="\n").writerows(
+        cells[1:] if len(flags.group) == 1 else cells for cells in rows
+    )
+    session.say(out.getvalue())
