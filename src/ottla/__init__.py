@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from ottla.client.admin_types import ConfigResourceType as ConfigResourceType
     from ottla.client.admin_types import NewPartitions as NewPartitions
     from ottla.client.admin_types import NewTopic as NewTopic
+    from ottla.client.aio import AsyncKafkaConsumer as AsyncKafkaConsumer
+    from ottla.client.aio import AsyncKafkaProducer as AsyncKafkaProducer
     from ottla.client.consumer import KafkaConsumer as KafkaConsumer
     from ottla.client.consumer_settings import CooperativeStickyAssignor as CooperativeStickyAssignor
     from ottla.client.consumer_settings import RangePartitionAssignor as RangePartitionAssignor
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "admin": ("KafkaAdminClient",),
     "admin_types": ("AlterConfigOp", "ConfigResource", "ConfigResourceType", "NewPartitions", "NewTopic"),
+    "aio": ("AsyncKafkaConsumer", "AsyncKafkaProducer"),
     "consumer": ("KafkaConsumer",),
     "consumer_settings": (
         "CooperativeStickyAssignor",

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from ottla import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from ottla.testing import running_broker
 
@@ -17,6 +19,7 @@ def test_a_broker_in_a_with_block():
     assert not data.exists()
 
 
+@pytest.mark.slow
 def test_records_survive_a_kill_and_a_restart(ottla_broker):
     producer = KafkaProducer(bootstrap_servers=ottla_broker.bootstrap)
     producer.send("topic", b"before").get(10)

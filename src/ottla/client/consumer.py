@@ -54,6 +54,7 @@ class KafkaConsumer:
         )
         self._statistics = Statistics()
         self._closed = False
+        self._last = TopicPartition("", -1)
         self._state = ConsumerState()
         self._timeout_s = self.config["request_timeout_ms"] / 1000
         engine_settings = consumer_engine_settings(self.config)
@@ -131,15 +132,16 @@ class KafkaConsumer:
         deadline = time.monotonic() + timeout_ms / 1000
         self._fill(max_records, deadline)
         records: dict[TopicPartition, list[ConsumerRecord]] = {}
+        into: list[ConsumerRecord] = []
+        last: TopicPartition | None = None
         for _ in range(max_records):
             record = self._next_buffered()
             if record is None:
                 break
-            tp = TopicPartition(record.topic, record.partition)
-            if tp in records:
-                records[tp].append(record)
-            else:
-                records[tp] = [record]
+            if self._last is not last:
+                last = self._last
+                into = records.setdefault(last, [])
+            into.append(record)
         return records
 
     def __iter__(self) -> KafkaConsumer:
@@ -170,14 +172,11 @@ class KafkaConsumer:
                 self._take_note(message)
                 continue
             record = self._make(message)
-            tp = TopicPartition(record.topic, record.partition)
-            if tp in state.paused:
-                state.held.setdefault(tp, []).append(message)
-                continue
-            if tp not in state.assigned:
-                continue
-            state.positions[tp] = record.offset + 1
-            state.epochs[tp] = record.leader_epoch
+            tp = self._last
+            if tp.partition != record[1] or tp.topic != record[0]:
+                self._last = tp = TopicPartition(record[0], record[1])
+            state.positions[tp] = record[3] + 1
+            state.epochs[tp] = record[2]
             return record
         return None
 
@@ -185,9 +184,9 @@ class KafkaConsumer:
         """Wait until there is something in the buffer, or the time is over."""
         while True:
             self._keep_up()
-            state = self._state
-            if state.buffer:
+            if self._state.buffer:
                 return
+            assigned = self._state.assigned
             messages = self._consume(count, 0)
             if not messages:
                 left = min(_SLICE_S, deadline - time.monotonic())
@@ -195,12 +194,14 @@ class KafkaConsumer:
                     first = self._engine.poll(left)
                     messages = [] if first is None else [first, *self._consume(count - 1, 0)]
             state = self._state
+            if state.assigned is not assigned:
+                messages = [one for one in messages if one.error() is not None or state.reads(one)]
             state.buffer.extend(messages)
-            if any(message.error() is None for message in messages):
-                return
+            for tp in state.paused:
+                state.pause(tp)
             while state.buffer and state.buffer[0].error() is not None:
                 self._take_note(state.buffer.popleft())
-            if time.monotonic() >= deadline or self._closed:
+            if state.buffer or time.monotonic() >= deadline or self._closed:
                 return
 
     def _pump(self, timeout_s: float) -> None:

@@ -130,6 +130,8 @@ def consumer_engine_settings(settings: Settings) -> Settings:
     engine["enable.auto.offset.store"] = False
     engine["auto.offset.reset"] = "error"
     engine["max.in.flight"] = engine.pop("max.in.flight.requests.per.connection")
+    # With its queue full the engine would pause for a second, in which a fast reader empties it.
+    engine["fetch.queue.backoff.ms"] = 10
     # librdkafka wants room for one whole message, and for the response around it.
     engine["fetch.max.bytes"] = max(settings["fetch_max_bytes"], 1_000_000)
     engine["receive.message.max.bytes"] = max(

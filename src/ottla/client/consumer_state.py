@@ -112,6 +112,9 @@ class ConsumerState:
         self.paused.discard(tp)
         self.buffer.extendleft(reversed(self.held.pop(tp, [])))
 
+    def reads(self, message: Any) -> bool:
+        return _place(message) in self.assigned
+
     def without_position(self) -> list[TopicPartition]:
         if len(self.positions) == len(self.assigned):
             return []

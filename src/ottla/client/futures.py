@@ -162,7 +162,20 @@ class FutureRecordMetadata(Future[RecordMetadata]):
 
     def delivered(self, error: Any, message: Any) -> None:
         """The engine's delivery report. The metadata is only made of it when somebody looks."""
-        self._complete(message, None if error is None else from_engine(error))
+        if error is not None:
+            self._complete(None, from_engine(error))
+            return
+        # The common case of `_complete`, in line: this runs once per record.
+        with self._lock:
+            self._value = message
+            self.is_done = True
+            callbacks, event = self._callbacks, self._event
+        if event is not None:
+            event.set()
+        if callbacks is not None:
+            self._callbacks = self._errbacks = None
+            for callback in callbacks:
+                _call(callback, self.value)
 
     @property
     def value(self) -> RecordMetadata | None:

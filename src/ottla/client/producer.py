@@ -192,6 +192,10 @@ class KafkaProducer:
         self._check_partition(topic, partition)
         return partition
 
+    def knows(self, topic: str) -> bool:
+        """Whether a record for this topic can be queued without asking the cluster first."""
+        return topic in self._leaders
+
     def flush(self, timeout: float | None = None) -> None:
         """Send what is queued, and wait until every record sent before has its result."""
         left = self._flush(-1 if timeout is None else timeout)
