@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import confluent_kafka
 import pytest
 
 from ottla.testing.process import BrokerProcess
@@ -129,6 +130,31 @@ def test_performance_is_told_in_kafkas_words(broker: BrokerProcess, topic: str) 
         *("--record-size", 10, "--record-key-size", 3, "--num-headers", 1, "--record-header-key-size", 2),
     )
     assert there.code == 0 and there.out.splitlines()[1].startswith("Avg latency: "), there
+
+
+def test_numbers_are_written_and_told(broker: BrokerProcess, topic: str) -> None:
+    said = ottla(
+        broker,
+        *("verifiable-producer", "--topic", topic, "--max-messages", 3, "--repeating-keys", 2),
+        *("--value-prefix", 7, "--message-create-time", 1000),
+    )
+    events = [json.loads(line) for line in said.out.splitlines()]
+    sent = [each for each in events if each["name"] == "producer_send_success"]
+    assert [(each["key"], each["value"], each["offset"]) for each in sent] == [
+        *(("0", "7.0", 0), ("1", "7.1", 1), ("0", "7.2", 2)),
+    ]
+    assert [events[0]["name"], events[-2]["name"]] == ["startup_complete", "shutdown_complete"]
+    assert (events[-1]["name"], events[-1]["sent"], events[-1]["acked"]) == ("tool_data", 3, 3)
+
+
+@pytest.mark.skipif(not hasattr(confluent_kafka, "ShareConsumer"), reason="needs a share consumer")
+def test_a_queue_hands_each_record_out_once(broker: BrokerProcess, topic: str) -> None:
+    ottla(broker, "produce", "--topic", topic, stdin="1\n2\n3\n")
+    ottla(broker, "configs", "--alter", "--group", topic, "--add-config", "share.auto.offset.reset=earliest")
+    take = ("console-share-consumer", "--topic", topic, "--group", topic, "--max-messages")
+    assert ottla(broker, *take, 2) == (0, "1\n2\n", "Processed a total of 2 messages\n")
+    shown = ottla(broker, *take, 1, "--formatter-property", "print.delivery=true")
+    assert shown.out == "Delivery:2\t3\n", "it was released by the one who wanted two only"
 
 
 def test_nobody_at_the_address_is_one_line() -> None:

@@ -53,14 +53,14 @@ def consume(session: Session, flags: Flags) -> None:
     not_with(flags, "property", "formatter_property")
     not_with(flags, "consumer_property", "command_property")
     _check_start(flags)
-    formatter = formatter_of(flags.formatter, _formatter_properties(flags), session.as_json)
+    formatter = formatter_of(flags.formatter, formatter_properties(flags), session.as_json)
     engine.require_broker(session)
     client = engine.consumer(_consumer_settings(session, flags))
     count = 0
     try:
         with engine.telling_errors():
             if flags.topic is not None:
-                _await_topic(client, flags.topic)
+                await_topic(client, flags.topic)
             _begin(client, flags)
             count = _print_records(session, client, flags, formatter)
     finally:
@@ -83,7 +83,8 @@ def _check_start(flags: Flags) -> None:
         raise click.UsageError(f"--offset {flags.offset}: expected earliest, latest or a number from 0 on")
 
 
-def _formatter_properties(flags: Flags) -> dict[str, str]:
+def formatter_properties(flags: Flags) -> dict[str, str]:
+    """What the flags say about how records are shown."""
     from ottla.cli.settings import read_properties
 
     properties = read_properties(flags.formatter_config) if flags.formatter_config else {}
@@ -138,7 +139,7 @@ def _has_new_groups(session: Session) -> bool:
     return protocol == "PLAINTEXT" and bool(session.cluster.supports(ApiKey.CONSUMER_GROUP_HEARTBEAT))
 
 
-def _await_topic(client: Any, topic: str) -> None:
+def await_topic(client: Any, topic: str) -> None:
     """Wait until a topic is there that a broker may create because it is asked for.
 
     It also has the connections and the metadata ready, which librdkafka would otherwise come to later.

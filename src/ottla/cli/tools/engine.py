@@ -99,7 +99,7 @@ def producer(config: dict[str, Any]) -> Any:
     try:
         return Producer(config)
     except KafkaException as error:
-        raise _refused(error) from None
+        raise refused(error) from None
 
 
 def consumer(config: dict[str, Any]) -> Any:
@@ -108,10 +108,10 @@ def consumer(config: dict[str, Any]) -> Any:
     try:
         return Consumer(config)
     except KafkaException as error:
-        raise _refused(error) from None
+        raise refused(error) from None
 
 
-def _refused(error: Any) -> UsageProblem:
+def refused(error: Any) -> UsageProblem:
     return UsageProblem(f"the client refuses its settings: {error.args[0].str()}")
 
 

@@ -11,6 +11,7 @@ TOOLS: Final = {
     "broker-api-versions": "broker_api_versions",
     "cluster": "cluster",
     "configs": "configs",
+    "console-share-consumer": "console_share_consumer",
     "consume": "consume",
     "consumer-groups": "consumer_groups",
     "consumer-perf-test": "consumer_perf_test",
@@ -27,6 +28,7 @@ TOOLS: Final = {
     "share-groups": "share_groups",
     "topics": "topics",
     "transactions": "transactions",
+    "verifiable-producer": "verifiable_producer",
 }
 """The tools that the help shows, and the module of each in this package."""
 

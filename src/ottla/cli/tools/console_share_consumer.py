@@ -1,0 +1,138 @@
+"""`ottla console-share-consumer`: records of a queue on standard output, as kafka-console-share-consumer has it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from typing import Any, Final
+
+import click
+
+from ottla.cli.tools import engine
+from ottla.cli.tools.base import Flags, Session, not_with, require, tool
+from ottla.cli.tools.consume import await_topic, formatter_properties
+from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.record_format import Formatter, formatter_of
+from ottla.errors import KafkaError
+
+_POLL_S: Final = 0.5
+_DEFAULT_GROUP: Final = "console-share-consumer"
+
+
+@tool(
+    "console-share-consumer",
+    click.option("--topic", metavar="NAME", help="The topic to read."),
+    click.option("--group", metavar="NAME", help=f"The share group; {_DEFAULT_GROUP} without it."),
+    click.option("--max-messages", type=int, metavar="COUNT", help="End after so many records."),
+    click.option("--timeout-ms", type=int, metavar="MS", help="End when no record comes for so long."),
+    click.option("--reject", is_flag=True, help="Reject the records: nobody gets them again."),
+    click.option("--release", is_flag=True, help="Release the records: somebody gets them again."),
+    click.option("--reject-message-on-error", is_flag=True, help="Reject what cannot be shown, and go on."),
+    click.option("--formatter", metavar="CLASS", help="How records are shown."),
+    click.option("--formatter-property", multiple=True, metavar="KEY=VALUE", help="As in print.key=true."),
+    click.option("--property", multiple=True, metavar="KEY=VALUE", help="Old for --formatter-property."),
+    click.option("--formatter-config", metavar="FILE", help="Properties file for the formatter."),
+    click.option("--key-deserializer", metavar="CLASS", help="As in LongDeserializer."),
+    click.option("--value-deserializer", metavar="CLASS", help="As in LongDeserializer."),
+    click.option("--command-property", multiple=True, metavar="KEY=VALUE", help="A consumer setting."),
+    click.option(
+        "--consumer-property", multiple=True, metavar="KEY=VALUE", help="Old for --command-property."
+    ),
+    click.option("--consumer-config", metavar="FILE", help="Old for --command-config."),
+    click.option("--enable-systest-events", is_flag=True, hidden=True),
+)
+def console_share_consumer(session: Session, flags: Flags) -> None:
+    """Print the records of a topic as a member of a share group."""
+    require(flags, "topic")
+    not_with(flags, "reject", "release")
+    not_with(flags, "property", "formatter_property")
+    not_with(flags, "consumer_property", "command_property")
+    formatter = formatter_of(flags.formatter, formatter_properties(flags), session.as_json)
+    engine.require_broker(session)
+    client = _client(session, flags)
+    count = 0
+    try:
+        with engine.telling_errors():
+            client.subscribe([flags.topic])
+            count = _print_records(session, flags, client, formatter)
+            client.commit_sync()
+    finally:
+        client.close()
+        session.warn(f"Processed a total of {count} messages")
+        if flags.enable_systest_events:
+            click.echo("shutdown_complete")
+
+
+def _client(session: Session, flags: Flags) -> Any:
+    import confluent_kafka
+
+    from ottla.cli.settings import read_properties
+
+    if not hasattr(confluent_kafka, "ShareConsumer"):
+        raise UsageProblem("this version of confluent-kafka has no share consumer; install a newer one")
+    properties = {"client.id": "console-share-consumer"}
+    if flags.consumer_config:
+        properties |= read_properties(flags.consumer_config)
+    properties |= engine.parse_properties(flags.command_property or flags.consumer_property)
+    named = {name for name in (flags.group, properties.get("group.id")) if name}
+    if len(named) > 1:
+        raise UsageProblem(f"several groups are named: {', '.join(sorted(named))}")
+    properties["group.id"] = named.pop() if named else _DEFAULT_GROUP
+    properties["share.acknowledgement.mode"] = "explicit"
+    finder = engine.consumer(engine.settings(session, {"group.id": "none"}, allow_auto_create_topics=True))
+    try:
+        with engine.telling_errors():
+            await_topic(finder, flags.topic)
+    finally:
+        finder.close()
+    try:
+        return confluent_kafka.ShareConsumer(engine.settings(session, properties))
+    except confluent_kafka.KafkaException as error:
+        raise engine.refused(error) from None
+
+
+def _print_records(session: Session, flags: Flags, client: Any, formatter: Formatter) -> int:
+    from confluent_kafka import AcknowledgeType
+
+    verdict = AcknowledgeType.ACCEPT
+    if flags.reject or flags.release:
+        verdict = AcknowledgeType.REJECT if flags.reject else AcknowledgeType.RELEASE
+    count, out, last = 0, sys.stdout.buffer, time.monotonic()
+    limit = -1 if flags.max_messages is None else flags.max_messages
+    timeout_s = None if flags.timeout_ms is None or flags.timeout_ms < 0 else flags.timeout_ms / 1000
+    with contextlib.suppress(KeyboardInterrupt):
+        while limit < 0 or count < limit:
+            wait_s = (
+                _POLL_S if timeout_s is None else min(_POLL_S, max(0.0, last + timeout_s - time.monotonic()))
+            )
+            records = client.poll(wait_s) or []
+            for record in records:
+                if record.error() is not None:
+                    raise engine.failure(record.error())
+                if limit >= 0 and count >= limit:
+                    # More came than was asked for: somebody else shall have it.
+                    client.acknowledge(record, AcknowledgeType.RELEASE)
+                    continue
+                count += 1
+                shown = _shown(session, record, formatter, flags.reject_message_on_error)
+                out.write(shown or b"")
+                client.acknowledge(record, AcknowledgeType.REJECT if shown is None else verdict)
+            if records:
+                out.flush()
+                last = time.monotonic()
+            elif timeout_s is not None and time.monotonic() - last >= timeout_s:
+                session.warn(f"No record came within {flags.timeout_ms} ms.")
+                break
+    return count
+
+
+def _shown(session: Session, record: Any, formatter: Formatter, forgiving: bool) -> bytes | None:
+    """The text of a record; None for one that cannot be shown."""
+    try:
+        return formatter.format(record, record.delivery_count())
+    except KafkaError as error:
+        if not forgiving:
+            raise
+        session.warn(f"The record at offset {record.offset()} is rejected: {error.message}")
+        return None
