@@ -145,6 +145,16 @@ def test_numbers_are_written_and_told(broker: BrokerProcess, topic: str) -> None
     ]
     assert [events[0]["name"], events[-2]["name"]] == ["startup_complete", "shutdown_complete"]
     assert (events[-1]["name"], events[-1]["sent"], events[-1]["acked"]) == ("tool_data", 3, 3)
+    said = ottla(
+        broker,
+        *("verifiable-consumer", "--topic", topic, "--group-id", topic, "--group-protocol", "consumer"),
+        *("--max-messages", 3, "--verbose"),
+    )
+    events = [json.loads(line) for line in said.out.splitlines()]
+    assert [each["value"] for each in events if each["name"] == "record_data"] == ["7.0", "7.1", "7.2"]
+    (committed,) = [each for each in events if each["name"] == "offsets_committed"][-1]["offsets"]
+    assert committed == {"topic": topic, "partition": 0, "offset": 3}
+    assert events[-1]["name"] == "shutdown_complete"
 
 
 @pytest.mark.skipif(not hasattr(confluent_kafka, "ShareConsumer"), reason="needs a share consumer")

@@ -28,6 +28,7 @@ TOOLS: Final = {
     "share-groups": "share_groups",
     "topics": "topics",
     "transactions": "transactions",
+    "verifiable-consumer": "verifiable_consumer",
     "verifiable-producer": "verifiable_producer",
 }
 """The tools that the help shows, and the module of each in this package."""

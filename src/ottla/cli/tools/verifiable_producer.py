@@ -45,7 +45,8 @@ def verifiable_producer(session: Session, flags: Flags) -> None:
     _Run(flags, client).run()
 
 
-def _tell(name: str, **more: object) -> None:
+def tell(name: str, **more: object) -> None:
+    """One event, as a line of JSON."""
     click.echo(json.dumps({"timestamp": now_ms(), "name": name, **more}, separators=(",", ":")))
 
 
@@ -62,7 +63,7 @@ class _Run:
         flags, start = self._flags, time.monotonic()
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        _tell("startup_complete")
+        tell("startup_complete")
         start_ms = created_ms = flags.message_create_time
         begun_ms = now_ms()
         keys = (
@@ -77,10 +78,10 @@ class _Run:
             if flags.throughput > 0:
                 time.sleep(max(0.0, self._sent / flags.throughput - (time.monotonic() - start)))
         self._client.flush()
-        _tell("shutdown_complete")
+        tell("shutdown_complete")
         rate = self._acked / max(time.monotonic() - start, 1e-3)
         counts = {"sent": self._sent, "acked": self._acked}
-        _tell("tool_data", **counts, target_throughput=flags.throughput, avg_throughput=rate)
+        tell("tool_data", **counts, target_throughput=flags.throughput, avg_throughput=rate)
 
     def _stop(self, *_: object) -> None:
         self._stopped = True
@@ -103,7 +104,7 @@ class _Run:
         key = None if message.key() is None else message.key().decode()
         about = {"key": key, "value": message.value().decode(), "topic": message.topic()}
         if error is not None:
-            _tell("producer_send_error", **about, exception=error.name(), message=error.str())
+            tell("producer_send_error", **about, exception=error.name(), message=error.str())
             return
         self._acked += 1
-        _tell("producer_send_success", **about, partition=message.partition(), offset=message.offset())
+        tell("producer_send_success", **about, partition=message.partition(), offset=message.offset())
