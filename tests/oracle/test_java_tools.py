@@ -154,6 +154,13 @@ def test_performance_tools(broker: BrokerProcess, topic: str) -> None:
         *("--producer-props", f"bootstrap.servers={broker.bootstrap}"),
     )
     assert "20000 records sent" in said
+    said = run_java(
+        f"{TOOLS}.ConsumerPerformance",
+        *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-records", 20000),
+        *("--timeout", 30000),
+    )
+    figures = said.strip().splitlines()[-1].split(",")
+    assert int(figures[4]) == 20000, said
 
 
 def test_features_are_a_fresh_kafkas(broker: BrokerProcess) -> None:
