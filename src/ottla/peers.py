@@ -1,0 +1,78 @@
+"""How a node speaks to the other nodes of its cluster: what the layers below `net` are written against.
+
+`net` has the sockets; a simulation hands in an in-memory network of the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+Message = Any
+"""A message class instance compiled from the schema table (see `ottla.wire.messages`)."""
+
+
+class Endpoint(NamedTuple):
+    """Where a node listens. The id is -1 for a bootstrap address, whose node is not known yet."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class PeerFailure(Enum):
+    """Why a request was not answered. Only `REFUSED` proves that no process listens there any more."""
+
+    REFUSED = "the operating system refused the connection: nobody listens there"
+    UNREACHABLE = "no connection could be made"
+    DISCONNECTED = "the connection was lost before the answer"
+    TIMED_OUT = "no answer came in time"
+    UNSUPPORTED_VERSION = "the other node does not serve this request in a version of ours"
+    OVERLOADED = "too many requests to that node are waiting"
+    BAD_ANSWER = "the answer could not be read"
+    CLOSED = "this node is closing its connections"
+
+
+class Peer(Protocol):
+    """The way to one other node: connects when first used, and again when needed, with a growing pause between."""
+
+    @property
+    def endpoint(self) -> Endpoint: ...
+
+    def send(
+        self,
+        request: Message,
+        done: Callable[[Message], object],
+        failed: Callable[[PeerFailure], object],
+        *,
+        timeout_s: float,
+        max_version: int | None = None,
+    ) -> None:
+        """Send in the newest version both serve (at most `max_version`); exactly one callback comes, on the loop.
+
+        Requests on one peer go out and are answered in order. Neither callback comes before `send` has returned.
+        """
+        ...
+
+    def on_disconnect(self, callback: Callable[[PeerFailure], object] | None) -> None:
+        """Tell when an established connection is lost (at most one listener)."""
+        ...
+
+    def close(self) -> None:
+        """Let go; what waits fails with `CLOSED`."""
+        ...
+
+
+class Peers(Protocol):
+    """Makes the ways to other nodes."""
+
+    def open(self, endpoint: Endpoint, purpose: str) -> Peer:
+        """A connection of one's own: `purpose` (heartbeat, raft, fetcher-1, markers...) shows in logs and client ids."""
+        ...
+
+    def probe(
+        self, endpoint: Endpoint, done: Callable[[PeerFailure | None], object], *, timeout_s: float
+    ) -> None:
+        """Try to connect once and close again: None if something listens there, else why not."""
+        ...
