@@ -68,7 +68,7 @@ class Peers(Protocol):
     """Makes the ways to other nodes."""
 
     def open(self, endpoint: Endpoint, purpose: str) -> Peer:
-        """A connection of one's own: `purpose` (heartbeat, raft, fetcher-1, markers...) shows in logs and client ids."""
+        """A connection of one's own: `purpose` (heartbeat, raft, fetcher-1...) shows in logs and client ids."""
         ...
 
     def probe(
