@@ -43,6 +43,8 @@ class Load:
     keys: int = 0
     """Distinct keys; 0 is no key."""
     protocol: str = "classic"
+    heartbeat_ms: int = 0
+    """How often a classic member asks; 0 is the client's own default."""
 
 
 def command(kind: str, load: Load) -> list[str]:

@@ -19,7 +19,9 @@ def _member(load: Load, group: str) -> Consumer:
         "group.protocol": load.protocol,
     }
     if load.protocol == "classic":
-        settings |= {"heartbeat.interval.ms": 500, "partition.assignment.strategy": "range"}
+        settings["partition.assignment.strategy"] = "range"
+        if load.heartbeat_ms:
+            settings["heartbeat.interval.ms"] = load.heartbeat_ms
     member = Consumer(settings)
     member.subscribe([load.topic])
     return member
@@ -43,7 +45,7 @@ def _until_settled(members: list[Consumer], load: Load) -> float:
 
 
 def rebalance(load: Load) -> dict[str, float]:
-    """Seconds for `connections` members to form a group, and to take over what one of them leaves."""
+    """Seconds for `connections` members to form a group, to take over what one leaves, to give to one that joins."""
     group = f"{load.topic}-{load.protocol}"
     members = [_member(load, group) for _ in range(load.connections)]
     formed = _until_settled(members, load)
@@ -51,11 +53,15 @@ def rebalance(load: Load) -> dict[str, float]:
     members.pop().close()
     _until_settled(members, load)
     left = time.perf_counter() - begin
+    begin = time.perf_counter()
+    members.append(_member(load, group))
+    _until_settled(members, load)
+    joined = time.perf_counter() - begin
     for member in members:
         member.unsubscribe()
     for member in members:
         member.close()
-    return {"formed": formed, "after one left": left}
+    return {"formed": formed, "after one left": left, "after one joined": joined}
 
 
 def commits(load: Load) -> dict[str, float]:
