@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.testing.cluster import Cluster
 from ottla.testing.process import BrokerProcess
 
 _names = itertools.count(1)
@@ -46,3 +47,12 @@ def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     yield start
     for process in started:
         process.kill()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes, each broker and controller, shared by the tests of a module: leave all of them running."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as nodes:
+        yield nodes
+        for node_id in nodes.nodes:
+            assert "Traceback" not in nodes.log(node_id), nodes.log(node_id)

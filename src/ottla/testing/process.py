@@ -22,7 +22,10 @@ class BrokerFailed(Exception):
 
 
 class BrokerProcess:
-    """`ottla start` on a data directory. After `start()` the broker answers on `bootstrap`."""
+    """`ottla start` on a data directory. After `start()` the broker answers on `bootstrap`.
+
+    With `config` it is started from that properties file, which then says where it listens and has its data.
+    """
 
     def __init__(
         self,
@@ -32,8 +35,10 @@ class BrokerProcess:
         settings: Mapping[str, object] | None = None,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        config: Path | None = None,
     ) -> None:
         self.data = data
+        self.config = config
         self.listen = listen
         self.settings = dict(settings or {})
         self.arguments = list(arguments)
@@ -63,13 +68,22 @@ class BrokerProcess:
         return self._log_path.read_text() if self._log_path.exists() else ""
 
     def command(self) -> list[str]:
-        words = [sys.executable, "-m", "ottla", "start", "--data", str(self.data), "--listen", self.listen]
+        words = [sys.executable, "-m", "ottla", "start"]
+        if self.config is not None:
+            words += ["--config", str(self.config)]
+        else:
+            words += ["--data", str(self.data), "--listen", self.listen]
         for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]
         return words + self.arguments
 
     def start(self, timeout_s: float = 30.0) -> BrokerProcess:
         """Start it and wait for its ready line. A second start keeps the port that the first one got."""
+        self.launch()
+        return self.wait_ready(timeout_s)
+
+    def launch(self) -> None:
+        """Start the process and do not wait."""
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(),
@@ -78,6 +92,9 @@ class BrokerProcess:
                 text=True,
                 env={**os.environ, **self.environment},
             )
+
+    def wait_ready(self, timeout_s: float = 30.0) -> BrokerProcess:
+        """Wait for the ready line of a process that was launched."""
         self.ready_line = self._wait_for_line(timeout_s)
         found = _READY.search(self.ready_line)
         if found is None:
@@ -121,6 +138,14 @@ class BrokerProcess:
                 self._process.kill()
             self._process.wait()
             self._close_pipe()
+
+    def pause(self) -> None:
+        """SIGSTOP: it falls silent, but its connections stay."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on as if nothing had been."""
+        os.kill(self.pid, signal.SIGCONT)
 
     def restart(self, timeout_s: float = 30.0) -> BrokerProcess:
         """Stop it, if it runs, and start it again on the same data and port."""

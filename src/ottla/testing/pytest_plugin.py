@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ottla.testing.cluster import Cluster
     from ottla.testing.process import BrokerProcess
 
 
@@ -50,3 +51,12 @@ def shared_ottla_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Br
         yield broker.start()
     finally:
         broker.kill()
+
+
+@pytest.fixture
+def ottla_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes on fresh directories, of this test alone; `ottla_cluster.bootstrap` are their addresses."""
+    from ottla.testing.cluster import running_cluster
+
+    with running_cluster(3, tmp_path / "cluster") as cluster:
+        yield cluster

@@ -1,0 +1,297 @@
+"""A cluster of real processes: started, killed, paused and asked who leads, the way a day in production goes."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from ottla.cli.local_cluster import Address, NodePlan, plan_nodes, prepare_nodes
+from ottla.errors import ErrorCode
+from ottla.testing.process import BrokerProcess
+from ottla.testing.raw_client import RawClient
+from ottla.testing.running import QUICK_SETTINGS
+from ottla.wire import messages
+
+T = TypeVar("T")
+
+_HOST: Final = "127.0.0.1"
+_PORTS: Final = range(20_000, 32_000)
+"""Below what systems give to outgoing connections: a node that is down must find its port free when it returns."""
+FIRST_CONTROLLER_ID: Final = 101
+"""Ids of controllers that are no brokers; brokers count from 1."""
+_LOOK_EACH_S: Final = 0.02
+
+
+class Cluster:
+    """`n` brokers with the ids 1 to n, each also a controller, or with `controllers` of their own (ids from 101).
+
+    Nodes are named by id throughout. `kill` is -9, `stop` an orderly stop; `restart` stops what runs and starts
+    it again on the same data and ports.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        n: int = 3,
+        *,
+        controllers: int = 0,
+        settings: Mapping[str, object] | None = None,
+        racks: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        ports = iter(_free_ports(2 * n + controllers))
+        addresses: dict[int, tuple[Address | None, Address | None]] = {}
+        for node_id in range(1, n + 1):
+            own = None if controllers else Address(_HOST, next(ports))
+            addresses[node_id] = (Address(_HOST, next(ports)), own)
+        for node_id in range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + controllers):
+            addresses[node_id] = (None, Address(_HOST, next(ports)))
+        wanted = {key: str(value) for key, value in {**QUICK_SETTINGS, **(settings or {})}.items()}
+        self.data = data
+        self.plans: dict[int, NodePlan] = {
+            plan.node_id: plan for plan in plan_nodes(data, addresses, settings=wanted, racks=racks)
+        }
+        self.nodes: dict[int, BrokerProcess] = {
+            node_id: BrokerProcess(plan.data, config=plan.file, environment=environment)
+            for node_id, plan in self.plans.items()
+        }
+        self.cluster_id = ""
+
+    # -- who there is
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return [node_id for node_id, plan in self.plans.items() if plan.broker is not None]
+
+    @property
+    def controller_ids(self) -> list[int]:
+        return [node_id for node_id, plan in self.plans.items() if plan.controller is not None]
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all brokers, as clients take them."""
+        return ",".join(self.address(node_id) for node_id in self.broker_ids)
+
+    def address(self, node_id: int) -> str:
+        """Where one node listens, for clients if it is a broker."""
+        return str(self.plans[node_id].address)
+
+    def running(self, node_id: int) -> bool:
+        return self.nodes[node_id].running
+
+    def log(self, node_id: int) -> str:
+        """What a node has written to standard error so far."""
+        return self.nodes[node_id].log
+
+    # -- what is done to it
+
+    def prepare(self) -> None:
+        """Write the nodes' files and format their directories, as one cluster."""
+        self.cluster_id = prepare_nodes(list(self.plans.values()))
+
+    def start(self, timeout_s: float = 60.0) -> Cluster:
+        """Start all nodes at once and wait until each is ready."""
+        self.prepare()
+        for process in self.nodes.values():
+            process.launch()
+        deadline = time.monotonic() + timeout_s
+        try:
+            for process in self.nodes.values():
+                process.wait_ready(max(deadline - time.monotonic(), 0.1))
+        except BaseException:
+            self.kill_all()
+            raise
+        return self
+
+    def kill(self, node_id: int) -> None:
+        self.nodes[node_id].kill()
+
+    def kill_all(self) -> None:
+        """All at once: none sees another go before it is gone itself."""
+        for process in self.nodes.values():
+            if process.running:
+                process.resume()
+        for process in self.nodes.values():
+            process.kill()
+
+    def stop(self, node_id: int, timeout_s: float = 30.0) -> int:
+        return self.nodes[node_id].stop(timeout_s)
+
+    def stop_all(self) -> None:
+        """Brokers first, so that they can hand over to a controller that is still there."""
+        for node_id in sorted(self.nodes, key=lambda i: self.plans[i].broker is None):
+            if self.running(node_id):
+                self.stop(node_id)
+
+    def start_node(self, node_id: int, timeout_s: float = 60.0) -> None:
+        self.nodes[node_id].start(timeout_s)
+
+    def restart(self, node_id: int, timeout_s: float = 60.0) -> None:
+        self.nodes[node_id].restart(timeout_s)
+
+    def pause(self, node_id: int) -> None:
+        self.nodes[node_id].pause()
+
+    def resume(self, node_id: int) -> None:
+        self.nodes[node_id].resume()
+
+    # -- what it says of itself
+
+    def ask(self, request: Any, version: int, *, node_id: int | None = None, timeout_s: float = 10.0) -> Any:
+        """One request to one node; without an id to any broker that answers."""
+        if node_id is not None:
+            with RawClient(*self.plans[node_id].address, timeout_s=timeout_s) as client:
+                return client.ask(request, version)
+        reason: OSError | None = None
+        for candidate in self.broker_ids:
+            if self.running(candidate):
+                try:
+                    return self.ask(request, version, node_id=candidate, timeout_s=timeout_s)
+                except OSError as error:
+                    reason = error
+        raise reason or ConnectionError("no broker runs")
+
+    def controller_id(self) -> int | None:
+        """The active controller, as a node that can tell says."""
+        request = messages.DescribeQuorumRequest
+        asked = request(
+            topics=[
+                request.TopicData(
+                    topic_name="__cluster_metadata", partitions=[request.PartitionData(partition_index=0)]
+                )
+            ]
+        )
+        answer = self.ask(asked, 2)
+        if answer.error_code or answer.topics[0].partitions[0].error_code:
+            return None
+        leader: int = answer.topics[0].partitions[0].leader_id
+        return leader if leader >= 0 else None
+
+    def partition(self, topic: str, partition: int = 0, *, node_id: int | None = None) -> Any | None:
+        """A partition as Metadata shows it (`leader_id`, `replica_nodes`, `isr_nodes`); None if it is not there."""
+        request = messages.MetadataRequest
+        asked = request(topics=[request.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        found = self.ask(asked, 12, node_id=node_id).topics[0]
+        if found.error_code != ErrorCode.NONE:
+            return None
+        return next((p for p in found.partitions if p.partition_index == partition), None)
+
+    def leader_of(self, topic: str, partition: int = 0) -> int | None:
+        found = self.partition(topic, partition)
+        return None if found is None or found.leader_id < 0 else found.leader_id
+
+    def isr_of(self, topic: str, partition: int = 0) -> list[int]:
+        found = self.partition(topic, partition)
+        return [] if found is None else sorted(found.isr_nodes)
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replication_factor: int = 3,
+        configs: Mapping[str, object] | None = None,
+        assignments: Sequence[Sequence[int]] = (),
+    ) -> None:
+        """Create a topic, and wait until every running broker knows it."""
+        request = messages.CreateTopicsRequest
+        new = request.CreatableTopic(
+            name=topic,
+            num_partitions=-1 if assignments else partitions,
+            replication_factor=-1 if assignments else replication_factor,
+            assignments=[
+                request.CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+                for index, replicas in enumerate(assignments)
+            ],
+            configs=[
+                request.CreatableTopicConfig(name=key, value=str(value))
+                for key, value in (configs or {}).items()
+            ],
+        )
+        result = self.ask(request(topics=[new], timeout_ms=10_000), 7).topics[0]
+        if result.error_code != ErrorCode.NONE:
+            raise AssertionError(f"{ErrorCode(result.error_code).name}: {result.error_message}")
+        for node_id in self.broker_ids:
+            if self.running(node_id):
+                self.wait_for(lambda node_id=node_id: self.partition(topic, node_id=node_id))  # type: ignore[misc]
+
+    def wait_for(self, condition: Callable[[], T], timeout_s: float = 20.0) -> T:
+        """Ask again and again until the answer is something; gives it back."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                found = condition()
+            except OSError as error:
+                found, reason = None, str(error)
+            else:
+                reason = repr(found)
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                logs = "\n".join(f"-- node {i}\n{self.log(i)[-4000:]}" for i in self.nodes)
+                raise AssertionError(f"it did not come to be within {timeout_s} s: {reason}\n{logs}")
+            time.sleep(_LOOK_EACH_S)
+
+    def wait_in_sync(self, topic: str, partitions: int = 1, timeout_s: float = 30.0) -> None:
+        """Until every replica of these partitions is in the ISR and there is a leader."""
+
+        def in_sync() -> bool:
+            for index in range(partitions):
+                found = self.partition(topic, index)
+                if found is None or found.leader_id < 0 or set(found.isr_nodes) != set(found.replica_nodes):
+                    return False
+            return True
+
+        self.wait_for(in_sync, timeout_s)
+
+    def __enter__(self) -> Cluster:
+        return self if any(process.running for process in self.nodes.values()) else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill_all()
+
+
+@contextlib.contextmanager
+def running_cluster(
+    n: int = 3,
+    data: Path | str | None = None,
+    *,
+    controllers: int = 0,
+    settings: Mapping[str, object] | None = None,
+    racks: Sequence[str] = (),
+) -> Iterator[Cluster]:
+    """A cluster that answers on `cluster.bootstrap` until the block ends.
+
+    Its nodes are processes: `cluster.kill(2)`, `cluster.stop(2)`, `cluster.pause(2)` and `cluster.restart(2)` do to
+    one what may happen to it. Without a directory of the caller's its data is gone at the end.
+    """
+    with contextlib.ExitStack() as stack:
+        directory = (
+            Path(data) if data is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        )
+        cluster = Cluster(directory, n, controllers=controllers, settings=settings, racks=racks)
+        stack.callback(cluster.kill_all)
+        yield cluster.start()
+        cluster.stop_all()
+
+
+def _free_ports(count: int) -> list[int]:
+    taken: list[socket.socket] = []
+    with contextlib.ExitStack() as stack:
+        while len(taken) < count:
+            sock = stack.enter_context(socket.socket())
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                sock.bind((_HOST, random.choice(_PORTS)))
+            except OSError:
+                continue
+            taken.append(sock)
+        return [sock.getsockname()[1] for sock in taken]
