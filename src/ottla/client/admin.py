@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Any
 
 from ottla.client.admin_configs import ConfigAdmin
+from ottla.client.admin_connections import Connections, to_dict
 from ottla.client.admin_groups import GroupAdmin
 from ottla.client.admin_types import NewPartitions, NewTopic
-from ottla.client.connection import Connections, to_dict
 from ottla.client.errors import KafkaTimeoutError, for_code
 from ottla.client.settings import COMMON, merge
 from ottla.client.structs import TopicPartition

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ottla.client.admin_connections import Connections, to_dict
 from ottla.client.admin_types import (
     AlterConfigOp,
     ConfigResource,
@@ -13,7 +14,6 @@ from ottla.client.admin_types import (
     ConfigSourceType,
     ConfigType,
 )
-from ottla.client.connection import Connections, to_dict
 from ottla.client.errors import for_code
 from ottla.wire import messages as m
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.client.connection import Connections, to_dict
+from ottla.client.admin_connections import Connections, to_dict
 from ottla.client.errors import BrokerResponseError, for_code
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 from ottla.wire import messages as m

@@ -44,7 +44,7 @@ class Session:
     @functools.cached_property
     def cluster(self) -> Any:
         """The administration client, connected at its first request. A `Cluster`."""
-        from ottla.cli.tools.connection import Cluster
+        from ottla.cli.tools.cluster_client import Cluster
 
         protocol = self.properties.get("security.protocol", "PLAINTEXT").upper()
         if protocol != "PLAINTEXT":

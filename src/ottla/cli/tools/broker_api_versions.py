@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.cli.tools.base import Flags, Session, tool
-from ottla.cli.tools.connection import Connection
+from ottla.client.connection import Connection
 from ottla.wire.apis import API_VERSIONS, ApiKey
 
 _NOT_FOR_BROKERS = frozenset(

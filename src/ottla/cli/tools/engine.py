@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ottla.cli.tools.base import Session, parse_bootstrap
 from ottla.cli.tools.failures import NoBroker, UsageProblem
+from ottla.client.connection import ConnectionFailed
 from ottla.errors import ErrorCode, KafkaError
 
 METADATA_TIMEOUT_S: Final = 10.0
@@ -87,7 +88,7 @@ def require_broker(session: Session) -> None:
             socket.create_connection((host, port), 10).close()
             return
         except OSError as error:
-            failures.append(NoBroker(f"{host}:{port}", error))
+            failures.append(NoBroker(ConnectionFailed(f"{host}:{port}", error)))
     raise failures[0]
 
 

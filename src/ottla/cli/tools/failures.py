@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.client.connection import ConnectionFailed
 from ottla.errors import ErrorCode, KafkaError
 
 _ADVICE: Final = {
@@ -29,12 +30,11 @@ _ADVICE: Final = {
 class NoBroker(KafkaError):
     """Nobody answers at an address, or not as a broker does."""
 
-    def __init__(self, address: str, reason: OSError | EOFError | KafkaError) -> None:
-        told = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason)
+    def __init__(self, failure: ConnectionFailed) -> None:
         super().__init__(
             ErrorCode.NETWORK_EXCEPTION,
-            f"no broker answers at {address} ({told or 'it did not answer in time'}); start one with"
-            " `ottla start`, or name another with --bootstrap-server or OTTLA_BOOTSTRAP",
+            f"{failure.message}; start one with `ottla start`, or name another with --bootstrap-server or"
+            " OTTLA_BOOTSTRAP",
         )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.cli.tools.connection import Node
 from ottla.cli.tools.failures import UsageProblem, raise_for
 from ottla.cli.tools.partitions import Partition, by_topic
+from ottla.client.connection import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decode_prefix

@@ -8,7 +8,6 @@ import click
 
 from ottla.cli.tools.base import Flags, Session, exactly_one, given, not_with, only_with, require, tool
 from ottla.cli.tools.columns import row, widest
-from ottla.cli.tools.connection import Node
 from ottla.cli.tools.failures import describe as describe_error
 from ottla.cli.tools.failures import raise_for
 from ottla.cli.tools.group_admin import ListedGroup, delete_groups, list_groups, parse_words
@@ -25,6 +24,7 @@ from ottla.cli.tools.partitions import (
 )
 from ottla.cli.tools.reset_offsets import offsets_since
 from ottla.cli.tools.values import parse_datetime
+from ottla.client.connection import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import (
     AlterShareGroupOffsetsRequest,

@@ -7,8 +7,8 @@ from typing import Any, Final
 import click
 
 from ottla.cli.tools.base import Flags, Session, require, tool
+from ottla.cli.tools.cluster_client import Coordinator
 from ottla.cli.tools.columns import tabbed
-from ottla.cli.tools.connection import Coordinator
 from ottla.cli.tools.failures import UsageProblem, raise_for
 from ottla.cli.tools.partitions import Partition, by_leader, by_topic, leaders
 from ottla.cli.tools.values import now_ms

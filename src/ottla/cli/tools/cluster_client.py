@@ -1,36 +1,24 @@
-"""A client for administration: blocking, one request at a time, in the newest version that both sides speak.
+"""A tool's view of a cluster: the brokers behind the bootstrap addresses, and which of them a question must go to.
 
-`Connection` is one socket to one broker; `Cluster` knows the brokers behind the bootstrap addresses and finds
-the one that a request must go to. What an answer means is the business of whoever asked.
+What an answer means is the business of whoever asked; one connection is `ottla.client.connection`.
 """
 
 from __future__ import annotations
 
-import itertools
-import socket
-import struct
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from ottla import __version__
 from ottla.cli.tools.failures import NoBroker, raise_for
+from ottla.client.connection import Connection, ConnectionFailed, Node
 from ottla.errors import ErrorCode, KafkaError
-from ottla.wire.apis import API_VERSIONS, ApiKey
-from ottla.wire.codec import decode
-from ottla.wire.headers import decode_response_header, encode_request
-from ottla.wire.messages import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest, response_class
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import FindCoordinatorRequest, MetadataRequest
 
 T = TypeVar("T")
 
-MAX_RESPONSE_BYTES: Final = 256 << 20
-"""More than any answer to a tool; a length above it means that the peer is no Kafka broker."""
-
 _PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
-_HELLO_VERSION: Final = 4
-_UNSUPPORTED: Final = struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)
 
 _PASSING: Final = frozenset(
     {
@@ -52,99 +40,6 @@ class Coordinator:
 
     GROUP: Final = 0
     TRANSACTION: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A broker as the cluster tells of it; the id of a bootstrap address is not known before it is asked."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-    @property
-    def address(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class Connection:
-    """One socket to one broker, and the versions that the broker speaks."""
-
-    def __init__(self, node: Node, *, client_id: str, timeout_s: float) -> None:
-        self.node = node
-        self._client_id = client_id
-        self._ids = itertools.count(1)
-        try:
-            self._socket = socket.create_connection((node.host, node.port), timeout_s)
-        except OSError as error:
-            raise NoBroker(node.address, error) from None
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.versions, self.features = self._greet()
-
-    def _greet(self) -> tuple[dict[int, tuple[int, int]], Any]:
-        hello = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
-        try:
-            answer = self._ask(hello, _HELLO_VERSION, or_version=0)
-            if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-                known = {api.api_key: api.max_version for api in answer.api_keys}
-                answer = self._ask(hello, min(_HELLO_VERSION, known.get(ApiKey.API_VERSIONS, 0)))
-        except (OSError, EOFError, KafkaError) as error:
-            self.close()
-            raise NoBroker(self.node.address, error) from None
-        raise_for(answer.error_code)
-        return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}, answer
-
-    def version_for(self, api_key: int) -> int | None:
-        """The newest version that both sides speak, if there is one."""
-        ours, theirs = API_VERSIONS[api_key], self.versions.get(api_key)
-        if theirs is None:
-            return None
-        version = min(ours.max_stable_version, theirs[1])
-        return version if version >= max(ours.min_version, theirs[0]) else None
-
-    def ask(self, request: Any, max_version: int | None = None) -> Any:
-        """The broker's answer; KafkaError where it does not know such a request."""
-        version = self.version_for(request.API_KEY)
-        if version is not None and max_version is not None:
-            version = min(version, max_version)
-        if version is None:
-            name = API_VERSIONS[request.API_KEY].name
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self.node.address} does not support {name}"
-            )
-        try:
-            return self._ask(request, version)
-        except (OSError, EOFError) as error:
-            self.close()
-            raise NoBroker(self.node.address, error) from None
-
-    def _ask(self, request: Any, version: int, or_version: int | None = None) -> Any:
-        correlation_id = next(self._ids)
-        self._socket.sendall(b"".join(encode_request(correlation_id, self._client_id, request, version)))
-        size = struct.unpack(">i", self._read(4))[0]
-        if not 4 <= size <= MAX_RESPONSE_BYTES:
-            raise EOFError("what listens there is not a Kafka broker")
-        frame = self._read(size)
-        header, offset = decode_response_header(request.API_KEY, version, frame)
-        if header.correlation_id != correlation_id:
-            raise EOFError("what listens there is not a Kafka broker")
-        if or_version is not None and frame[offset : offset + 2] == _UNSUPPORTED:
-            version = or_version
-        return decode(response_class(request.API_KEY), version, frame[offset:])
-
-    def _read(self, size: int) -> bytes:
-        chunks: list[bytes] = []
-        while size:
-            chunk = self._socket.recv(min(size, 1 << 20))
-            if not chunk:
-                raise EOFError("the connection was closed")
-            chunks.append(chunk)
-            size -= len(chunk)
-        return b"".join(chunks)
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class Cluster:
@@ -172,7 +67,10 @@ class Cluster:
         return self._first
 
     def _connect(self, node: Node) -> Connection:
-        return Connection(node, client_id=self._client_id, timeout_s=self.timeout_s)
+        try:
+            return Connection(node, client_id=self._client_id, timeout_s=self.timeout_s)
+        except ConnectionFailed as failure:
+            raise NoBroker(failure) from None
 
     def connection(self, node_id: int | None = None) -> Connection:
         """The connection to a broker by its id; to any one for None."""
@@ -187,7 +85,10 @@ class Cluster:
 
     def ask(self, request: Any, node_id: int | None = None, max_version: int | None = None) -> Any:
         """The answer of a broker, any one for None; an older version where a newer one asks for more."""
-        return self.connection(node_id).ask(request, max_version)
+        try:
+            return self.connection(node_id).ask(request, max_version)
+        except ConnectionFailed as failure:
+            raise NoBroker(failure) from None
 
     def supports(self, api_key: int) -> bool:
         return self.first().version_for(api_key) is not None
