@@ -18,6 +18,7 @@ from ottla.clock import Clock
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.context import LogContext
 from ottla.log.fs import Fs
+from ottla.peers import Endpoint, Peers
 from ottla.raft.batches import control_batch, data_batch
 from ottla.raft.config import RaftConfig
 from ottla.raft.control_state import ControlState
@@ -55,7 +56,9 @@ class RaftDriver:
     `local` is this node as a voter, `voters` those of `controller.quorum.voters` (none for a dynamic quorum, whose
     voters stand in the log), `serde` turns records into bytes and back, `executor` runs fsyncs and snapshot writes,
     `post` brings a callback from any thread to the loop (`loop.call_soon_threadsafe`), `on_fault` is told when the
-    log cannot be made durable any more: the node must stop then.
+    log cannot be made durable any more: the node must stop then. `peers` are the ways to other nodes, `bootstrap` where
+    to ask for the leader (`controller.quorum.bootstrap.servers`), `listener` the name of the controllers' listener;
+    `can_become_voter` is true for a node with the controller role.
     """
 
     def __init__(
@@ -71,6 +74,11 @@ class RaftDriver:
         post: Post,
         serde: RecordSerde,
         on_fault: Callable[[BaseException], None],
+        cluster_id: str = "",
+        peers: Peers | None = None,
+        bootstrap: Sequence[Endpoint] = (),
+        listener: str = "CONTROLLER",
+        can_become_voter: bool = True,
     ) -> None:
         self._fs = fs
         self._data_dir = data_dir
@@ -82,6 +90,12 @@ class RaftDriver:
         self._post = post
         self._serde = serde
         self._on_fault = on_fault
+        self._cluster_id = cluster_id
+        self._peers = peers
+        self._bootstrap = tuple(bootstrap)
+        self._listener = listener
+        self._can_become_voter = can_become_voter
+        self._on_leader_change: list[Callable[[int | None, int], object]] = []
         self._listeners: list[RaftListener] = []
         self._pending: deque[_Pending] = deque()
         self._high_watermark = 0
@@ -109,6 +123,20 @@ class RaftDriver:
     @property
     def is_leader(self) -> bool:
         return self._node.is_leader
+
+    @property
+    def leader_endpoint(self) -> Endpoint | None:
+        """Where the leader's controller listens; None while there is no leader, or it is not known where."""
+        leader_id = self._node.leader_id
+        node = None if leader_id is None else self._node.voters.nodes.get(leader_id)
+        if leader_id is None or node is None or not node.listeners:
+            return None
+        address = node.listeners.get(self._listener) or next(iter(node.listeners.values()))
+        return Endpoint(leader_id, address.host, address.port)
+
+    def on_leader_change(self, callback: Callable[[int | None, int], object]) -> None:
+        """Call back with (leader id or None, epoch) whenever another leads, after the listeners heard it."""
+        self._on_leader_change.append(callback)
 
     @property
     def high_watermark(self) -> int:
@@ -323,6 +351,8 @@ class RaftDriver:
                 if ready.leader_change is not None:
                     for listener in self._listeners:
                         listener.handle_leader_change(*ready.leader_change)
+                    for callback in self._on_leader_change:
+                        callback(*ready.leader_change)
         finally:
             self._processing = False
 

@@ -1,0 +1,261 @@
+"""The network between nodes without sockets: `Peers` on a virtual clock, with cuts, delays and dead processes.
+
+Every message goes through its codec, in the newest version or the one a test asks for, as it would on a socket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.clock import Clock
+from ottla.peers import Endpoint, Message, PeerFailure
+from ottla.wire.codec import decode, encode
+from ottla.wire.messages import response_class
+
+Respond = Callable[[Message], None]
+Handler = Callable[[int, Message, int, Respond], object]
+"""Called with the sender's node id, the request, its version, and the one way to answer (now or later)."""
+
+
+@dataclass(slots=True)
+class _Served:
+    node_id: int
+    handler: Handler
+    life: object
+    """Another one for each start of the process: connections do not outlive it."""
+
+
+class MemoryNetwork:
+    """All nodes of a test. Addresses are (host, port); cuts go by node id."""
+
+    def __init__(self, clock: Clock, *, delay_s: float = 0.001) -> None:
+        self.clock = clock
+        self.delay_s = delay_s
+        self.jitter_s = 0.0
+        """Up to this much more, drawn from the clock's chance, for each message."""
+        self.max_version: dict[int, int] = {}
+        """By API key, where the nodes speak an older version than the newest."""
+        self._served: dict[tuple[str, int], _Served] = {}
+        self._addresses: dict[int, list[tuple[str, int]]] = {}
+        self._cut: set[frozenset[int]] = set()
+        self._peers: list[MemoryPeer] = []
+
+    def peers(self, node_id: int) -> MemoryPeers:
+        """What the node is handed in as its `Peers`."""
+        return MemoryPeers(self, node_id)
+
+    def serve(self, endpoint: Endpoint, handler: Handler) -> None:
+        """The node's process listens there from now on."""
+        address = (endpoint.host, endpoint.port)
+        self._served[address] = _Served(endpoint.node_id, handler, object())
+        self._addresses.setdefault(endpoint.node_id, []).append(address)
+
+    def stop(self, node_id: int) -> None:
+        """The process is gone: its connections are reset, and new ones are refused."""
+        for address in self._addresses.pop(node_id, ()):
+            self._served.pop(address, None)
+        for peer in list(self._peers):
+            if peer.sender == node_id:
+                peer.close()
+            elif not self.is_cut(peer.sender, node_id):
+                peer.lost_if_stale()
+
+    def cut(self, one: int, other: int) -> None:
+        """Nothing passes between the two any more; neither is told."""
+        self._cut.add(frozenset((one, other)))
+
+    def isolate(self, node_id: int, others: range | list[int]) -> None:
+        for other in others:
+            if other != node_id:
+                self.cut(node_id, other)
+
+    def heal(self) -> None:
+        """Undo all cuts."""
+        self._cut.clear()
+
+    def is_cut(self, one: int, other: int) -> bool:
+        return frozenset((one, other)) in self._cut
+
+    def later(self, callback: Callable[..., object], *args: Any) -> None:
+        delay = self.delay_s
+        if self.jitter_s:
+            delay += self.clock.random.random() * self.jitter_s
+        self.clock.call_later(delay, callback, *args)
+
+    def served(self, address: tuple[str, int]) -> _Served | None:
+        return self._served.get(address)
+
+    def node_at(self, address: tuple[str, int]) -> int | None:
+        """Who listens there, or did."""
+        found = self._served.get(address)
+        return None if found is None else found.node_id
+
+    def add(self, peer: MemoryPeer) -> None:
+        self._peers.append(peer)
+
+    def remove(self, peer: MemoryPeer) -> None:
+        if peer in self._peers:
+            self._peers.remove(peer)
+
+
+class MemoryPeers:
+    """The `Peers` of one node."""
+
+    def __init__(self, network: MemoryNetwork, node_id: int) -> None:
+        self._network = network
+        self._node_id = node_id
+
+    def open(self, endpoint: Endpoint, purpose: str) -> MemoryPeer:
+        peer = MemoryPeer(self._network, self._node_id, endpoint)
+        self._network.add(peer)
+        return peer
+
+    def probe(
+        self, endpoint: Endpoint, done: Callable[[PeerFailure | None], object], *, timeout_s: float
+    ) -> None:
+        network = self._network
+        if endpoint.node_id >= 0 and network.is_cut(self._node_id, endpoint.node_id):
+            network.clock.call_later(timeout_s, done, PeerFailure.UNREACHABLE)
+            return
+
+        def look() -> None:
+            served = network.served((endpoint.host, endpoint.port))
+            done(PeerFailure.REFUSED if served is None else None)
+
+        network.later(look)
+
+
+class _Sent:
+    """A request under way; whichever of answer, failure and time-out comes first settles it."""
+
+    __slots__ = ("answer", "done", "failed", "over", "timer")
+
+    def __init__(self, done: Callable[[Message], object], failed: Callable[[PeerFailure], object]) -> None:
+        self.done = done
+        self.failed = failed
+        self.answer: Message | None = None
+        self.over = False
+        self.timer: Any = None
+
+    def fail(self, why: PeerFailure) -> None:
+        if not self.over:
+            self.over = True
+            if self.timer is not None:
+                self.timer.cancel()
+            self.failed(why)
+
+
+class MemoryPeer:
+    """A connection. Answers come in the order of the requests; a time-out breaks it, as it would a real one."""
+
+    def __init__(self, network: MemoryNetwork, sender: int, endpoint: Endpoint) -> None:
+        self.sender = sender
+        self._network = network
+        self._endpoint = endpoint
+        self._life: object | None = None
+        self._sent: deque[_Sent] = deque()
+        self._on_disconnect: Callable[[PeerFailure], object] | None = None
+        self._closed = False
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return self._endpoint
+
+    def on_disconnect(self, callback: Callable[[PeerFailure], object] | None) -> None:
+        self._on_disconnect = callback
+
+    def close(self) -> None:
+        self._closed = True
+        self._network.remove(self)
+        self._fail_all(PeerFailure.CLOSED)
+
+    def send(
+        self,
+        request: Message,
+        done: Callable[[Message], object],
+        failed: Callable[[PeerFailure], object],
+        *,
+        timeout_s: float,
+        max_version: int | None = None,
+    ) -> None:
+        sent = _Sent(done, failed)
+        network = self._network
+        if self._closed:
+            network.clock.call_later(0, sent.fail, PeerFailure.CLOSED)
+            return
+        version = min(
+            network.max_version.get(request.API_KEY, request.MAX_VERSION),
+            request.MAX_VERSION if max_version is None else max_version,
+        )
+        self._sent.append(sent)
+        sent.timer = network.clock.call_later(timeout_s, self._timed_out, sent)
+        network.later(self._arrive, sent, type(request), encode(request, version), version)
+
+    def lost_if_stale(self) -> None:
+        """The other process is gone: what was connected to it hears so."""
+        if self._life is not None and not self._is_live():
+            self._life = None
+            self._network.later(self._lost)
+
+    def _lost(self) -> None:
+        self._fail_all(PeerFailure.DISCONNECTED)
+        if self._on_disconnect is not None and not self._closed:
+            self._on_disconnect(PeerFailure.DISCONNECTED)
+
+    def _is_live(self) -> bool:
+        served = self._network.served((self._endpoint.host, self._endpoint.port))
+        return served is not None and served.life is self._life
+
+    def _cut(self) -> bool:
+        address = (self._endpoint.host, self._endpoint.port)
+        node_id = self._endpoint.node_id if self._endpoint.node_id >= 0 else self._network.node_at(address)
+        return node_id is not None and self._network.is_cut(self.sender, node_id)
+
+    def _arrive(self, sent: _Sent, cls: Any, frame: bytes, version: int) -> None:
+        if sent.over or self._closed or self._cut():
+            return
+        served = self._network.served((self._endpoint.host, self._endpoint.port))
+        if served is None:
+            self._settle(sent, PeerFailure.REFUSED if self._life is None else PeerFailure.DISCONNECTED)
+            self._life = None
+            return
+        if self._life is not None and self._life is not served.life:
+            # A process that came back knows nothing of the old connection: it was reset.
+            self._life = served.life
+            self._settle(sent, PeerFailure.DISCONNECTED)
+            return
+        self._life = life = served.life
+
+        def respond(answer: Message) -> None:
+            answered = encode(answer, version)
+            self._network.later(self._answered, sent, cls.API_KEY, answered, version, life)
+
+        served.handler(self.sender, decode(cls, version, frame), version, respond)
+
+    def _answered(self, sent: _Sent, api_key: int, frame: bytes, version: int, life: object) -> None:
+        if sent.over or self._closed or self._cut() or self._life is not life:
+            return
+        sent.answer = decode(response_class(api_key), version, frame)
+        while self._sent and (self._sent[0].over or self._sent[0].answer is not None):
+            first = self._sent.popleft()
+            if not first.over:
+                first.over = True
+                first.timer.cancel()
+                first.done(first.answer)
+
+    def _settle(self, sent: _Sent, why: PeerFailure) -> None:
+        if sent in self._sent:
+            self._sent.remove(sent)
+        sent.fail(why)
+
+    def _timed_out(self, sent: _Sent) -> None:
+        if not sent.over:
+            self._settle(sent, PeerFailure.TIMED_OUT)
+
+    def _fail_all(self, why: PeerFailure) -> None:
+        waiting, self._sent = self._sent, deque()
+        for sent in waiting:
+            self._network.clock.call_later(0, sent.fail, why)
