@@ -1,0 +1,31 @@
+"""The data pipeline on Apache Spark: the session, the exactly-once sink, group offsets, the DStream source.
+
+A pipeline is a client: it reaches a broker over the wire only. Spark itself is an extra (`pip install ottla[spark]`)
+and is loaded when one of these names is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.pipeline.offsets import track_lag
+    from ottla.pipeline.session import spark_session
+    from ottla.pipeline.sink import KafkaSink, kafka_sink
+
+__all__ = ["KafkaSink", "kafka_sink", "spark_session", "track_lag"]
+
+_HOMES = {
+    "KafkaSink": "ottla.pipeline.sink",
+    "kafka_sink": "ottla.pipeline.sink",
+    "spark_session": "ottla.pipeline.session",
+    "track_lag": "ottla.pipeline.offsets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
