@@ -19,14 +19,11 @@ from bench.scale import SCALES
 from bench.sheet import OTTLA, Sheet, Span
 from bench.systems import HELD_SETTINGS, Kafka, Ottla, System
 
-_THREE_BROKERS = "three brokers with replication factor 3: left out, there is no cluster of Ottla brokers yet"
-
 
 def main() -> None:
     given = _words()
     names = _rows(given)
     sheet = Sheet()
-    sheet.note(_THREE_BROKERS)
     scratch = Path(tempfile.mkdtemp(prefix="ottla-bench-", dir=given.directory))
     try:
         systems: list[System] = [

@@ -43,10 +43,14 @@ class Bench:
 
     def topic(self, system: System, about: str, partitions: int, config: dict[str, str] | None = None) -> str:
         """A new topic of a name that no run before had."""
-        words = "".join(c if c.isalnum() else "-" for c in about)
-        name = f"{words}-{next(self._names)}"
+        name = self.name(about)
         load.create_topic(system.bootstrap, name, partitions, config)
         return name
+
+    def name(self, about: str) -> str:
+        """A name that no run before had."""
+        words = "".join(c if c.isalnum() else "-" for c in about)
+        return f"{words}-{next(self._names)}"
 
     def say(self, text: str) -> None:
         sys.stderr.write(f"{text}\n")

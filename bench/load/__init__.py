@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -60,9 +61,18 @@ def run(kind: str, load: Load) -> dict[str, float]:
     return result
 
 
-def start(kind: str, load: Load) -> subprocess.Popen[str]:
-    """Run one kind beside others; `finish` waits for its figures."""
-    return subprocess.Popen(command(kind, load), stdout=subprocess.PIPE, text=True)
+def start(kind: str, load: Load, *, tell: bool = False) -> subprocess.Popen[str]:
+    """Run one kind beside others; `finish` waits for its figures. `tell` is for those that say when they are ready."""
+    errors = subprocess.PIPE if tell else None
+    return subprocess.Popen(command(kind, load), stdout=subprocess.PIPE, stderr=errors, text=True)
+
+
+def until_told(running: subprocess.Popen[str]) -> None:
+    """Until a run started with `tell` is ready."""
+    assert running.stderr is not None
+    while (line := running.stderr.readline()).strip() != "ready":
+        if not line:
+            raise RuntimeError(f"{running.args} ended before it was ready")
 
 
 def finish(running: subprocess.Popen[str]) -> dict[str, float]:
@@ -73,8 +83,10 @@ def finish(running: subprocess.Popen[str]) -> dict[str, float]:
     return result
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int, config: dict[str, str] | None = None) -> None:
-    new = NewTopic(topic, partitions, 1, config=config or {})
+def create_topic(
+    bootstrap: str, topic: str, partitions: int, config: dict[str, str] | None = None, *, replicas: int = 1
+) -> None:
+    new = NewTopic(topic, partitions, replicas, config=config or {})
     admin = _admin(bootstrap)  # its futures live only as long as it does
     admin.create_topics([new], operation_timeout=120, request_timeout=120)[topic].result(120)
 
@@ -95,6 +107,23 @@ def alter_topic(bootstrap: str, topic: str, config: dict[str, str]) -> None:
     )
     admin = _admin(bootstrap)
     admin.incremental_alter_configs([resource])[resource].result(60)
+
+
+def leaders(bootstrap: str, topic: str) -> dict[int, int]:
+    """Who leads each partition."""
+    found = _admin(bootstrap).list_topics(topic, 30).topics[topic].partitions
+    return {number: partition.leader for number, partition in found.items()}
+
+
+def until_in_sync(bootstrap: str, topic: str, replicas: int, deadline_s: float = 120) -> None:
+    """Until every partition has a leader and this many in-sync replicas."""
+    admin, end = _admin(bootstrap), time.monotonic() + deadline_s
+    while time.monotonic() < end:
+        found = admin.list_topics(topic, 30).topics[topic].partitions.values()
+        if found and all(each.leader >= 0 and len(each.isrs) == replicas for each in found):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"{topic} did not get {replicas} in-sync replicas everywhere")
 
 
 def _admin(bootstrap: str) -> Any:

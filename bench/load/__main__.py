@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from bench.load import Load, groups, latency, librdkafka, sockets
+from bench.load import Load, gaps, groups, latency, librdkafka, sockets
 
 KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
     "produce": librdkafka.produce,
@@ -18,6 +18,7 @@ KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
     "drain": sockets.drain,
     "rebalance": groups.rebalance,
     "commits": groups.commits,
+    "gaps": gaps.gaps,
     "transactions": groups.transactions,
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bench.context import Bench
 from bench.rows import (
+    cluster,
     coordination,
     growth,
     inside,
@@ -39,6 +40,8 @@ WARM_ROWS: dict[str, Row] = {
 OWN_ROWS: dict[str, Row] = {
     "start": lifecycle.start,
     "restart": lifecycle.restart,
+    "cluster": cluster.steady,
+    "failover": cluster.failover,
     "micro": inside.micro,
     "limits": inside.limits,
 }

@@ -106,16 +106,29 @@ class ApacheKafka:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def format(self, *options: str) -> None:
         self._write_properties()
         run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self.properties, *options)
 
     def start(self, timeout_s: float = 120) -> ApacheKafka:
         """Start it and wait until its port opens, which is all that it tells of itself."""
+        self.launch()
+        return self.wait(timeout_s)
+
+    def launch(self) -> None:
+        """Start it and go on: a node of several opens its port only when others are there."""
         self._write_properties()
         with self._log.open("ab") as out:
             command = java_command("kafka.Kafka", self.properties, flags=self.flags)
             self._process = subprocess.Popen(command, stdout=out, stderr=out)
+
+    def wait(self, timeout_s: float = 120) -> ApacheKafka:
+        """Until its port opens."""
+        assert self._process is not None
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -129,9 +142,14 @@ class ApacheKafka:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
 
-    def stop(self, timeout_s: float = 120) -> None:
+    def terminate(self) -> None:
+        """Ask it to stop, and go on."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
+
+    def stop(self, timeout_s: float = 120) -> None:
+        self.terminate()
+        if self._process is not None:
             self._process.wait(timeout_s)
 
     def kill(self) -> None:
