@@ -1,0 +1,220 @@
+"""An event loop on virtual time, shared by all simulated nodes: nothing waits, and the order follows from the seed.
+
+Each callback belongs to the process in whose context it was scheduled; the callbacks of a process that was killed are
+dropped, those of one that is held still wait until it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.testing.sim.process import Process
+
+if TYPE_CHECKING:
+    from ottla.testing.sim.network import Network
+
+_current: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar("process", default=None)
+
+
+def current_process() -> Process | None:
+    """Whose code is running; None for the simulation's own."""
+    return _current.get()
+
+
+class StuckError(Exception):
+    """Something was waited for, and nothing is left that could bring it about."""
+
+
+class SimLoop(asyncio.AbstractEventLoop):
+    """What the broker uses of an event loop, and no more: the rest is `NotImplementedError` of the base class."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._order = itertools.count()
+        self._closed = False
+        self._running = False
+        self.network: Network | None = None
+        self.steps = 0
+        """How many callbacks have run."""
+        self.on_step: Callable[[], None] | None = None
+        self.failures: list[dict[str, Any]] = []
+        """What went wrong outside of any process."""
+
+    # -- time and callbacks
+
+    def time(self) -> float:
+        return self._now
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + max(delay, 0.0), callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._order), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers are passed over when their time comes."""
+
+    # -- running
+
+    def run_for(self, seconds: float) -> None:
+        """Let so much time go by."""
+        self._run(self._now + seconds, lambda: False)
+
+    def run_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Run until something is so, or the time is over; tells which."""
+        return self._run(self._now + timeout_s, done)
+
+    def run_until_complete(self, future: Any, timeout_s: float = 3600.0) -> Any:
+        task = asyncio.ensure_future(future, loop=self)
+        if not self._run(self._now + timeout_s, task.done):
+            raise StuckError(f"{future!r} did not end within {timeout_s} s of simulated time")
+        return task.result()
+
+    def _run(self, end: float, done: Callable[[], bool]) -> bool:
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        self._running = True
+        try:
+            while True:
+                if done():
+                    return True
+                if not self._ready and not self._move_time(end):
+                    return done()
+                self._step(self._ready.popleft())
+        finally:
+            self._running = False
+            asyncio._set_running_loop(before)
+
+    def _move_time(self, end: float) -> bool:
+        """Go to the next timer's time and make what falls due ready; False when none does before `end`."""
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers or timers[0][0] > end:
+            self._now = max(self._now, end)
+            return False
+        self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            _, _, handle = heapq.heappop(timers)
+            if not handle.cancelled():
+                self._ready.append(handle)
+        return bool(self._ready) or self._move_time(end)
+
+    def _step(self, handle: asyncio.Handle) -> None:
+        if handle.cancelled():
+            return
+        process = handle._context.get(_current)  # type: ignore[attr-defined]
+        if process is not None and not process.running:
+            if process.alive:
+                process.held.append(handle)
+            return
+        self.steps += 1
+        if self.on_step is not None:
+            self.on_step()
+        handle._run()
+
+    def resume(self, process: Process) -> None:
+        """Let a process that was held still go on."""
+        process.running = True
+        held, process.held = process.held, []
+        self._ready.extend(held)
+
+    @contextmanager
+    def on_behalf_of(self, process: Process | None) -> Generator[None, None, None]:
+        """What is scheduled inside belongs to the process."""
+        token = _current.set(process)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def spawn(self, process: Process, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run a coroutine as the process."""
+        with self.on_behalf_of(process):
+            return self.create_task(work)
+
+    # -- what tasks and futures need
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        name: str | None = None,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[Any]:
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        if executor is None:
+            raise ValueError("the simulation has no threads of its own: give an executor")
+        return asyncio.wrap_future(executor.submit(func, *args), loop=self)
+
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any
+    ) -> Any:
+        assert self.network is not None
+        return await self.network.connect(protocol_factory, host, port)
+
+    def set_exception_handler(self, handler: Any) -> None:
+        process = current_process()
+        if process is not None:
+            process.exception_handler = handler
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        process = current_process()
+        if process is not None and process.exception_handler is not None:
+            process.exception_handler(self, context)
+        else:
+            self.failures.append(context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return self._running
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
