@@ -42,3 +42,9 @@ MAX_QUEUED_APPEND_BYTES: Final = 64 << 20
 
 MAX_WAITING_FOR_PRODUCER_ID: Final = 10_000
 """Producers that may wait for the controller's next block of ids."""
+
+MAX_PEER_IN_FLIGHT: Final = 32
+"""Requests to one other node on one connection that may be unanswered; more wait in a queue ..."""
+
+MAX_PEER_QUEUE: Final = 10_000
+"""... of at most this many."""

@@ -1,0 +1,77 @@
+"""Opening a connection to another node, and what it means when that fails.
+
+A refusal is told apart from everything else: it alone proves that nobody listens there any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+
+from ottla.peers import PeerFailure
+
+_NOT_OURS = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
+"""This machine has no address of that kind: it says nothing about the other node."""
+
+
+class ConnectFailed(Exception):
+    """No connection came about."""
+
+    def __init__(self, failure: PeerFailure, text: str) -> None:
+        super().__init__(text)
+        self.failure = failure
+
+
+async def connect(host: str, port: int, timeout_s: float) -> socket.socket:
+    """A connected, non-blocking socket. Every address of the host is tried in turn."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _connect(host, port)
+    except TimeoutError:
+        raise ConnectFailed(PeerFailure.UNREACHABLE, f"no connection within {timeout_s:g} s") from None
+
+
+async def _connect(host: str, port: int) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    errors: list[OSError] = []
+    for family, address in await _addresses(loop, host, port):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            errors.append(error)
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            if sock.getsockname() != sock.getpeername():
+                return sock
+            # Nobody listens, and the system gave us the very port we called: we would talk to ourselves.
+            sock.close()
+            errors.append(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
+    raise ConnectFailed(_meaning(errors), str(errors[0]) if errors else "it has no address")
+
+
+async def _addresses(
+    loop: asyncio.AbstractEventLoop, host: str, port: int
+) -> list[tuple[int, tuple[str, int] | tuple[str, int, int, int]]]:
+    try:
+        # A numeric address needs no resolver, and no thread to ask it in.
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConnectFailed(PeerFailure.UNREACHABLE, f"{host} is not known: {error}") from None
+    return [(family, address) for family, _, _, _, address in found]  # type: ignore[misc]
+
+
+def _meaning(errors: list[OSError]) -> PeerFailure:
+    telling = [error for error in errors if error.errno not in _NOT_OURS]
+    if telling and all(error.errno == errno.ECONNREFUSED for error in telling):
+        return PeerFailure.REFUSED
+    return PeerFailure.UNREACHABLE

@@ -1,0 +1,451 @@
+"""The way to another node: a connection that is made when needed, requests in order, and exactly one outcome each.
+
+It finds out once per connection which versions the other node serves. How a connection is opened is
+`ottla.net.connecting`, how answers are received `ottla.net.answers`; what requests mean is their senders' affair.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.errors import ErrorCode
+from ottla.limits import MAX_PEER_IN_FLIGHT, MAX_PEER_QUEUE
+from ottla.net.answers import SCRATCH_BYTES, AnswerProtocol
+from ottla.net.connecting import ConnectFailed, connect
+from ottla.peers import Endpoint, Message, PeerFailure
+from ottla.wire.apis import API_VERSIONS, ApiKey
+from ottla.wire.codec import decode_prefix
+from ottla.wire.errors import DecodeError, EncodeError
+from ottla.wire.headers import encode_request, response_header_version
+from ottla.wire.messages import ApiVersionsRequest, ApiVersionsResponse, response_class
+
+if TYPE_CHECKING:
+    from ottla.clock import Clock, Timer
+
+log = logging.getLogger(__name__)
+
+Done = Callable[[Message], object]
+Failed = Callable[[PeerFailure], object]
+
+_SOFTWARE: Final = "ottla"
+_NEVER: Final = float("inf")
+_CORRELATION_AND_ERROR = Struct(">ih")
+_ID = Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSettings:
+    """What the ways to other nodes take from the configuration."""
+
+    setup_timeout_s: float = 10.0
+    """For a connection and the other node's word on its versions."""
+    first_pause_s: float = 0.05
+    """Before the second retry; the first one is immediate. Doubles from there ..."""
+    longest_pause_s: float = 1.0
+    """... up to this."""
+    max_answer_bytes: int = 100 << 20
+
+
+class _Sent:
+    """A request on its way."""
+
+    __slots__ = ("correlation_id", "deadline", "done", "failed", "max_version", "request", "version")
+
+    def __init__(
+        self, request: Message, done: Done, failed: Failed, deadline: float, max_version: int | None
+    ) -> None:
+        self.request = request
+        self.done = done
+        self.failed = failed
+        self.deadline = deadline
+        self.max_version = max_version
+        self.version = -1
+        self.correlation_id = -1
+
+
+class SocketPeers:
+    """The ways of one node to all others. Fulfils `ottla.peers.Peers`."""
+
+    def __init__(
+        self, clock: Clock, loop: asyncio.AbstractEventLoop, node_id: int, settings: PeerSettings
+    ) -> None:
+        self.clock = clock
+        self.loop = loop
+        self.node_id = node_id
+        self.settings = settings
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._open: set[SocketPeer] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def open(self, endpoint: Endpoint, purpose: str) -> SocketPeer:
+        peer = SocketPeer(self, endpoint, purpose)
+        if self._closed:
+            peer.close()
+        else:
+            self._open.add(peer)
+        return peer
+
+    def probe(
+        self, endpoint: Endpoint, done: Callable[[PeerFailure | None], object], *, timeout_s: float
+    ) -> None:
+        async def look() -> None:
+            failure = None
+            try:
+                (await connect(endpoint.host, endpoint.port, timeout_s)).close()
+            except ConnectFailed as failed:
+                failure = failed.failure
+            if not self._closed:
+                done(failure)
+
+        self.spawn(look())
+
+    def spawn(self, work: Any) -> asyncio.Task[None]:
+        """Run something that ends by itself; a failure of it is the loop's exception handler's."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def forget(self, peer: SocketPeer) -> None:
+        self._open.discard(peer)
+
+    async def close(self) -> None:
+        """Close every way; nothing that is sent afterwards gets anywhere."""
+        self._closed = True
+        for peer in list(self._open):
+            peer.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class SocketPeer:
+    """One connection to one node. Fulfils `ottla.peers.Peer`.
+
+    (nothing) ─send─▶ connecting ─connected─▶ asking for versions ─answered─▶ ready
+        ▲                 │ failed: what waits fails, pause grows        │ lost: what waits fails
+        └─────────────────┴──────────────────────────────────────────────┘
+    """
+
+    def __init__(self, peers: SocketPeers, endpoint: Endpoint, purpose: str) -> None:
+        self._peers = peers
+        self._endpoint = endpoint
+        self._client_id = f"node-{peers.node_id}-{purpose}"
+        self._queue: deque[_Sent] = deque()
+        self._in_flight: deque[_Sent] = deque()
+        self._protocol: AnswerProtocol | None = None
+        self._ready = False
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._next_id = 0
+        self._on_disconnect: Failed | None = None
+        self._connecting: asyncio.Task[None] | Timer | None = None
+        self._setup_timer: Timer | None = None
+        self._attempts = 0
+        """Failed ones since the last that succeeded."""
+        self._not_before = 0.0
+        self._alarm: Timer | None = None
+        self._alarm_at = 0.0
+        self._closed = False
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return self._endpoint
+
+    @property
+    def connected(self) -> bool:
+        """Requests go out at once."""
+        return self._ready
+
+    def on_disconnect(self, callback: Failed | None) -> None:
+        self._on_disconnect = callback
+
+    def send(
+        self,
+        request: Message,
+        done: Done,
+        failed: Failed,
+        *,
+        timeout_s: float,
+        max_version: int | None = None,
+    ) -> None:
+        if self._closed or len(self._queue) >= MAX_PEER_QUEUE:
+            why = PeerFailure.CLOSED if self._closed else PeerFailure.OVERLOADED
+            self._peers.loop.call_soon(failed, why)
+            return
+        deadline = self._peers.clock.monotonic() + timeout_s
+        sent = _Sent(request, done, failed, deadline, max_version)
+        if self._alarm is None or deadline < self._alarm_at:
+            self._set_alarm(deadline, timeout_s)
+        if self._ready and not self._queue and len(self._in_flight) < MAX_PEER_IN_FLIGHT:
+            self._write(sent, later=True)
+        else:
+            self._queue.append(sent)
+            if self._protocol is None and self._connecting is None:
+                self._connect_when_due()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._peers.forget(self)
+        self._on_disconnect = None
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        self._drop_connection()
+        for sent in self._take_all():
+            self._peers.loop.call_soon(sent.failed, PeerFailure.CLOSED)
+
+    # -- connecting
+
+    def _connect_when_due(self) -> None:
+        pause_s = self._not_before - self._peers.clock.monotonic()
+        if pause_s > 0:
+            self._connecting = self._peers.clock.call_later(pause_s, self._begin_connecting)
+        else:
+            self._begin_connecting()
+
+    def _begin_connecting(self) -> None:
+        self._connecting = self._peers.spawn(self._connect())
+
+    async def _connect(self) -> None:
+        settings, (_, host, port) = self._peers.settings, self._endpoint
+        try:
+            sock = await connect(host, port, settings.setup_timeout_s)
+            # Not one that `Connection` closes: from here on the transport owns the socket.
+            protocol = AnswerProtocol(
+                self._peers.scratch, settings.max_answer_bytes, self._answered, self._connection_lost
+            )
+            try:
+                await self._peers.loop.create_connection(lambda: protocol, sock=sock)
+            except BaseException:
+                sock.close()
+                raise
+        except (ConnectFailed, OSError) as error:
+            self._connecting = None
+            failure = error.failure if isinstance(error, ConnectFailed) else PeerFailure.UNREACHABLE
+            self._attempt_failed(failure, str(error))
+            return
+        self._connecting = None
+        if self._closed:
+            protocol.close()
+            return
+        if protocol.transport is None:
+            # Lost while the transport was made, and told; but what was sent since then waits for us.
+            if self._queue:
+                self._connect_when_due()
+            return
+        self._protocol = protocol
+        self._setup_timer = self._peers.clock.call_later(settings.setup_timeout_s, self._setup_timed_out)
+        self._ask_for_versions(4)
+
+    def _ask_for_versions(self, version: int) -> None:
+        from ottla import __version__
+
+        request = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version=__version__)
+        asked = _Sent(request, self._learned_versions, _ignore, _NEVER, None)
+        self._put(asked, version)
+
+    def _learned_versions(self, response: Message) -> None:
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            self._ask_for_versions(0)
+            return
+        if response.error_code != ErrorCode.NONE:
+            self._connection_lost(f"it answered {response.error_code} to ApiVersions")
+            return
+        self._cancel_setup_timer()
+        self._versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+        self._attempts, self._not_before = 0, 0.0
+        self._ready = True
+        self._drain()
+
+    def _setup_timed_out(self) -> None:
+        self._setup_timer = None
+        self._drop_connection()
+        self._attempt_failed(
+            PeerFailure.TIMED_OUT, f"it said nothing within {self._peers.settings.setup_timeout_s:g} s"
+        )
+
+    def _attempt_failed(self, failure: PeerFailure, why: str) -> None:
+        self._attempts += 1
+        settings, clock = self._peers.settings, self._peers.clock
+        if self._attempts > 1:
+            pause_s = min(settings.first_pause_s * 2 ** min(self._attempts - 2, 20), settings.longest_pause_s)
+            # Spread, so that not all nodes knock at the same moment.
+            self._not_before = clock.monotonic() + pause_s * (0.8 + 0.4 * clock.random.random())
+        log.debug("%s cannot reach %s: %s", self._client_id, self._endpoint, why)
+        self._fail_all(failure)
+
+    # -- requests and answers
+
+    def _drain(self) -> None:
+        while self._queue and self._ready and len(self._in_flight) < MAX_PEER_IN_FLIGHT:
+            self._write(self._queue.popleft(), later=False)
+
+    def _write(self, sent: _Sent, *, later: bool) -> None:
+        """Send in the newest common version; a failure is told at once, or in the next turn (`later`)."""
+        version = self._version(sent.request.API_KEY, sent.max_version)
+        if version is not None:
+            try:
+                self._put(sent, version)
+            except EncodeError as error:
+                log.debug("%s cannot say this to %s: %s", self._client_id, self._endpoint, error)
+            else:
+                return
+        if later:
+            self._peers.loop.call_soon(sent.failed, PeerFailure.UNSUPPORTED_VERSION)
+        else:
+            _tell(sent.failed, PeerFailure.UNSUPPORTED_VERSION)
+
+    def _put(self, sent: _Sent, version: int) -> None:
+        self._next_id = correlation_id = (self._next_id + 1) & 0x7FFFFFFF
+        buffers = encode_request(correlation_id, self._client_id, sent.request, version)
+        sent.version, sent.correlation_id = version, correlation_id
+        self._in_flight.append(sent)
+        protocol = self._protocol
+        assert protocol is not None
+        # A transport that is gone without having told yet: `connection_lost` comes, and fails what is in flight.
+        if protocol.transport is not None:
+            if len(buffers) == 1:
+                protocol.transport.write(buffers[0])
+            else:
+                protocol.transport.writelines(buffers)
+
+    def _version(self, api_key: int, max_version: int | None) -> int | None:
+        theirs = self._versions.get(api_key)
+        if theirs is None:
+            return None
+        ours = API_VERSIONS[ApiKey(api_key)]
+        version = min(ours.max_stable_version, theirs[1])
+        if max_version is not None and max_version < version:
+            version = max_version
+        return version if version >= max(ours.min_version, theirs[0]) else None
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self._in_flight:
+            self._connection_lost("it answered what was not asked")
+            return
+        sent = self._in_flight.popleft()
+        api_key, version = sent.request.API_KEY, sent.version
+        try:
+            correlation_id = _ID.unpack_from(frame, 0)[0]
+            if correlation_id != sent.correlation_id:
+                raise DecodeError(
+                    f"the answer to {correlation_id} came in the place of {sent.correlation_id}"
+                )
+            response = self._decode(api_key, version, frame)
+        except DecodeError as error:
+            self._in_flight.appendleft(sent)
+            self._connection_lost(error.message)
+            return
+        if self._queue:
+            self._drain()
+        _tell(sent.done, response)
+
+    def _decode(self, api_key: int, version: int, frame: memoryview) -> Message:
+        if api_key == ApiKey.API_VERSIONS:
+            if len(frame) < _CORRELATION_AND_ERROR.size:
+                raise DecodeError("the answer to ApiVersions is too short")
+            if _CORRELATION_AND_ERROR.unpack_from(frame)[1] == ErrorCode.UNSUPPORTED_VERSION:
+                return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        offset = 4
+        if response_header_version(api_key, version):
+            # Tagged fields of the header: there are none so far.
+            if len(frame) < 5 or frame[4]:
+                raise DecodeError("the header of the answer has tagged fields")
+            offset = 5
+        return decode_prefix(response_class(api_key), version, frame, offset)[0]
+
+    # -- the end of a connection or of a request's time
+
+    def _connection_lost(self, why: str | None) -> None:
+        """The connection has gone, or the other node does not keep to the protocol."""
+        failure = PeerFailure.DISCONNECTED
+        if why is not None:
+            log.warning("Closing the connection of %s to %s: %s", self._client_id, self._endpoint, why)
+            failure = PeerFailure.BAD_ANSWER
+        established = self._ready
+        self._drop_connection()
+        if not established:
+            self._attempt_failed(failure, why or "it closed the connection at once")
+        else:
+            self._fail_all(failure)
+            if self._on_disconnect is not None:
+                _tell(self._on_disconnect, failure)
+
+    def _drop_connection(self) -> None:
+        self._cancel_setup_timer()
+        self._ready = False
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.close()
+
+    def _fail_all(self, failure: PeerFailure) -> None:
+        for sent in self._take_all():
+            _tell(sent.failed, failure)
+
+    def _take_all(self) -> list[_Sent]:
+        waiting = [*self._in_flight, *self._queue]
+        self._in_flight.clear()
+        self._queue.clear()
+        return waiting
+
+    def _set_alarm(self, deadline: float, delay_s: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = deadline
+        self._alarm = self._peers.clock.call_later(delay_s, self._look_at_deadlines)
+
+    def _look_at_deadlines(self) -> None:
+        """One timer for all requests: most are answered long before it rings."""
+        self._alarm = None
+        now = self._peers.clock.monotonic()
+        late_in_flight = any(sent.deadline <= now for sent in self._in_flight)
+        late = [sent for sent in (*self._in_flight, *self._queue) if sent.deadline <= now]
+        if late_in_flight:
+            # Answers come in order: nothing behind the late one can be had on this connection any more.
+            others = [sent for sent in self._in_flight if sent.deadline > now]
+            self._in_flight.clear()
+            established = self._ready
+            self._drop_connection()
+        self._queue = deque(sent for sent in self._queue if sent.deadline > now)
+        left = min((sent.deadline for sent in (*self._in_flight, *self._queue)), default=_NEVER)
+        if left < _NEVER:
+            self._set_alarm(left, left - now)
+        if late_in_flight and self._queue:
+            self._connect_when_due()
+        for sent in late:
+            _tell(sent.failed, PeerFailure.TIMED_OUT)
+        if late_in_flight:
+            for sent in others:
+                _tell(sent.failed, PeerFailure.DISCONNECTED)
+            if established and self._on_disconnect is not None:
+                _tell(self._on_disconnect, PeerFailure.TIMED_OUT)
+
+    def _cancel_setup_timer(self) -> None:
+        if self._setup_timer is not None:
+            self._setup_timer.cancel()
+            self._setup_timer = None
+
+
+def _ignore(failure: PeerFailure) -> None:
+    """The question for versions fails with its connection, which tells those who wait behind it."""
+
+
+def _tell(callback: Callable[[Any], object], outcome: Any) -> None:
+    try:
+        callback(outcome)
+    except Exception:
+        # One sender's mistake must not cost the others their connection.
+        log.exception("Unexpected error in what follows upon %s", type(outcome).__name__)
