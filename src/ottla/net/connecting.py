@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from ottla.peers import PeerFailure
 
@@ -23,16 +25,21 @@ class ConnectFailed(Exception):
         self.failure = failure
 
 
-async def connect(host: str, port: int, timeout_s: float) -> socket.socket:
-    """A connected, non-blocking socket. Every address of the host is tried in turn."""
+Connect = Callable[[Callable[[], asyncio.BaseProtocol], str, int], Awaitable[Any]]
+"""Connects a new protocol to host and port; ConnectFailed or OSError if that cannot be."""
+
+
+async def connect_socket(new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+    """Connect by TCP. Every address of the host is tried in turn."""
+    sock = await _connected(host, port)
     try:
-        async with asyncio.timeout(timeout_s):
-            return await _connect(host, port)
-    except TimeoutError:
-        raise ConnectFailed(PeerFailure.UNREACHABLE, f"no connection within {timeout_s:g} s") from None
+        await asyncio.get_running_loop().create_connection(new_protocol, sock=sock)
+    except BaseException:
+        sock.close()
+        raise
 
 
-async def _connect(host: str, port: int) -> socket.socket:
+async def _connected(host: str, port: int) -> socket.socket:
     loop = asyncio.get_running_loop()
     errors: list[OSError] = []
     for family, address in await _addresses(loop, host, port):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.errors import ErrorCode
 from ottla.limits import MAX_PEER_IN_FLIGHT, MAX_PEER_QUEUE
 from ottla.net.answers import SCRATCH_BYTES, AnswerProtocol
-from ottla.net.connecting import ConnectFailed, connect
+from ottla.net.connecting import Connect, ConnectFailed, connect_socket
 from ottla.peers import Endpoint, Message, PeerFailure
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.codec import decode_prefix
@@ -52,6 +52,13 @@ class PeerSettings:
     max_answer_bytes: int = 100 << 20
 
 
+class _HangUp(asyncio.Protocol):
+    """Only wanted to know whether somebody answers."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
 class _Sent:
     """A request on its way."""
 
@@ -73,8 +80,14 @@ class SocketPeers:
     """The ways of one node to all others. Fulfils `ottla.peers.Peers`."""
 
     def __init__(
-        self, clock: Clock, loop: asyncio.AbstractEventLoop, node_id: int, settings: PeerSettings
+        self,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        node_id: int,
+        settings: PeerSettings,
+        connect: Connect = connect_socket,
     ) -> None:
+        self._connect = connect
         self.clock = clock
         self.loop = loop
         self.node_id = node_id
@@ -98,13 +111,27 @@ class SocketPeers:
         async def look() -> None:
             failure = None
             try:
-                (await connect(endpoint.host, endpoint.port, timeout_s)).close()
+                await self.connect(_HangUp, endpoint.host, endpoint.port, timeout_s)
             except ConnectFailed as failed:
                 failure = failed.failure
             if not self._closed:
                 done(failure)
 
         self.spawn(look())
+
+    async def connect(
+        self, new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, timeout_s: float
+    ) -> None:
+        """Connect within this time; raises ConnectFailed."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._connect(new_protocol, host, port)
+        except TimeoutError:
+            raise ConnectFailed(PeerFailure.UNREACHABLE, f"no connection within {timeout_s:g} s") from None
+        except ConnectionRefusedError as error:
+            raise ConnectFailed(PeerFailure.REFUSED, str(error)) from None
+        except OSError as error:
+            raise ConnectFailed(PeerFailure.UNREACHABLE, str(error)) from None
 
     def spawn(self, work: Any) -> asyncio.Task[None]:
         """Run something that ends by itself; a failure of it is the loop's exception handler's."""
@@ -221,21 +248,14 @@ class SocketPeer:
 
     async def _connect(self) -> None:
         settings, (_, host, port) = self._peers.settings, self._endpoint
+        protocol = AnswerProtocol(
+            self._peers.scratch, settings.max_answer_bytes, self._answered, self._connection_lost
+        )
         try:
-            sock = await connect(host, port, settings.setup_timeout_s)
-            # Not one that `Connection` closes: from here on the transport owns the socket.
-            protocol = AnswerProtocol(
-                self._peers.scratch, settings.max_answer_bytes, self._answered, self._connection_lost
-            )
-            try:
-                await self._peers.loop.create_connection(lambda: protocol, sock=sock)
-            except BaseException:
-                sock.close()
-                raise
-        except (ConnectFailed, OSError) as error:
+            await self._peers.connect(lambda: protocol, host, port, settings.setup_timeout_s)
+        except ConnectFailed as error:
             self._connecting = None
-            failure = error.failure if isinstance(error, ConnectFailed) else PeerFailure.UNREACHABLE
-            self._attempt_failed(failure, str(error))
+            self._attempt_failed(error.failure, str(error))
             return
         self._connecting = None
         if self._closed:
