@@ -1,0 +1,143 @@
+"""Holds a history against the final logs: what was promised is there, once, in order, and nothing else was shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from ottla.log.types import TopicPartition
+from ottla.testing.sim.history import History, Outcome, Send
+
+Log = Sequence[tuple[int, bytes]]
+"""Offset and value of every record, markers left out."""
+
+
+def check(
+    history: History,
+    logs: Mapping[TopicPartition, Log],
+    committed: Mapping[TopicPartition, Log],
+) -> list[str]:
+    """Every violation in a sentence. `logs` is what a plain reader finds in the end, `committed` what is committed."""
+    return [
+        *history.anomalies,
+        *_acknowledged(history, logs),
+        *_order(history, logs),
+        *_transactions(history, committed),
+        *_polls(history, logs, committed),
+        *_commits(history),
+    ]
+
+
+def _acknowledged(history: History, logs: Mapping[TopicPartition, Log]) -> Iterator[str]:
+    """Nothing acknowledged is lost, nothing is there twice, and it is where the answer said."""
+    counts = {tp: Counter(value for _, value in log) for tp, log in logs.items()}
+    places = {tp: dict(log) for tp, log in logs.items()}
+    for send in history.sends:
+        count, place = counts[send.partition], places[send.partition]
+        for index, value in enumerate(send.values):
+            if count[value] > 1:
+                yield f"{value!r} stands {count[value]} times in {send.partition}"
+            if send.outcome is not Outcome.OK:
+                continue
+            if not count[value]:
+                yield f"{value!r} was acknowledged and is not in {send.partition}"
+            elif send.base_offset >= 0 and place.get(send.base_offset + index) != value:
+                yield (
+                    f"{value!r} was acknowledged at {send.base_offset + index} of {send.partition}, "
+                    f"where {place.get(send.base_offset + index)!r} is"
+                )
+    known = {value for send in history.sends for value in send.values}
+    for tp, count in counts.items():
+        for value in count:
+            if value not in known:
+                yield f"nobody sent {value!r}, which is in {tp}"
+
+
+def _order(history: History, logs: Mapping[TopicPartition, Log]) -> Iterator[str]:
+    """Records of one producer stand in the order in which it sent them."""
+    sent: dict[bytes, tuple[str, int]] = {}
+    for send in history.sends:
+        for value in send.values:
+            sent[value] = (send.producer, int(value.rsplit(b":", 1)[1]))
+    for tp, log in logs.items():
+        last: dict[str, int] = {}
+        for offset, value in log:
+            producer, number = sent.get(value, ("", 0))
+            if number < last.get(producer, -1):
+                yield f"{value!r} at {offset} of {tp} stands after a later one of {producer}"
+            last[producer] = max(number, last.get(producer, -1))
+
+
+def _transactions(history: History, committed: Mapping[TopicPartition, Log]) -> Iterator[str]:
+    """All or nothing, as the producer was told."""
+    visible = {tp: {value for _, value in log} for tp, log in committed.items()}
+    for transaction in history.transactions:
+        acknowledged = [send for send in transaction.sends if send.outcome is Outcome.OK]
+        seen = [_is_visible(send, visible) for send in acknowledged]
+        name = f"transaction {transaction.number} of {transaction.producer}"
+        if transaction.outcome is Outcome.OK and not all(seen):
+            yield f"{name} was committed, and a part of it cannot be read"
+        if transaction.outcome is Outcome.FAILED and any(_any_visible(s, visible) for s in transaction.sends):
+            yield f"{name} was aborted, and a part of it can be read"
+        if transaction.outcome is Outcome.UNKNOWN and any(seen) and not all(seen):
+            yield f"{name} can be read in part"
+
+
+def _is_visible(send: Send, visible: Mapping[TopicPartition, set[bytes]]) -> bool:
+    return all(value in visible[send.partition] for value in send.values)
+
+
+def _any_visible(send: Send, visible: Mapping[TopicPartition, set[bytes]]) -> bool:
+    return any(value in visible[send.partition] for value in send.values)
+
+
+def _polls(
+    history: History, logs: Mapping[TopicPartition, Log], committed: Mapping[TopicPartition, Log]
+) -> Iterator[str]:
+    """What was shown once is there for good; nothing beyond the limit; no record left out between two polls."""
+    final = {True: {tp: dict(log) for tp, log in committed.items()}}
+    final[False] = {tp: dict(log) for tp, log in logs.items()}
+    position: dict[tuple[str, TopicPartition], int] = {}
+    for poll in history.polls:
+        there = final[poll.committed_only][poll.partition]
+        for offset, value in poll.records:
+            if offset >= poll.limit:
+                yield f"{poll.reader} was shown {offset} of {poll.partition}, the limit was {poll.limit}"
+            if there.get(offset) != value:
+                yield (
+                    f"{poll.reader} read {value!r} at {offset} of {poll.partition}, "
+                    f"where {there.get(offset)!r} is in the end"
+                )
+            at = position.get((poll.reader, poll.partition), -1)
+            if offset <= at:
+                yield f"{poll.reader} was shown {offset} of {poll.partition} after {at}"
+            position[poll.reader, poll.partition] = offset
+    yield from _skips(history, final)
+
+
+def _skips(
+    history: History, final: Mapping[bool, Mapping[TopicPartition, Mapping[int, bytes]]]
+) -> Iterator[str]:
+    seen: dict[tuple[str, bool, TopicPartition], set[int]] = {}
+    for poll in history.polls:
+        seen.setdefault((poll.reader, poll.committed_only, poll.partition), set()).update(
+            offset for offset, _ in poll.records
+        )
+    for (reader, committed_only, tp), offsets in seen.items():
+        if offsets:
+            missed = [o for o in final[committed_only][tp] if o <= max(offsets) and o not in offsets]
+            if missed:
+                yield f"{reader} read past {missed[0]} of {tp} without being shown it ({len(missed)} in all)"
+
+
+def _commits(history: History) -> Iterator[str]:
+    """A group's offset, once its commit was answered, never goes back."""
+    reached: dict[tuple[str, TopicPartition], int] = {}
+    for commit in history.commits:
+        key = (commit.group, commit.partition)
+        if commit.outcome is Outcome.OK:
+            if commit.offset < reached.get(key, -1):
+                yield (
+                    f"group {commit.group} was at {reached[key]} of {commit.partition} and later at {commit.offset}"
+                )
+            reached[key] = max(commit.offset, reached.get(key, -1))

@@ -1,0 +1,74 @@
+"""What the clients of a run did and saw: the material of the checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ottla.log.types import TopicPartition
+
+
+class Outcome(Enum):
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class Send:
+    """A batch of one producer to one partition."""
+
+    producer: str
+    partition: TopicPartition
+    values: tuple[bytes, ...]
+    transaction: Transaction | None = None
+    outcome: Outcome = Outcome.UNKNOWN
+    base_offset: int = -1
+
+
+@dataclass(slots=True)
+class Transaction:
+    """`OK` is committed, `FAILED` is aborted."""
+
+    producer: str
+    number: int
+    sends: list[Send] = field(default_factory=list)
+    outcome: Outcome = Outcome.UNKNOWN
+
+
+@dataclass(slots=True)
+class Poll:
+    """What one fetch of a reader brought."""
+
+    reader: str
+    partition: TopicPartition
+    committed_only: bool
+    records: list[tuple[int, bytes]]
+    limit: int
+    """The high watermark, or the last stable offset, that the answer told."""
+
+
+@dataclass(slots=True)
+class Commit:
+    """A group's offset, as a member committed or found it."""
+
+    group: str
+    partition: TopicPartition
+    offset: int
+    outcome: Outcome = Outcome.UNKNOWN
+
+
+@dataclass(slots=True)
+class History:
+    """Everything, in the order in which it began."""
+
+    sends: list[Send] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
+    polls: list[Poll] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    owned: dict[tuple[str, int, TopicPartition], str] = field(default_factory=dict)
+    """Who owned a partition in which generation or member epoch of a group."""
+    delivered: dict[tuple[TopicPartition, int], str] = field(default_factory=dict)
+    """Records of a queue that a share consumer acknowledged, and by whom."""
+    anomalies: list[str] = field(default_factory=list)
+    """What a client could tell to be wrong on the spot."""

@@ -1,0 +1,97 @@
+"""Simulated readers: follow partitions from their beginning, and note every answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from ottla.errors import ErrorCode
+from ottla.log.types import TopicPartition
+from ottla.records.batch import HEADER_SIZE, iter_batches, iter_records
+from ottla.testing.sim.history import History, Poll
+from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
+from ottla.wire import messages
+
+_FETCH: Final = 12
+
+
+class Reader:
+    """One partition after the other, each from where it stopped."""
+
+    def __init__(
+        self,
+        client: WireClient,
+        history: History,
+        partitions: list[TopicPartition],
+        *,
+        committed_only: bool,
+    ) -> None:
+        self.client = client
+        self.history = history
+        self.committed_only = committed_only
+        self.positions = dict.fromkeys(partitions, 0)
+
+    async def run(self) -> None:
+        while True:
+            for tp in self.positions:
+                await self.poll(tp)
+            await asyncio.sleep(self.client.random.random() * 0.1)
+
+    async def poll(self, tp: TopicPartition) -> bool:
+        """One fetch; tells whether it was answered."""
+        position = self.positions[tp]
+        request = messages.FetchRequest
+        partition = request.FetchPartition(
+            partition=tp.partition, fetch_offset=position, partition_max_bytes=1 << 20
+        )
+        asked = request(
+            replica_id=-1,
+            max_wait_ms=50,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=int(self.committed_only),
+            session_epoch=-1,
+            topics=[request.FetchTopic(topic=tp.topic, partitions=[partition])],
+        )
+        try:
+            answer = await self.client.ask(await self.client.leader(tp), asked, _FETCH)
+        except (NotSent, Unanswered):
+            self.client.forget_leader(tp)
+            return False
+        if answer.error_code:
+            self.client.forget_leader(tp)
+            return False
+        found = answer.responses[0].partitions[0]
+        if found.error_code:
+            self.client.forget_leader(tp)
+            if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self.history.anomalies.append(
+                    f"{self.client.name} had read {tp} up to {position} and was told that there is no such offset"
+                )
+            return False
+        self._note(tp, position, found)
+        return True
+
+    def _note(self, tp: TopicPartition, position: int, found: Any) -> None:
+        limit = found.last_stable_offset if self.committed_only else found.high_watermark
+        aborted = sorted((a.first_offset, a.producer_id) for a in found.aborted_transactions or ())
+        records: list[tuple[int, bytes]] = []
+        dead: set[int] = set()
+        data = found.records
+        end = position
+        for pos, header in iter_batches(data) if data is not None and len(data) >= HEADER_SIZE else ():
+            while aborted and aborted[0][0] <= header.last_offset:
+                dead.add(aborted.pop(0)[1])
+            end = max(end, header.last_offset + 1)
+            if header.is_control:
+                dead.discard(header.producer_id)
+                continue
+            if self.committed_only and header.is_transactional and header.producer_id in dead:
+                continue
+            records += [
+                (r.offset, bytes(r.value or b""))
+                for r in iter_records(data, pos, header)
+                if r.offset >= position
+            ]
+        self.history.polls.append(Poll(self.client.name, tp, self.committed_only, records, limit))
+        self.positions[tp] = end
