@@ -18,6 +18,7 @@ from ottla.api.broker import Broker
 from ottla.api.groups.coordinator import make_group_coordinator
 from ottla.api.share.services import make_share_services
 from ottla.api.topics.auto_create import auto_create_topics
+from ottla.api.transactions.coordinator import make_transaction_coordinator
 from ottla.api.transactions.local_markers import LocalMarkers
 from ottla.clock import Clock, SystemClock
 from ottla.config.broker import BrokerConfig
@@ -25,19 +26,13 @@ from ottla.config.listeners import Listener
 from ottla.config.topic import TopicConfig
 from ottla.controller.controller import Controller
 from ottla.controller.lifecycle import BrokerLifecycle
-from ottla.controller.names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.controller.names import SHARE_STATE_TOPIC
 from ottla.controller.settings import Settings
-from ottla.coordinator.runtime import CoordinatorRuntime
-from ottla.coordinator.shard import ShardContext
-from ottla.coordinator.transaction.service import SERDE as TRANSACTION_RECORDS
-from ottla.coordinator.transaction.service import TransactionCoordinator
-from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.checkpoints import read_meta_properties
 from ottla.log.fs import Fs, OsFs
 from ottla.log.log_dir import LogDir
 from ottla.log.manager import LogManager
-from ottla.log.types import TopicPartition
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.format import read_bootstrap_records
@@ -46,10 +41,10 @@ from ottla.metadata.node_format import DEFAULT_CONTROLLER_LISTENER, format_new_n
 from ottla.metadata.publisher import MetadataLoader, SnapshotGenerator
 from ottla.metadata.records import MetadataSerde
 from ottla.net.front import Front
+from ottla.net.peer import PeerSettings, SocketPeers
 from ottla.raft.config import RaftConfig
 from ottla.raft.driver import RaftDriver
 from ottla.raft.voters import VoterSet
-from ottla.replica.coordination import CoordinatedPartitions
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
 from ottla.replica.producer_ids import BlockDone, ProducerIds
@@ -169,8 +164,17 @@ class Server:
         lifecycle = self._make_lifecycle(controller, loader, log_manager, cluster_id)
         producer_ids = ProducerIds(_allocator(controller, lifecycle, config.node_id))
         local_markers = LocalMarkers(replicas, clock, self._end_offsets)
-        transactions = self._make_transactions(
-            settings.current(loader.image), replicas, producer_ids, local_markers, executor, loop
+        peers = SocketPeers(clock, loop, config.node_id, PeerSettings())
+        self._undo.append(peers.close)
+        transactions = make_transaction_coordinator(
+            settings.current(loader.image),
+            replicas,
+            clock,
+            executor,
+            loop.call_soon_threadsafe,
+            producer_ids,
+            local_markers,
+            peers,
         )
         groups = make_group_coordinator(
             settings.current(loader.image), replicas, clock, executor, loop.call_soon_threadsafe
@@ -183,6 +187,7 @@ class Server:
             loop.call_soon_threadsafe,
             groups,
             lambda: auto_create_topics(broker, [SHARE_STATE_TOPIC]),
+            peers,
         )
         broker = Broker(
             node_id=config.node_id,
@@ -307,45 +312,6 @@ class Server:
         assert self.broker is not None
         self.broker.groups.runtime.complete_transaction(*marker)
 
-    def _make_transactions(
-        self,
-        config: BrokerConfig,
-        replicas: ReplicaManager,
-        producer_ids: ProducerIds,
-        markers: LocalMarkers,
-        executor: ThreadPoolExecutor,
-        loop: asyncio.AbstractEventLoop,
-    ) -> TransactionCoordinator:
-        def exists(tp: TopicPartition) -> bool:
-            topic = replicas.image.topics.by_name.get(tp.topic)
-            return topic is not None and tp.partition in topic.partitions
-
-        def make_runtime(
-            new_shard: Callable[[ShardContext], TransactionShard],
-        ) -> CoordinatorRuntime[TransactionShard]:
-            return CoordinatorRuntime(
-                topic=TRANSACTIONS_TOPIC,
-                clock=self._clock,
-                executor=executor,
-                post=loop.call_soon_threadsafe,
-                partitions=CoordinatedPartitions(replicas, self._clock),
-                serde=TRANSACTION_RECORDS,
-                new_shard=new_shard,
-                image=replicas.image,
-                linger_ms=0,
-                load_buffer_bytes=config.int("transaction.state.log.load.buffer.size"),
-            )
-
-        return TransactionCoordinator(
-            config,
-            self._clock,
-            producer_ids,
-            markers,
-            exists=exists,
-            transaction_version=lambda: replicas.image.features.get("transaction.version", 0),
-            make_runtime=make_runtime,
-        )
-
     async def _register_controller(self, controller: Controller) -> None:
         request = messages.ControllerRegistrationRequest
         registration = request(
@@ -402,7 +368,7 @@ class Server:
         def publish_coordinators(delta: MetadataDelta, image: MetadataImage) -> None:
             broker.groups.runtime.publish(delta, image, broker.node_id)
             broker.share.publish(delta, image, broker.node_id)
-            broker.transactions.runtime.publish(delta, image, broker.node_id)
+            broker.transactions.publish(delta, image, broker.node_id)
 
         def tell_lifecycle(delta: MetadataDelta, image: MetadataImage) -> None:
             broker.lifecycle.metadata_applied()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from enum import Enum
@@ -415,6 +415,8 @@ class ShardHost(Generic[S]):
             waiter.end_offset = end_offset
         self._pending.extend(waiters)
         self._high_watermark_moved()
+        if self._pending:
+            self._expire_later(waiters)
 
     def _wait(self, waiter: Waiter) -> None:
         """Nothing was written, but the answer may lean on what others wrote before."""
@@ -427,6 +429,7 @@ class ShardHost(Generic[S]):
             return
         waiter.end_offset = self._written
         self._pending.append(waiter)
+        self._expire_later((waiter,))
 
     def _high_watermark_moved(self) -> None:
         pending, log = self._pending, self._log
@@ -436,28 +439,31 @@ class ShardHost(Generic[S]):
             pending.popleft().succeed()
             if self._log is not log:
                 return
-        if pending and self._expiry is None:
-            self._expire_later()
 
-    def _expire_later(self) -> None:
+    def _expire_later(self, waiters: Iterable[Waiter]) -> None:
+        """Their records are appended but not committed: they wait for that no longer than it may take."""
         clock, timeout_s = self._around.clock, self._around.write_timeout_ms / 1000
-        first = self._pending[0]
-        if first.deadline is None:
-            now = clock.monotonic()
-            for waiter in self._pending:
-                waiter.deadline = waiter.deadline or now + timeout_s
-        assert first.deadline is not None
-        self._expiry = clock.call_later(max(first.deadline - clock.monotonic(), 0.001), self._expire)
+        deadline = clock.monotonic() + timeout_s
+        for waiter in waiters:
+            waiter.deadline = deadline
+        if self._expiry is None:
+            self._expiry = clock.call_later(timeout_s, self._expire)
 
     def _expire(self) -> None:
         self._expiry = None
-        now, pending = self._around.clock.monotonic(), self._pending
-        while pending and pending[0].deadline is not None and pending[0].deadline <= now:
-            pending.popleft().fail(
-                KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self} was not replicated in time")
-            )
-        if pending and self._expiry is None:
-            self._expire_later()
+        clock = self._around.clock
+        now = clock.monotonic()
+        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self} was not replicated in time")
+        overdue = [
+            waiter for waiter in self._pending if waiter.deadline is not None and waiter.deadline <= now
+        ]
+        gone = {id(waiter) for waiter in overdue if not waiter.outlives_its_time}
+        self._pending = deque(waiter for waiter in self._pending if id(waiter) not in gone)
+        for waiter in overdue:
+            waiter.expire(error)
+        deadline = next((waiter.deadline for waiter in self._pending if waiter.deadline is not None), None)
+        if deadline is not None and self._expiry is None:
+            self._expiry = clock.call_later(max(deadline - clock.monotonic(), 0.001), self._expire)
 
     # -- what happens by itself
 

@@ -22,6 +22,7 @@ from ottla.coordinator.shard import CoordinatorShard, ShardContext
 from ottla.coordinator.waiters import Waiter
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.verification import VerificationGuard
+from ottla.metadata.broker_peers import leader_of
 from ottla.records.codecs import Compression
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class CoordinatorRuntime(Generic[S]):
     COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (cannot be written now).
     """
 
-    __slots__ = ("_around", "_hosts", "_image", "_loads", "_scheduled")
+    __slots__ = ("_around", "_hosts", "_image", "_loads", "_reload_in_new_epoch", "_scheduled")
 
     def __init__(
         self,
@@ -67,9 +68,14 @@ class CoordinatorRuntime(Generic[S]):
         linger_ms: int = -1,
         load_buffer_bytes: int = 5 * 1024 * 1024,
         write_timeout_ms: int = 5_000,
+        reload_in_new_epoch: bool = False,
     ) -> None:
-        """`post` is `loop.call_soon_threadsafe`. `linger_ms` -1: as long as the loop's turn; 0: not at all."""
+        """`post` is `loop.call_soon_threadsafe`. `linger_ms` -1: as long as the loop's turn; 0: not at all.
+
+        `reload_in_new_epoch`: the shard's state leans on the leader epoch.
+        """
         self._image = image
+        self._reload_in_new_epoch = reload_in_new_epoch
         self._hosts: dict[int, ShardHost[S]] = {}
         self._loads: deque[ShardHost[S]] = deque()
         self._scheduled = False
@@ -94,9 +100,13 @@ class CoordinatorRuntime(Generic[S]):
         """This broker leads the partition: load the shard. Answers meanwhile: COORDINATOR_LOAD_IN_PROGRESS."""
         host = self._hosts.get(partition)
         if host is not None and host.state is not State.FAILED:
-            # Still the leader, in a new epoch: what is in memory is what is in the log.
-            host.leader_epoch = max(host.leader_epoch, leader_epoch)
-            return
+            if leader_epoch <= host.leader_epoch:
+                return
+            if not self._reload_in_new_epoch:
+                # Nobody else wrote here meanwhile: this broker would have heard of it, and resigned.
+                host.leader_epoch = leader_epoch
+                return
+            host.close()
         host = self._hosts[partition] = ShardHost(self._around, partition, leader_epoch)
         self._loads.append(host)
         if not self._scheduled:
@@ -150,11 +160,21 @@ class CoordinatorRuntime(Generic[S]):
 
     # -- operations
 
-    def write(self, partition: int, operation: WriteOperation[S, R], done: Done[R], failed: Failed) -> None:
-        """Run the operation, append its records, replay them, and answer when they are committed."""
+    def write(
+        self,
+        partition: int,
+        operation: WriteOperation[S, R],
+        done: Done[R],
+        failed: Failed,
+        late: Done[R] | None = None,
+    ) -> None:
+        """Run the operation, append its records, replay them, and answer when they are committed.
+
+        `late` is told of a commit that comes after the write timeout, upon which `failed` was called.
+        """
         host = self._host(partition, failed)
         if host is not None:
-            host.run(operation, Waiter(done, failed))
+            host.run(operation, Waiter(done, failed, late))
 
     def write_all(self, operation: WriteOperation[S, Any]) -> None:
         """Run the operation on every active shard; failures are logged (cleaning up after deleted topics)."""
@@ -270,6 +290,10 @@ class CoordinatorRuntime(Generic[S]):
         """Partitions of the topic in the published image; 0 while it does not exist."""
         topic = self._image.topics.by_name.get(self._around.topic)
         return 0 if topic is None else len(topic.partitions)
+
+    def leader_of(self, partition: int) -> int:
+        """The broker that coordinates a partition by the published image; NO_LEADER when there is none."""
+        return leader_of(self._image, self._around.topic, partition)
 
     def is_active(self, partition: int) -> bool:
         """Whether the shard is loaded."""

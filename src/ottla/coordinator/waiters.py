@@ -11,6 +11,7 @@ from ottla.errors import ErrorCode, KafkaError
 _TOLD_AS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -27,13 +28,22 @@ def coordinator_error(error: KafkaError) -> KafkaError:
 
 
 class Waiter:
-    """One operation that was run. It is told once, by `succeed` or by `fail`."""
+    """One operation that was run. It is told once, by `succeed` or by `fail`.
 
-    __slots__ = ("_done", "_failed", "deadline", "end_offset", "on_committed", "response")
+    `late(response)` is for who has to know of a commit even when it comes after `expire` has told a failure.
+    """
 
-    def __init__(self, done: Callable[[Any], None], failed: Callable[[KafkaError], None]) -> None:
+    __slots__ = ("_done", "_failed", "_late", "deadline", "end_offset", "on_committed", "response")
+
+    def __init__(
+        self,
+        done: Callable[[Any], None],
+        failed: Callable[[KafkaError], None],
+        late: Callable[[Any], None] | None = None,
+    ) -> None:
         self._done = done
         self._failed = failed
+        self._late = late
         self.response: Any = None
         self.on_committed: Callable[[KafkaError | None], None] | None = None
         self.end_offset = 0
@@ -51,3 +61,21 @@ class Waiter:
         if self.on_committed is not None:
             self.on_committed(error)
         self._failed(error)
+
+    @property
+    def outlives_its_time(self) -> bool:
+        return self._late is not None
+
+    def expire(self, error: KafkaError) -> None:
+        """Its time is up: it is told so, and from now on waits to tell of a late commit, or for nothing."""
+        failed, late = self._failed, self._late
+        on_committed, self.on_committed = self.on_committed, None
+        self._done, self._failed, self._late = late or _ignore, _ignore, None
+        self.deadline = None
+        if on_committed is not None:
+            on_committed(error)
+        failed(error)
+
+
+def _ignore(outcome: Any) -> None:
+    """Whoever asked has been told already."""

@@ -75,25 +75,30 @@ class CoordinatedPartition:
 class _Watch:
     """Hangs on the partition for as long as it is coordinated here. Appends alone do not concern it."""
 
-    __slots__ = ("_clock", "_on_change", "_partition")
+    __slots__ = ("_clock", "_on_change", "_partition", "_scheduled")
 
     def __init__(self, on_change: Callable[[], None], partition: Partition, clock: Clock) -> None:
         self._clock = clock
         self._on_change = on_change
         self._partition = partition
+        self._scheduled = False
 
     def progress(self, size: int) -> None:
         pass
 
     def ready(self) -> None:
         # Whoever is answered now may add or drop a watch: not while the partition walks over them.
-        self._clock.call_later(0.0, self._changed)
+        if not self._scheduled:
+            self._scheduled = True
+            self._clock.call_later(0.0, self._changed)
 
     def expire(self) -> None:
         pass
 
     def _changed(self) -> None:
-        if self in self._partition.waiters:
+        self._scheduled = False
+        # A follower's high watermark says nothing of what was appended here as the leader.
+        if self._partition.is_leader and self in self._partition.waiters:
             self._on_change()
 
 

@@ -13,14 +13,18 @@ from ottla.api.transactions import add_partitions_to_txn, end_txn, init_producer
 from ottla.api.transactions.local_markers import LocalMarkers
 from ottla.controller.names import TRANSACTIONS_TOPIC
 from ottla.coordinator.runtime import CoordinatorRuntime
+from ottla.coordinator.transaction.elsewhere import CoordinatorsElsewhere
+from ottla.coordinator.transaction.marker_routes import MarkerRoutes
 from ottla.coordinator.transaction.markers import MarkersDone, TxnMarker
 from ottla.coordinator.transaction.service import SERDE, TransactionCoordinator
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
+from ottla.metadata.broker_peers import BrokerPeers
 from ottla.records.batch import iter_batches, iter_records
 from ottla.records.control import ControlType, iter_control
 from ottla.replica.coordination import CoordinatedPartitions
+from ottla.testing.memory_peers import MemoryNetwork
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages import (
     AddPartitionsToTxnRequest,
@@ -64,11 +68,15 @@ class TxnScene:
         self.clock = scene.clock
         self.broker = scene.broker
         self.markers = UnreliableMarkers(LocalMarkers(scene.replicas, scene.clock, self._no_groups))
+        nobody = BrokerPeers(
+            MemoryNetwork(scene.clock).peers(NODE), "transactions", lambda: scene.replicas.image, "PLAINTEXT"
+        )
         self.coordinator = TransactionCoordinator(
             scene.broker.config,
             scene.clock,
             scene.broker.producer_ids,
-            self.markers,
+            MarkerRoutes(NODE, scene.clock, lambda: scene.replicas.image, self.markers, nobody, 30.0),
+            CoordinatorsElsewhere(scene.clock, nobody, 30.0),
             exists=lambda tp: scene.replicas.hosts(tp),
             transaction_version=lambda: self.version,
             make_runtime=lambda new_shard: CoordinatorRuntime(
@@ -85,7 +93,7 @@ class TxnScene:
         )
         scene.broker.transactions = self.coordinator
         scene.broker.local_markers = self.markers
-        scene.publishers.append(lambda delta, image: self.coordinator.runtime.publish(delta, image, NODE))
+        scene.publishers.append(lambda delta, image: self.coordinator.publish(delta, image, NODE))
         self.coordinator.start()
 
     @staticmethod

@@ -42,6 +42,8 @@ _RETRIED: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        # Another partition of the question was refused.
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
 """Errors of the coordinator that a producer would not retry if its partition's leader told them."""

@@ -13,8 +13,10 @@ from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.shard import ShardContext
 from ottla.coordinator.share.persister import SharePersister
 from ottla.coordinator.share.records import SERDE
+from ottla.coordinator.share.routes import ShareStateRoutes
 from ottla.coordinator.share.service import ShareCoordinator
 from ottla.coordinator.share.shard import ShareCoordinatorShard
+from ottla.metadata.broker_peers import BrokerPeers
 from ottla.metadata.image import ConfigResourceType
 from ottla.records.codecs import Compression
 from ottla.replica.coordination import CoordinatedPartitions
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.service import GroupCoordinator
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
+    from ottla.peers import Peers
     from ottla.replica.manager import ReplicaManager
 
 
@@ -37,6 +40,7 @@ class ShareServices:
 
     config: BrokerConfig
     coordinator: ShareCoordinator
+    routes: ShareStateRoutes
     persister: SharePersister
     partitions: SharePartitions
     groups: ShareGroupService
@@ -44,10 +48,12 @@ class ShareServices:
     def publish(self, delta: MetadataDelta, image: MetadataImage, node_id: int) -> None:
         """A metadata publisher, after the replicas."""
         self.coordinator.runtime.publish(delta, image, node_id)
+        self.routes.leaders_changed()
         self.partitions.publish(delta, image)
 
     def shutdown(self) -> None:
         self.persister.shutdown()
+        self.routes.close()
         self.partitions.shutdown()
         self.coordinator.shutdown()
         self.coordinator.runtime.shutdown()
@@ -61,6 +67,7 @@ def make_share_services(
     post: Callable[..., object],
     groups: GroupCoordinator,
     make_topic: Callable[[], object],
+    peers: Peers,
 ) -> ShareServices:
     """Ready to follow the metadata. `make_topic` creates `__share_group_state`."""
 
@@ -91,10 +98,18 @@ def make_share_services(
         write_timeout_ms=config.int("share.coordinator.write.timeout.ms"),
     )
     coordinator = ShareCoordinator(runtime, clock, lambda: services.config, delete_records)
-    persister = SharePersister(coordinator.ask, clock, make_topic)
+    routes = ShareStateRoutes(
+        config.node_id,
+        clock,
+        coordinator,
+        BrokerPeers(peers, "share-state", lambda: replicas.image, config.inter_broker_listener_name),
+        config.int("request.timeout.ms") / 1000,
+    )
+    persister = SharePersister(routes.ask, clock, make_topic)
     services = ShareServices(
         config,
         coordinator,
+        routes,
         persister,
         SharePartitions(replicas, clock, persister, settings, config.int("group.share.max.share.sessions")),
         ShareGroupService(groups, persister),

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Final
 
 from ottla.api.broker import Broker
+from ottla.coordinator.transaction.elsewhere import Question
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
@@ -60,23 +61,29 @@ def add_or_verify(
     )
     backoff_s = config.int("add.partitions.to.txn.retry.backoff.ms") / 1000
 
-    def verified(codes: Mapping[TopicPartition, ErrorCode]) -> None:
-        done({tp: _told(code, supported) for tp, code in codes.items() if code is not ErrorCode.NONE})
+    adds = supported is Supported.ADDS_PARTITIONS
 
-    def failed(error: KafkaError) -> None:
+    def answered(codes: Mapping[TopicPartition, ErrorCode]) -> None:
         if (
-            error.code is ErrorCode.CONCURRENT_TRANSACTIONS
-            and supported is Supported.ADDS_PARTITIONS
+            adds
+            and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
             and broker.clock.monotonic() - began < patience_s
         ):
             broker.clock.call_later(backoff_s, ask)
         else:
-            done(dict.fromkeys(asked, _told(error.code, supported)))
+            done({tp: _told(code, supported) for tp, code in codes.items() if code is not ErrorCode.NONE})
+
+    def failed(error: KafkaError) -> None:
+        answered(dict.fromkeys(asked, error.code))
 
     def ask() -> None:
         coordinator = broker.transactions
         try:
-            if supported is Supported.ADDS_PARTITIONS:
+            leader = coordinator.coordinator_of(transactional_id)
+            if leader != broker.node_id:
+                question = Question(transactional_id, producer_id, producer_epoch, asked, not adds, answered)
+                coordinator.elsewhere.ask(leader, question)
+            elif adds:
                 coordinator.add_partitions(
                     transactional_id,
                     producer_id,
@@ -88,7 +95,7 @@ def add_or_verify(
                 )
             else:
                 coordinator.verify_partitions(
-                    transactional_id, producer_id, producer_epoch, asked, verified, failed
+                    transactional_id, producer_id, producer_epoch, asked, answered, failed
                 )
         except KafkaError as error:
             failed(error)

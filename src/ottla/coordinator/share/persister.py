@@ -1,6 +1,6 @@
 """The way to the share coordinator for those who need share state kept: find it, ask it, ask again if it must be.
 
-Today the coordinator of every share partition is in this process; `ask` is where a request to another broker goes.
+Which broker is asked, and how, is behind `ask` (`routes`).
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ _Operation = Callable[[ShareCoordinatorShard, StateKey, Message, int], Coordinat
 class StateApi:
     """One of the five APIs: all ask about partitions of topics of one group, and answer with as many results."""
 
+    request: Any
+    topic_data: str
     response: Any
     topic_result: str
     operation: _Operation
@@ -44,17 +46,39 @@ class StateApi:
 
 
 INITIALIZE: Final = StateApi(
-    messages.InitializeShareGroupStateResponse, "InitializeStateResult", ShareCoordinatorShard.initialize
+    messages.InitializeShareGroupStateRequest,
+    "InitializeStateData",
+    messages.InitializeShareGroupStateResponse,
+    "InitializeStateResult",
+    ShareCoordinatorShard.initialize,
 )
-READ: Final = StateApi(messages.ReadShareGroupStateResponse, "ReadStateResult", ShareCoordinatorShard.read)
+READ: Final = StateApi(
+    messages.ReadShareGroupStateRequest,
+    "ReadStateData",
+    messages.ReadShareGroupStateResponse,
+    "ReadStateResult",
+    ShareCoordinatorShard.read,
+)
 SUMMARY: Final = StateApi(
-    messages.ReadShareGroupStateSummaryResponse, "ReadStateSummaryResult", ShareCoordinatorShard.summary
+    messages.ReadShareGroupStateSummaryRequest,
+    "ReadStateSummaryData",
+    messages.ReadShareGroupStateSummaryResponse,
+    "ReadStateSummaryResult",
+    ShareCoordinatorShard.summary,
 )
 WRITE: Final = StateApi(
-    messages.WriteShareGroupStateResponse, "WriteStateResult", ShareCoordinatorShard.write
+    messages.WriteShareGroupStateRequest,
+    "WriteStateData",
+    messages.WriteShareGroupStateResponse,
+    "WriteStateResult",
+    ShareCoordinatorShard.write,
 )
 DELETE: Final = StateApi(
-    messages.DeleteShareGroupStateResponse, "DeleteStateResult", ShareCoordinatorShard.delete
+    messages.DeleteShareGroupStateRequest,
+    "DeleteStateData",
+    messages.DeleteShareGroupStateResponse,
+    "DeleteStateResult",
+    ShareCoordinatorShard.delete,
 )
 
 Ask = Callable[[StateApi, StateKey, Message, Answer], None]

@@ -44,13 +44,13 @@ class MarkerWriter(Protocol):
     """Writes a marker to partitions, wherever they are led."""
 
     def write(self, marker: TxnMarker, partitions: Iterable[TopicPartition], done: MarkersDone) -> None:
-        """Call `done` once, with an error code for each partition, when the markers are replicated."""
+        """Call `done` with an error code for each partition, some at a time, as the markers are replicated."""
 
 
 class Unfinished:
     """A transaction that is decided, and the partitions that do not know it yet."""
 
-    __slots__ = ("_cancelled", "_retry", "marker", "partitions", "prepared")
+    __slots__ = ("_cancelled", "_failed", "_retry", "marker", "partitions", "prepared")
 
     def __init__(self, prepared: TransactionMetadata, coordinator_epoch: int) -> None:
         self.prepared = prepared
@@ -62,6 +62,7 @@ class Unfinished:
             prepared.state is TransactionState.PREPARE_COMMIT,
             prepared.client_version,
         )
+        self._failed: list[TopicPartition] = []
         self._retry: Timer | None = None
         self._cancelled = False
 
@@ -69,13 +70,24 @@ class Unfinished:
     def cancelled(self) -> bool:
         return self._cancelled
 
-    def retry_later(self, clock: Clock, send: Callable[[Unfinished], None]) -> None:
-        self._retry = clock.call_later(RETRY_MS / 1000, send, self)
+    def retry_later(
+        self, tp: TopicPartition, clock: Clock, send: Callable[[list[TopicPartition]], None]
+    ) -> None:
+        """Send to a partition again, together with the others that wait for it."""
+        self._failed.append(tp)
+        if self._retry is None:
+            self._retry = clock.call_later(RETRY_MS / 1000, self._retry_now, send)
+
+    def _retry_now(self, send: Callable[[list[TopicPartition]], None]) -> None:
+        self._retry = None
+        failed, self._failed = self._failed, []
+        send(failed)
 
     def cancel(self) -> None:
         self._cancelled = True
         if self._retry is not None:
             self._retry.cancel()
+            self._retry = None
 
 
 class MarkerSender:
@@ -110,7 +122,7 @@ class MarkerSender:
             former.cancel()
         unfinished = Unfinished(prepared, coordinator_epoch)
         mine[prepared.transactional_id] = unfinished
-        self._send(shard_partition, unfinished)
+        self._send(shard_partition, unfinished, sorted(unfinished.partitions))
 
     def remove(self, shard_partition: int) -> None:
         """This broker no longer coordinates the partition's transactions: the next coordinator goes on."""
@@ -121,20 +133,22 @@ class MarkerSender:
         for shard_partition in list(self._unfinished):
             self.remove(shard_partition)
 
-    def _send(self, shard_partition: int, unfinished: Unfinished) -> None:
-        if unfinished.cancelled:
-            return
-        # Whoever deleted a topic has decided its transactions, too.
-        gone = [tp for tp in unfinished.partitions if not self._exists(tp)]
-        unfinished.partitions.difference_update(gone)
+    def _send(
+        self, shard_partition: int, unfinished: Unfinished, partitions: Iterable[TopicPartition]
+    ) -> None:
+        there = []
+        for tp in partitions:
+            if self._exists(tp):
+                there.append(tp)
+            else:
+                # Whoever deleted a topic has decided its transactions, too.
+                unfinished.partitions.discard(tp)
         if not unfinished.partitions:
             self._finish(shard_partition, unfinished)
-            return
-        self._writer.write(
-            unfinished.marker,
-            sorted(unfinished.partitions),
-            lambda results: self._written(shard_partition, unfinished, results),
-        )
+        elif there:
+            self._writer.write(
+                unfinished.marker, there, lambda results: self._written(shard_partition, unfinished, results)
+            )
 
     def _written(
         self, shard_partition: int, unfinished: Unfinished, results: Mapping[TopicPartition, ErrorCode]
@@ -156,9 +170,10 @@ class MarkerSender:
                 unfinished.partitions.discard(tp)
             else:
                 _logger.info("The marker of %s did not reach %s: %s", transactional_id, tp, code.name)
-        if unfinished.partitions:
-            unfinished.retry_later(self._clock, lambda each: self._send(shard_partition, each))
-        else:
+                unfinished.retry_later(
+                    tp, self._clock, lambda failed: self._send(shard_partition, unfinished, failed)
+                )
+        if not unfinished.partitions:
             self._finish(shard_partition, unfinished)
 
     def _finish(self, shard_partition: int, unfinished: Unfinished) -> None:

@@ -15,6 +15,7 @@ from ottla.coordinator.records import RecordSerde
 from ottla.coordinator.result import CoordinatorResult, Done, Failed
 from ottla.coordinator.runtime import CoordinatorRuntime, partition_for
 from ottla.coordinator.shard import ShardContext
+from ottla.coordinator.transaction.elsewhere import CoordinatorsElsewhere
 from ottla.coordinator.transaction.end import Ended, EndRequest, complete, end_transaction
 from ottla.coordinator.transaction.expiry import abort_timed_out, expire_ids, timed_out
 from ottla.coordinator.transaction.init import (
@@ -26,15 +27,19 @@ from ottla.coordinator.transaction.init import (
     init_producer_id,
 )
 from ottla.coordinator.transaction.listing import ListFilter, list_transactions
-from ottla.coordinator.transaction.markers import MarkerSender, MarkerWriter
+from ottla.coordinator.transaction.marker_routes import MarkerRoutes
+from ottla.coordinator.transaction.markers import MarkerSender
 from ottla.coordinator.transaction.partitions import add_partitions, verify_partitions
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetadata
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
+from ottla.metadata.image import NO_LEADER
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image import MetadataImage
 
 _logger = logging.getLogger(__name__)
 
@@ -57,14 +62,24 @@ class ProducerIdSource(Protocol):
 class TransactionCoordinator:
     """`broker.transactions` in the API handlers. Answers through `done`/`failed`, at once or later on the loop."""
 
-    __slots__ = ("_clock", "_markers", "_producer_ids", "_timers", "config", "runtime")
+    __slots__ = (
+        "_clock",
+        "_markers",
+        "_producer_ids",
+        "_routes",
+        "_timers",
+        "config",
+        "elsewhere",
+        "runtime",
+    )
 
     def __init__(
         self,
         config: BrokerConfig,
         clock: Clock,
         producer_ids: ProducerIdSource,
-        marker_writer: MarkerWriter,
+        markers: MarkerRoutes,
+        elsewhere: CoordinatorsElsewhere,
         *,
         exists: Callable[[TopicPartition], bool],
         transaction_version: Callable[[], int],
@@ -75,14 +90,17 @@ class TransactionCoordinator:
         self._clock = clock
         self._producer_ids = producer_ids
         self._timers: dict[str, Timer] = {}
-        self._markers = MarkerSender(clock, marker_writer, exists=exists, on_complete=self._complete)
+        self._routes = markers
+        self._markers = MarkerSender(clock, markers, exists=exists, on_complete=self._complete)
+        self.elsewhere = elsewhere
+        """Asked for transactions that other brokers coordinate."""
 
         def new_shard(context: ShardContext) -> TransactionShard:
             return TransactionShard(
                 context.partition,
                 context.leader_epoch,
                 transaction_version=transaction_version,
-                on_prepared=self._send_markers,
+                on_prepared=self._resume,
                 on_unloaded=self._markers.remove,
             )
 
@@ -102,7 +120,14 @@ class TransactionCoordinator:
         for timer in self._timers.values():
             timer.cancel()
         self._markers.shutdown()
+        self._routes.close()
+        self.elsewhere.close()
         self.runtime.shutdown()
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage, node_id: int) -> None:
+        """A metadata publisher, after the replicas."""
+        self.runtime.publish(delta, image, node_id)
+        self._routes.leaders_changed(image)
 
     def partition_of(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` of an id. Raises INVALID_REQUEST, COORDINATOR_NOT_AVAILABLE."""
@@ -112,6 +137,16 @@ class TransactionCoordinator:
         if not count:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__transaction_state does not exist yet")
         return partition_for(transactional_id, count)
+
+    def coordinator_of(self, transactional_id: str) -> int:
+        """The broker that coordinates an id's transactions. Raises COORDINATOR_NOT_AVAILABLE when there is none."""
+        leader = self.runtime.leader_of(self.partition_of(transactional_id))
+        if leader == NO_LEADER:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"Nobody coordinates the transactions of {transactional_id}",
+            )
+        return leader
 
     # -- InitProducerId
 
@@ -167,11 +202,16 @@ class TransactionCoordinator:
                     )
                 )
 
+        def late(outcome: InitOutcome) -> None:
+            if isinstance(outcome, Ended):
+                self._decided(partition, outcome)
+
         self.runtime.write(
             partition,
             lambda shard, now_ms: init_producer_id(shard, request, now_ms, new_id),
             initialized,
             failed,
+            late,
         )
 
     def _with_new_id(self, then: Callable[[int], None], failed: Failed) -> None:
@@ -255,12 +295,39 @@ class TransactionCoordinator:
             done(outcome)
             self._decided(partition, outcome)
 
-        self.runtime.write(partition, lambda shard, now_ms: operation(shard, now_ms, new_id), ended, failed)
+        self.runtime.write(
+            partition,
+            lambda shard, now_ms: operation(shard, now_ms, new_id),
+            ended,
+            failed,
+            partial(self._decided, partition),
+        )
 
     def _decided(self, partition: int, outcome: Ended) -> None:
         shard = self.runtime.shard(partition)
         if outcome.prepared is not None and shard is not None:
             self._send_markers(shard, outcome.prepared)
+
+    def _resume(self, partition: int, prepared: TransactionMetadata) -> None:
+        """A shard was loaded, with a decision whose markers are to be sent once it is known to be committed."""
+
+        def committed(found: TransactionMetadata | None) -> None:
+            shard = self.runtime.shard(partition)
+            if found == prepared and shard is not None:
+                self._send_markers(shard, prepared)
+
+        def failed(error: KafkaError) -> None:
+            _logger.info(
+                "The end of %s is not known to be committed: %s", prepared.transactional_id, error.message
+            )
+
+        self.runtime.write(
+            partition,
+            lambda shard, now_ms: CoordinatorResult((), shard.find(prepared.transactional_id)),
+            committed,
+            failed,
+            committed,
+        )
 
     def _send_markers(self, shard: TransactionShard, prepared: TransactionMetadata) -> None:
         self._markers.add(shard.partition, shard.coordinator_epoch, prepared)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Prepared = Callable[["TransactionShard", TransactionMetadata], None]
-"""Told of each transaction that a freshly loaded shard finds between its decision and its completion."""
+Prepared = Callable[[int, TransactionMetadata], None]
+"""Told (partition, transaction) of each that a freshly loaded shard finds between its decision and its completion."""
 
 Unloaded = Callable[[int], None]
 """Told when the partition's transactions are no longer coordinated here."""
@@ -134,7 +134,7 @@ class TransactionShard:
         if self._on_prepared is None:
             return
         for txn in [txn for txn in self._transactions.values() if txn.state in PREPARED]:
-            self._on_prepared(self, txn)
+            self._on_prepared(self.partition, txn)
 
     def on_unloaded(self) -> None:
         if self._on_unloaded is not None:

@@ -65,7 +65,7 @@ class SharePartitions:
         """The share partition, made and asked to load if it is new; raises what a client is to be told."""
         share = self._partitions.get(key)
         if share is not None:
-            if share.partition.is_leader and share.error is None:
+            if share.in_office and share.error is None:
                 return share
             # Who asks is told, and may ask again: then it is made anew.
             error = _not_leader(share)
@@ -101,7 +101,7 @@ class SharePartitions:
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A metadata publisher, after the replicas: drop what this broker does not lead any more."""
         for key, share in list(self._partitions.items()):
-            if share.partition.gone or not share.partition.is_leader:
+            if not share.in_office:
                 self.drop(key, _not_leader(share))
 
     def shutdown(self) -> None:

@@ -110,6 +110,12 @@ class SharePartition:
         return self._settings()
 
     @property
+    def in_office(self) -> bool:
+        """Whether this broker still leads the partition, in the epoch in which the share coordinator was asked."""
+        partition = self.partition
+        return partition.is_leader and not partition.gone and partition.leader_epoch == self.leader_epoch
+
+    @property
     def active(self) -> bool:
         return self._stage is _Stage.ACTIVE
 
