@@ -45,19 +45,22 @@ class Session:
     def cluster(self) -> Any:
         """The administration client, connected at its first request. A `Cluster`."""
         from ottla.cli.tools.cluster_client import Cluster
+        from ottla.cli.tools.security import security
 
-        protocol = self.properties.get("security.protocol", "PLAINTEXT").upper()
-        if protocol != "PLAINTEXT":
-            raise UsageProblem(f"security.protocol={protocol} is not supported yet: only PLAINTEXT is")
         timeout_ms = self.properties.get("default.api.timeout.ms", "")
         timeout_s = int(timeout_ms) / 1000 if timeout_ms.isdecimal() else DEFAULT_TIMEOUT_S
         client_id = self.properties.get("client.id", "ottla")
-        return Cluster(parse_bootstrap(self.bootstrap), client_id=client_id, timeout_s=timeout_s)
+        return Cluster(
+            parse_bootstrap(self.bootstrap),
+            client_id=client_id,
+            timeout_s=timeout_s,
+            security=security(self.properties),
+        )
 
-    def say(self, text: str = "") -> None:
+    def say(self, text: str = "", end: str = "\n") -> None:
         """A line of output for people and scripts; JSON output has none of them."""
         if not self.as_json:
-            click.echo(text)
+            click.echo(text + end, nl=False)
 
     def tell(self, document: object, lines: Iterable[str]) -> None:
         """The result: as JSON where that is asked for, else as lines."""

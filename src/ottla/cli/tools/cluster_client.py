@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from ottla.cli.tools.failures import NoBroker, raise_for
-from ottla.client.connection import Connection, ConnectionFailed, Node
+from ottla.client.connection import Connection, ConnectionFailed, Node, Security
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import FindCoordinatorRequest, MetadataRequest
@@ -45,9 +45,17 @@ class Coordinator:
 class Cluster:
     """The brokers behind some bootstrap addresses."""
 
-    def __init__(self, bootstrap: Sequence[tuple[str, int]], *, client_id: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[tuple[str, int]],
+        *,
+        client_id: str,
+        timeout_s: float,
+        security: Security | None = None,
+    ) -> None:
         self._bootstrap = bootstrap
         self._client_id = client_id
+        self._security = security
         self.timeout_s = timeout_s
         self._open: dict[int, Connection] = {}
         self._nodes: dict[int, Node] | None = None
@@ -68,7 +76,9 @@ class Cluster:
 
     def _connect(self, node: Node) -> Connection:
         try:
-            return Connection(node, client_id=self._client_id, timeout_s=self.timeout_s)
+            return Connection(
+                node, client_id=self._client_id, timeout_s=self.timeout_s, security=self._security
+            )
         except ConnectionFailed as failure:
             raise NoBroker(failure) from None
 

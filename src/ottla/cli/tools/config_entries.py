@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from ottla.cli.tools.failures import raise_for
-from ottla.wire.messages import DescribeConfigsRequest
+from ottla.errors import ErrorCode
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import (
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+)
+
+_SET: Final = 0
+_DELETE: Final = 1
 
 
 class ResourceType(IntEnum):
@@ -75,6 +84,42 @@ def describe_configs(
             key = ResourceType(result.resource_type), result.resource_name
             found[key] = [_entry(each) for each in result.configs]
     return found
+
+
+def alter_configs(
+    cluster: Any,
+    resource: ResourceType,
+    name: str,
+    *,
+    added: Mapping[str, str] | None = None,
+    deleted: Iterable[str] = (),
+) -> None:
+    """Set and delete settings of one resource; a broker that is there is asked itself. KafkaError if refused."""
+    kind = IncrementalAlterConfigsRequest
+    entries = [kind.AlterableConfig(name=key, config_operation=_DELETE, value="") for key in deleted]
+    entries += [
+        kind.AlterableConfig(name=key, config_operation=_SET, value=value)
+        for key, value in (added or {}).items()
+    ]
+    node = None
+    if resource in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name:
+        node = int(name) if int(name) in cluster.nodes() else None
+    wanted = kind.AlterConfigsResource(resource_type=int(resource), resource_name=name, configs=entries)
+    for result in cluster.ask(kind(resources=[wanted]), node).responses:
+        raise_for(result.error_code, result.error_message)
+
+
+def listed_resources(cluster: Any, kind: ResourceType) -> list[str]:
+    """The resources of a type that have settings of their own; none where the cluster does not tell."""
+    version = cluster.first().version_for(ApiKey.LIST_CONFIG_RESOURCES)
+    if version is None or (version == 0 and kind != ResourceType.CLIENT_METRICS):
+        return []
+    request = ListConfigResourcesRequest(resource_types=[int(kind)] if version >= 1 else [])
+    answer = cluster.ask(request)
+    if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return []
+    raise_for(answer.error_code)
+    return [each.resource_name for each in answer.config_resources if each.resource_type == kind]
 
 
 def _entry(told: Any) -> ConfigEntry:

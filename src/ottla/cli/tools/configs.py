@@ -12,11 +12,16 @@ from typing import Any, Final
 import click
 
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, tool
-from ottla.cli.tools.config_entries import ConfigEntry, ResourceType, Source, describe_configs
-from ottla.cli.tools.failures import UsageProblem, raise_for
+from ottla.cli.tools.config_entries import (
+    ConfigEntry,
+    ResourceType,
+    Source,
+    alter_configs,
+    describe_configs,
+    listed_resources,
+)
+from ottla.cli.tools.failures import UsageProblem
 from ottla.errors import ErrorCode, KafkaError
-from ottla.wire.apis import ApiKey
-from ottla.wire.messages import IncrementalAlterConfigsRequest, ListConfigResourcesRequest
 
 _RESOURCES: Final = {
     "topics": (ResourceType.TOPIC, Source.DYNAMIC_TOPIC_CONFIG),
@@ -38,7 +43,6 @@ _DEFAULT_FLAGS: Final = (
     *(("client_defaults", "clients"), ("user_defaults", "users")),
     *(("broker_defaults", "brokers"), ("ip_defaults", "ips")),
 )
-_SET, _DELETE = 0, 1
 _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
 
 
@@ -244,24 +248,12 @@ def _all_names(cluster: Any, kind: str) -> list[str]:
         return sorted(topic.name for topic in cluster.metadata().topics)
     if kind in ("brokers", "broker-loggers"):
         return [*map(str, sorted(cluster.nodes())), ""]
-    names = set(_listed_resources(cluster, _RESOURCES[kind][0]))
+    names = set(listed_resources(cluster, _RESOURCES[kind][0]))
     if kind == "groups":
         from ottla.cli.tools.group_admin import list_groups
 
         names |= {group.group_id for group in list_groups(cluster)}
     return sorted(names)
-
-
-def _listed_resources(cluster: Any, kind: ResourceType) -> list[str]:
-    version = cluster.first().version_for(ApiKey.LIST_CONFIG_RESOURCES)
-    if version is None or (version == 0 and kind != ResourceType.CLIENT_METRICS):
-        return []
-    request = ListConfigResourcesRequest(resource_types=[int(kind)] if version >= 1 else [])
-    answer = cluster.ask(request)
-    if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        return []
-    raise_for(answer.error_code)
-    return [each.resource_name for each in answer.config_resources if each.resource_type == kind]
 
 
 def _alter(session: Session, entity: Entity, change: Change) -> None:
@@ -273,18 +265,7 @@ def _alter(session: Session, entity: Entity, change: Change) -> None:
         strangers = [key for key in (*change.deleted, *change.added) if key not in known]
         if strangers:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid broker logger(s): {','.join(strangers)}")
-    message = IncrementalAlterConfigsRequest
-    entries = [
-        message.AlterableConfig(name=key, config_operation=_DELETE, value="") for key in change.deleted
-    ]
-    entries += [
-        message.AlterableConfig(name=key, config_operation=_SET, value=value)
-        for key, value in change.added.items()
-    ]
-    wanted = message.AlterConfigsResource(resource_type=int(resource), resource_name=name, configs=entries)
-    node = int(name) if kind in ("brokers", "broker-loggers") and name else None
-    for result in session.cluster.ask(message(resources=[wanted]), node).responses:
-        raise_for(result.error_code, result.error_message)
+    alter_configs(session.cluster, resource, name, added=change.added, deleted=change.deleted)
 
 
 def _confirm(session: Session, entity: Entity) -> None:

@@ -7,13 +7,13 @@ none for others.
 from __future__ import annotations
 
 import contextlib
-import re
 import socket
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.cli.tools.base import Session, parse_bootstrap
 from ottla.cli.tools.failures import NoBroker, UsageProblem
+from ottla.cli.tools.security import jaas_words
 from ottla.client.connection import ConnectionFailed
 from ottla.errors import ErrorCode, KafkaError
 
@@ -54,7 +54,6 @@ _ASSIGNORS: Final = {
     "RoundRobinAssignor": "roundrobin",
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
-_JAAS_WORD: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def parse_properties(words: Iterable[str]) -> dict[str, str]:
@@ -68,7 +67,7 @@ def settings(session: Session, properties: Mapping[str, str], **more: object) ->
     merged: dict[str, Any] = {"log_level": 0}
     for key, value in {**session.properties, **properties}.items():
         if key == "sasl.jaas.config":
-            words = dict(_JAAS_WORD.findall(value))
+            words = jaas_words(value)
             merged |= {f"sasl.{name}": words[name] for name in ("username", "password") if name in words}
         elif key == "partition.assignment.strategy":
             names = [word.strip().rpartition(".")[2] for word in value.split(",")]

@@ -23,6 +23,11 @@ _ADVICE: Final = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not authorized for this cluster; see `ottla acls`",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
     ErrorCode.REQUEST_TIMED_OUT: "the cluster did not manage it in time; try again",
+    ErrorCode.SECURITY_DISABLED: "No Authorizer is configured.",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "Delegation Token feature is not enabled.",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "Delegation Token requests are not allowed on PLAINTEXT/1-way"
+    " SSL channels and on delegation token authenticated channels.",
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "there is no such delegation token",
     ErrorCode.POLICY_VIOLATION: "a policy of the cluster forbids it",
 }
 

@@ -1,0 +1,250 @@
+"""`ottla acls`: what kafka-acls does."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Final
+
+import click
+
+from ottla.cli.tools.access_control import (
+    CLUSTER_NAME,
+    OPERATIONS_OF,
+    Acls,
+    Entry,
+    Operation,
+    Pattern,
+    PatternKind,
+    Permission,
+    ResourceKind,
+    create_acls,
+    delete_acls,
+    describe_acls,
+)
+from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, tool
+from ottla.cli.tools.principals import parse_principal
+
+_CLUSTER: Final = Pattern(ResourceKind.CLUSTER, CLUSTER_NAME, PatternKind.LITERAL)
+_RESOURCES: Final = (
+    ("topic", ResourceKind.TOPIC),
+    ("group", ResourceKind.GROUP),
+    ("transactional_id", ResourceKind.TRANSACTIONAL_ID),
+    ("delegation_token", ResourceKind.DELEGATION_TOKEN),
+    ("user_principal", ResourceKind.USER),
+)
+_PRODUCES: Final = {
+    ResourceKind.TOPIC: (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE),
+    ResourceKind.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+}
+_CONSUMES: Final = {
+    ResourceKind.TOPIC: (Operation.READ, Operation.DESCRIBE),
+    ResourceKind.GROUP: (Operation.READ,),
+}
+
+
+@tool(
+    "acls",
+    click.option("--list", "list", is_flag=True, help="List what is allowed and denied."),
+    click.option("--add", is_flag=True, help="Allow or deny something."),
+    click.option("--remove", is_flag=True, help="Take something allowed or denied back."),
+    click.option("--topic", multiple=True, metavar="NAME", help="A topic; '*' for all."),
+    click.option("--group", multiple=True, metavar="NAME", help="A group; '*' for all."),
+    click.option("--cluster", is_flag=True, help="The cluster itself."),
+    click.option(
+        "--transactional-id", multiple=True, metavar="NAME", help="A transactional id; '*' for all."
+    ),
+    click.option("--delegation-token", multiple=True, metavar="ID", help="A delegation token; '*' for all."),
+    click.option("--user-principal", multiple=True, metavar="TYPE:NAME", help="A user as a resource."),
+    click.option("--resource-pattern-type", default="literal", help="literal, prefixed, match or any."),
+    click.option(
+        "--operation", multiple=True, metavar="NAME", help="What is allowed or denied; all without."
+    ),
+    click.option("--allow-principal", multiple=True, metavar="TYPE:NAME", help="Who may."),
+    click.option("--deny-principal", multiple=True, metavar="TYPE:NAME", help="Who may not."),
+    click.option("--allow-host", multiple=True, metavar="ADDRESS", help="From where one may."),
+    click.option("--deny-host", multiple=True, metavar="ADDRESS", help="From where one may not."),
+    click.option("--principal", multiple=True, metavar="TYPE:NAME", help="List: only about these."),
+    click.option("--producer", is_flag=True, help="All that a producer to --topic needs."),
+    click.option("--consumer", is_flag=True, help="All that a consumer of --topic in --group needs."),
+    click.option("--idempotent", is_flag=True, help="With --producer: also idempotent writes."),
+    click.option("--force", is_flag=True, help="Do not ask back."),
+    controllers=True,
+)
+def acls(session: Session, flags: Flags) -> None:
+    """List, add or remove access control entries."""
+    action = exactly_one(flags, "list", "add", "remove")
+    _check(flags)
+    {"list": _list, "add": _add, "remove": _remove}[action](session, flags)
+
+
+def _check(flags: Flags) -> None:
+    not_with(
+        flags,
+        *("list", "producer", "consumer", "allow_host", "allow_principal", "deny_host", "deny_principal"),
+    )
+    for role in ("producer", "consumer"):
+        not_with(flags, role, "operation", "deny_principal", "deny_host")
+    only_with(flags, "principal", "list")
+    only_with(flags, "idempotent", "producer")
+    if flags.producer and not flags.topic:
+        raise click.UsageError("With --producer you must specify a --topic")
+    apart = not flags.producer and (flags.cluster or flags.transactional_id)
+    if flags.consumer and (not flags.topic or not flags.group or apart):
+        raise click.UsageError(
+            "With --consumer you must specify a --topic and a --group and no --cluster or --transactional-id"
+        )
+
+
+def _pattern_kind(flags: Flags) -> PatternKind:
+    name = flags.resource_pattern_type.upper()
+    if name not in PatternKind.__members__:
+        raise click.UsageError(f"Unknown resource-pattern-type: {flags.resource_pattern_type}")
+    return PatternKind[name]
+
+
+def _patterns(flags: Flags) -> list[Pattern]:
+    kind = _pattern_kind(flags)
+    found = [
+        Pattern(resource, name.strip(), kind)
+        for flag, resource in _RESOURCES
+        for name in getattr(flags, flag)
+    ]
+    if kind == PatternKind.LITERAL and (flags.cluster or flags.idempotent):
+        found.append(_CLUSTER)
+    return list(dict.fromkeys(found))
+
+
+def _operations(flags: Flags) -> list[Operation]:
+    if not flags.operation:
+        return [Operation.ALL]
+    spelled = {each.name.replace("_", ""): each for each in Operation if each != Operation.ANY}
+    words = {word: word.strip().replace("_", "").upper() for word in flags.operation}
+    for word, key in words.items():
+        if key not in spelled:
+            names = ", ".join(each.name.title().replace("_", "") for each in spelled.values())
+            raise click.UsageError(f"--operation {word}: expected one of {names}")
+    return [spelled[key] for key in words.values()]
+
+
+def _entries(flags: Flags, operations: Iterable[Operation]) -> list[Entry]:
+    sides = (
+        (Permission.ALLOW, flags.allow_principal, flags.allow_host),
+        (Permission.DENY, flags.deny_principal, flags.deny_host),
+    )
+    operations = list(operations)
+    return [
+        Entry(str(parse_principal(principal)), host.strip(), operation, permission)
+        for permission, principals, hosts in sides
+        for principal in principals
+        for operation in operations
+        for host in (hosts or ("*",))
+    ]
+
+
+def _meant(flags: Flags) -> Acls:
+    """The entries that the flags speak of, by resource."""
+    patterns = _patterns(flags)
+    if not patterns:
+        raise click.UsageError(
+            "You must provide at least one resource: --topic, --cluster, --group, --transactional-id,"
+            " --delegation-token or --user-principal"
+        )
+    meant: Acls = {}
+    if not flags.producer and not flags.consumer:
+        entries = _entries(flags, _operations(flags))
+        meant = {pattern: list(entries) for pattern in patterns}
+    for role, needs in (("producer", _PRODUCES), ("consumer", _CONSUMES)):
+        for pattern in patterns if getattr(flags, role) else ():
+            if pattern.kind in needs:
+                entries = _entries(flags, needs[pattern.kind])
+                meant[pattern] = list(dict.fromkeys([*meant.get(pattern, []), *entries]))
+    if flags.idempotent:
+        meant[_CLUSTER] = _entries(flags, [Operation.IDEMPOTENT_WRITE])
+    for pattern, entries in meant.items():
+        valid = {*OPERATIONS_OF[pattern.kind], Operation.ALL}
+        if any(entry.operation not in valid for entry in entries):
+            names = ", ".join(sorted(each.name for each in valid))
+            raise click.UsageError(f"ResourceType {pattern.kind.name} only supports operations {names}")
+    return meant
+
+
+def _add(session: Session, flags: Flags) -> None:
+    if _pattern_kind(flags) not in (PatternKind.LITERAL, PatternKind.PREFIXED):
+        raise click.UsageError(
+            f"A '--resource-pattern-type' value of '{flags.resource_pattern_type}' is not valid when adding acls"
+        )
+    meant = _meant(flags)
+    if not all(meant.values()):
+        raise click.UsageError(
+            "You must specify one of: --allow-principal, --deny-principal when trying to add ACLs"
+        )
+    documents: list[object] = []
+    for pattern, entries in meant.items():
+        existing = describe_acls(session.cluster, pattern).get(pattern, [])
+        for entry in entries:
+            if entry in existing:
+                session.say(f"Acl (pattern={pattern}, entry={entry}) already exists.")
+        new = [entry for entry in entries if entry not in existing]
+        if new:
+            session.say(f"Adding ACLs for resource `{pattern}`: \n " + _indented(new) + "\n")
+            create_acls(session.cluster, pattern, new)
+        documents += [_document(pattern, entry) for entry in new]
+    if session.as_json:
+        session.dump(documents)
+
+
+def _indented(entries: Iterable[Entry]) -> str:
+    return "\n".join(f"\t{entry}" for entry in entries)
+
+
+def _document(pattern: Pattern, entry: Entry) -> dict[str, str]:
+    resource = {"resource": pattern.kind.name, "name": pattern.name, "pattern": pattern.pattern.name}
+    return resource | entry.document()
+
+
+def _remove(session: Session, flags: Flags) -> None:
+    for pattern, entries in _meant(flags).items():
+        if entries:
+            question = (
+                f"Are you sure you want to remove ACLs: \n {_indented(entries)}\n from resource filter"
+                f" `{pattern}`? (y/n)"
+            )
+        else:
+            question = f"Are you sure you want to delete all ACLs for resource filter `{pattern}`? (y/n)"
+        if flags.force or _confirmed(session, question):
+            delete_acls(session.cluster, pattern, entries)
+
+
+def _confirmed(session: Session, question: str) -> bool:
+    click.echo(question, err=session.as_json)
+    answer = sys.stdin.readline()
+    if not answer:
+        raise click.UsageError("nobody is there to answer; --force removes without asking")
+    return answer.strip().lower() == "y"
+
+
+def _list(session: Session, flags: Flags) -> None:
+    found: Acls = {}
+    patterns: list[Pattern | None] = [*_patterns(flags)] or [None]
+    for pattern in patterns:
+        for resource, entries in describe_acls(session.cluster, pattern).items():
+            known = found.setdefault(resource, [])
+            known += [entry for entry in entries if entry not in known]
+    principals = [str(parse_principal(text)) for text in flags.principal]
+    lines: list[str] = []
+    everybody: list[str | None] = [*principals] or [None]
+    for principal in everybody:
+        if principal:
+            lines.append(f"ACLs for principal `{principal}`")
+        for resource, entries in sorted(found.items()):
+            shown = [entry for entry in entries if principal in (None, entry.principal)]
+            if shown:
+                lines += [f"Current ACLs for resource `{resource}`:", _indented(shown), ""]
+    documents = [
+        _document(resource, entry)
+        for resource, entries in sorted(found.items())
+        for entry in entries
+        if not principals or entry.principal in principals
+    ]
+    session.tell(documents, lines)
