@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
+SPARK  := $(VENV)/.ready-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast lint format fuzz bench lock clean
+.PHONY: help setup setup-spark run test test-fast lint format fuzz bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -20,16 +21,23 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m compileall -q src
 	@touch $@
 
+setup-spark: $(SPARK)  ## and with Spark, its Kafka connector, and Java where there is none
+
+$(SPARK): requirements/spark.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spark.txt
+	$(BIN)/ottla spark doctor
+	@touch $@
+
 run: setup  ## start a broker on localhost:9092, data under ./ottla-data
 	@exec $(BIN)/ottla start
 
-test: setup  ## all tests
+test: setup-spark  ## all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-fast: setup  ## the tests that take under two minutes together
+test-fast: setup-spark  ## the tests that take under two minutes together
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not java"
 
-lint: setup  ## style, types, layers
+lint: setup-spark  ## style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -49,6 +57,7 @@ lock: setup  ## pin the dependencies again, with hashes
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra spark --constraint requirements/dev.txt pyproject.toml -o requirements/spark.txt
 
 clean:  ## remove what was built, keep the data
 	rm -rf $(VENV) build dist .ruff_cache .mypy_cache .hypothesis

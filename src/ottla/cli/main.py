@@ -11,6 +11,7 @@ from ottla import __version__
 from ottla.cli.tools import registry
 
 _COMMANDS: Final = {
+    "spark": "ottla.pipeline.cli",
     "start": "ottla.cli.start",
     "storage": "ottla.cli.storage",
 }

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
 
 
 def track_lag(
-    query: StreamingQuery, *, group: str, bootstrap_servers: str | None = None, options: dict[str, Any] | None = None
+    query: StreamingQuery,
+    *,
+    group: str,
+    bootstrap_servers: str | None = None,
+    options: dict[str, Any] | None = None,
 ) -> Any:
     """Commit a query's source offsets to a consumer group after each batch; `.stop()` of what comes back ends it."""

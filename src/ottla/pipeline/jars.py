@@ -1,0 +1,192 @@
+"""The jars of Spark's Kafka connector: resolved once by their coordinates, kept, and offline from then on.
+
+Ivy comes with PySpark. The connector has the version of the Spark that is installed; its token provider is not
+published for every one of them, and an older one does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+from ottla.pipeline.failures import JarsMissing, PipelineError
+from ottla.pipeline.java import Java, cache_directory
+
+SCALA: Final = "2.13"
+_GROUP: Final = "org.apache.spark"
+_CONNECTOR: Final = f"spark-sql-kafka-0-10_{SCALA}"
+_TOKEN_PROVIDER: Final = f"spark-token-provider-kafka-0-10_{SCALA}"
+_OLDER_TOKEN_PROVIDERS: Final = ("4.0.0", "4.1.0-preview1")
+_NEEDED: Final = (_CONNECTOR, _TOKEN_PROVIDER, "kafka-clients", "commons-pool2")
+_FETCH_TIMEOUT_S: Final = 600
+
+# Spark brings these itself, or has no use for them here.
+_LEFT_OUT: Final = (
+    (_GROUP, _TOKEN_PROVIDER),
+    (_GROUP, f"spark-tags_{SCALA}"),
+    ("org.scala-lang", "*"),
+    ("org.scala-lang.modules", "*"),
+    ("org.apache.hadoop", "*"),
+    ("org.slf4j", "*"),
+    ("org.lz4", "*"),
+    ("at.yawk.lz4", "*"),
+    ("org.xerial.snappy", "*"),
+    ("com.github.luben", "*"),
+    ("com.google.code.findbugs", "*"),
+)
+
+SETTINGS_VARIABLE: Final = "OTTLA_IVY_SETTINGS"
+"""Names an Ivy settings file, for those who have a repository of their own."""
+
+
+def spark_version() -> str:
+    """The version of the PySpark that is installed."""
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        raise PipelineError("Spark is not installed: `pip install 'ottla[spark]'`") from None
+
+
+def spark_home() -> Path:
+    """The folder of the Spark to use: SPARK_HOME's, or the one that PySpark carries."""
+    if home := os.environ.get("SPARK_HOME"):
+        return Path(home)
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise PipelineError("Spark is not installed: `pip install 'ottla[spark]'`")
+    return Path(spec.origin).parent
+
+
+def connector_directory() -> Path:
+    return cache_directory() / f"connector-{spark_version()}"
+
+
+def connector_jars(java: Java) -> list[Path]:
+    """The jars, from the cache or else from Maven's repository."""
+    if (jars := cached_connector_jars()) is not None:
+        return jars
+    spark, directory = spark_version(), connector_directory()
+    with _locked(directory):
+        if (jars := cached_connector_jars()) is not None:
+            return jars
+        told = ""
+        for token_provider in (spark, *_OLDER_TOKEN_PROVIDERS):
+            module = [
+                _dependency(_GROUP, _CONNECTOR, spark, excluded=_LEFT_OUT),
+                _dependency(_GROUP, _TOKEN_PROVIDER, token_provider, transitive=False),
+            ]
+            told = _retrieve(java, module, directory)
+            if (jars := cached_connector_jars()) is not None:
+                return jars
+        raise JarsMissing(_why(told, f"{_GROUP}:{_CONNECTOR}:{spark}"))
+
+
+def cached_connector_jars() -> list[Path] | None:
+    """The jars if all of them are here."""
+    found = sorted(connector_directory().glob("*.jar"))
+    complete = all(any(jar.name.startswith(f"{name}-") for jar in found) for name in _NEEDED)
+    return found if complete else None
+
+
+def library_jars(java: Java, coordinates: Sequence[str]) -> list[Path]:
+    """Other jars by `group:artifact:version`, with what they depend on: a JDBC driver, for one."""
+    jars: list[Path] = []
+    for one in coordinates:
+        group, artifact, revision = one.split(":")
+        directory = cache_directory() / "libraries" / one.replace(":", "-")
+        with _locked(directory):
+            told = ""
+            if not any(directory.glob(f"{artifact}-*.jar")):
+                told = _retrieve(java, [_dependency(group, artifact, revision)], directory)
+            found = sorted(directory.glob("*.jar"))
+        if not found:
+            raise JarsMissing(_why(told, one))
+        jars += found
+    return jars
+
+
+def _dependency(
+    group: str,
+    artifact: str,
+    revision: str,
+    *,
+    transitive: bool = True,
+    excluded: Sequence[tuple[str, str]] = (),
+) -> str:
+    excludes = "".join(f"<exclude org={quoteattr(org)} module={quoteattr(name)}/>" for org, name in excluded)
+    return (
+        f"<dependency org={quoteattr(group)} name={quoteattr(artifact)} rev={quoteattr(revision)}"
+        f' conf="default->{"default" if transitive else "master"}">{excludes}</dependency>'
+    )
+
+
+def _retrieve(java: Java, dependencies: Sequence[str], directory: Path) -> str:
+    """Have Ivy fetch them; all or nothing comes to stand in the directory. What Ivy said comes back."""
+    work = directory.with_name(f"{directory.name}.{os.getpid()}")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    module = work / "ivy.xml"
+    module.write_text(
+        '<ivy-module version="2.0"><info organisation="ottla" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join(dependencies)}</dependencies></ivy-module>"
+    )
+    command = [
+        *(str(java.home / "bin" / "java"), "-jar", str(_ivy()), "-warn"),
+        *("-cache", str(cache_directory() / "ivy"), "-ivy", str(module), "-confs", "default"),
+        *("-types", "jar", "bundle", "-retrieve", str(work / "[artifact]-[revision].[ext]")),
+    ]
+    if settings := os.environ.get(SETTINGS_VARIABLE):
+        command += ["-settings", settings]
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_FETCH_TIMEOUT_S
+        )
+        if done.returncode == 0 and "UNRESOLVED" not in done.stdout:
+            module.unlink()
+            shutil.rmtree(directory, ignore_errors=True)
+            work.rename(directory)
+        return done.stdout
+    except subprocess.TimeoutExpired:
+        return "the repository did not answer in time"
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _ivy() -> Path:
+    found = sorted((spark_home() / "jars").glob("ivy-*.jar"))
+    if not found:
+        raise JarsMissing(f"the Spark at {spark_home()} has no Ivy to fetch the Kafka connector with")
+    return found[-1]
+
+
+def _why(told: str, what: str) -> str:
+    missing = re.findall(r"::\s+(\S+#\S+;\S+): not found", told)
+    if "UnknownHost" in told or "ConnectException" in told or "timed out" in told or "in time" in told:
+        reason = "there is no network to fetch them from"
+    elif missing:
+        reason = f"the repository has no {', '.join(dict.fromkeys(missing))}"
+    else:
+        reason = told.strip().splitlines()[-1] if told.strip() else "Ivy said nothing"
+    return (
+        f"the jars of {what} are not here, and {reason}. Run `ottla spark doctor` once with network (or set "
+        f"{SETTINGS_VARIABLE} to an Ivy settings file of a repository that has them); after that it works offline"
+    )
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with directory.with_name(f"{directory.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

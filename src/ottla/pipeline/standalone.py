@@ -1,0 +1,204 @@
+"""A standalone Spark cluster on one machine, from the Python package: one master, some workers, as processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.jars import spark_home
+from ottla.pipeline.java import find_java
+
+_POLL_S: Final = 0.1
+_STOP_S: Final = 10.0
+
+
+class StandaloneCluster:
+    """A master and its workers; after `start()` an application can be given `.master`.
+
+    Executors are the workers' children: `executor_pids()` tells them, for those who want to see what happens when
+    one dies.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int = 2,
+        cores: int = 1,
+        memory: str = "1g",
+        host: str = "127.0.0.1",
+        port: int = 0,
+        web_port: int = 0,
+        directory: Path | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port or _free_port(host)
+        self.web_port = web_port or _free_port(host)
+        self._workers = workers
+        self._cores = cores
+        self._memory = memory
+        self._kept = directory
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def master(self) -> str:
+        return f"spark://{self.host}:{self.port}"
+
+    @property
+    def web_address(self) -> str:
+        return f"http://{self.host}:{self.web_port}"
+
+    def start(self, timeout_s: float = 120.0) -> StandaloneCluster:
+        """Start the processes and wait until the master knows all of its workers."""
+        deadline = time.monotonic() + timeout_s
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self.host, self.port))
+            except OSError as error:
+                raise PipelineError(
+                    f"the master cannot listen on {self.host}:{self.port}: {error.strerror}"
+                ) from None
+        self._start_process(
+            "master",
+            "org.apache.spark.deploy.master.Master",
+            *("--host", self.host, "--port", str(self.port), "--webui-port", str(self.web_port)),
+        )
+        for number in range(1, self._workers + 1):
+            self._start_process(
+                f"worker-{number}",
+                "org.apache.spark.deploy.worker.Worker",
+                *("--host", self.host, "--cores", str(self._cores), "--memory", self._memory),
+                *("--webui-port", "0", "--work-dir", str(self._directory / f"work-{number}"), self.master),
+            )
+        try:
+            while self._known_workers() < self._workers:
+                self._check_running()
+                if time.monotonic() > deadline:
+                    raise PipelineError(
+                        f"the workers did not reach the master within {timeout_s:g} s; see {self._directory}"
+                    )
+                time.sleep(_POLL_S)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    @property
+    def _directory(self) -> Path:
+        if self._kept is not None:
+            self._kept.mkdir(parents=True, exist_ok=True)
+            return self._kept
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="ottla-spark-")
+        return Path(self._temporary.name)
+
+    def _start_process(self, name: str, main_class: str, *arguments: str) -> None:
+        home = spark_home()
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": self.host,
+            "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        }
+        with (self._directory / f"{name}.log").open("ab") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [str(home / "bin" / "spark-class"), main_class, *arguments],
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    # Ctrl-C is for us; we then stop them in order.
+                    start_new_session=True,
+                )
+            )
+
+    def state(self) -> dict[str, Any]:
+        """What the master tells of its workers and applications."""
+        with urllib.request.urlopen(f"{self.web_address}/json/", timeout=10) as answer:
+            told: dict[str, Any] = json.load(answer)
+            return told
+
+    def _known_workers(self) -> int:
+        try:
+            return int(self.state()["aliveworkers"])
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return 0
+
+    def _check_running(self) -> None:
+        for process in self._processes:
+            if process.poll() is not None:
+                logs = sorted(self._directory.glob("*.log"))
+                last = "".join(f"\n{log.name}: {log.read_text().strip()[-500:]}" for log in logs)
+                raise PipelineError(f"a process of the Spark cluster ended with {process.returncode}:{last}")
+
+    def executor_pids(self) -> list[int]:
+        """The processes that the workers started to run tasks in."""
+        pids: list[int] = []
+        for process in self._processes[1:]:
+            pids += _children(process.pid)
+        return pids
+
+    def wait(self) -> None:
+        """Until one of the processes ends, which they do not by themselves."""
+        while True:
+            self._check_running()
+            time.sleep(1)
+
+    def stop(self) -> None:
+        for process in reversed(self._processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + _STOP_S
+        for process in self._processes:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self._processes.clear()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def __enter__(self) -> StandaloneCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        told = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return []
+    # A JVM forks from any of its threads.
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            told += (task / "children").read_text().split()
+    return sorted({int(one) for one in told})
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
