@@ -248,6 +248,17 @@ def _records_for_state(
     return [*leaving, change]
 
 
+def fence_broker(
+    image: MetadataImage, settings: Settings, broker_id: int, broker_epoch: int
+) -> ControllerResult[None]:
+    """The broker is not heard of any more, or its process is gone: it may neither lead nor be in sync."""
+    broker = image.brokers.get(broker_id)
+    records: list[Message] = []
+    if broker is not None and broker.epoch == broker_epoch and not broker.fenced:
+        records = _records_for_state(image, settings, broker, BrokerControlState.FENCED)
+    return ControllerResult(records, None, atomic=False)
+
+
 def _records_for_directories(
     image: MetadataImage, settings: Settings, broker: BrokerRegistration, request: Message
 ) -> list[Message]:

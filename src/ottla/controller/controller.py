@@ -1,85 +1,49 @@
-"""The controller's runtime: runs the pure modules one request after the other and appends what they decide.
+"""The controller's runtime: every request that the active controller answers, and what it does by itself.
 
-It keeps the image of everything appended, so that a request sees what the one before it decided, and answers
-once the records are committed. What the records mean is `ottla.metadata`; how they are made durable `ottla.raft`.
+The decisions are the pure modules' (`topics.py`, `alter_partition.py`, `brokers.py` ...); appending and answering is
+`operations.py`; sessions of brokers are `sessions.py` and `liveness.py`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.controller import brokers, configs, features, producer_ids, topics
+from ottla.controller import (
+    alter_partition,
+    brokers,
+    configs,
+    directories,
+    elections,
+    features,
+    producer_ids,
+    reassignments,
+    topics,
+)
 from ottla.controller.activation import activation_records
-from ottla.controller.heartbeats import BrokerHeartbeats
-from ottla.controller.replay import Replay, ReplayState, replay
-from ottla.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult, Message
-from ottla.controller.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
+from ottla.controller.liveness import LivenessWatch
+from ottla.controller.operations import MAX_PENDING_OPERATIONS, Done, Failed, MetadataLog, Operations
+from ottla.controller.periodic import PeriodicTasks
+from ottla.controller.result import ControllerResult, Message
+from ottla.controller.sessions import BrokerSessions
+from ottla.controller.settings import UNCLEAN_KEY, Settings
+from ottla.errors import KafkaError
+from ottla.metadata.image import MetadataImage
+from ottla.peers import Endpoint
+from ottla.wire.messages import NoOpRecord
 
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
+    from ottla.peers import Peers
     from ottla.raft.types import CommittedBatch, OffsetAndEpoch
 
 log = logging.getLogger(__name__)
 
-Done = Callable[[Message], None]
-"""Called on the event loop with the response message, after its records are committed."""
-Failed = Callable[[KafkaError], None]
-"""Called instead of `Done` when the whole operation failed (refused, timed out, not the controller, queue full)."""
-
-MAX_PENDING_OPERATIONS: Final = 10_000
-"""Operations that may wait for their records to be committed; beyond it new ones are refused."""
-
 _LATEST: Final = 1 << 15
 """A version beyond all: what a caller inside this process speaks."""
-
-
-class MetadataLog(Protocol):
-    """What the controller needs of the raft driver."""
-
-    @property
-    def leader_epoch(self) -> int: ...
-
-    @property
-    def log_end_offset(self) -> int: ...
-
-    def append(self, records: Sequence[Any]) -> int:
-        """Append one atomic batch; gives its last offset."""
-        ...
-
-
-@dataclass(slots=True)
-class _Waiter:
-    done: Done
-    failed: Failed
-    response: Message
-    timer: Timer | None = None
-    over: bool = False
-
-    def finish(self, error: KafkaError | None = None) -> None:
-        if self.over:
-            return
-        self.over = True
-        if self.timer is not None:
-            self.timer.cancel()
-        if error is None:
-            self.done(self.response)
-        else:
-            self.failed(error)
-
-
-@dataclass(slots=True)
-class _Appended:
-    """An operation whose records are in the log up to `last_offset` but not committed yet."""
-
-    last_offset: int
-    state: ReplayState
-    waiter: _Waiter
+_STALLED_PART: Final = 8
+"""A session timer that is late by this part of the session says that it was this process that stood still."""
 
 
 class Controller:
@@ -96,6 +60,7 @@ class Controller:
         clock: Clock,
         settings: Settings,
         *,
+        peers: Peers | None = None,
         bootstrap_records: Sequence[Message] = (),
         max_pending: int = MAX_PENDING_OPERATIONS,
     ) -> None:
@@ -105,18 +70,19 @@ class Controller:
         self._log = metadata_log
         self._clock = clock
         self._bootstrap = list(bootstrap_records)
-        self._max_pending = max_pending
         self._claimed_epoch: int | None = None
-        self._state = ReplayState()
-        self._committed = ReplayState()
-        self._pending: deque[_Appended] = deque()
-        self._heartbeats = BrokerHeartbeats(settings.node_id)
+        self._sessions = BrokerSessions(settings.node_id, settings.session_timeout_s)
+        self._session_timer: Timer | None = None
+        self._liveness = LivenessWatch(clock, peers, self._broker_is_gone)
+        self._tasks = PeriodicTasks(clock)
+        self._idle_since = -1
+        self._operations = Operations(metadata_log, clock, self._sessions.note_registrations, max_pending)
         self._when_active: list[Callable[[], None]] = []
 
     @property
     def image(self) -> MetadataImage:
         """Everything appended so far, committed or not: what decisions are made on."""
-        return self._state.image
+        return self._operations.state.image
 
     def on_active(self, callback: Callable[[], None]) -> None:
         """Call back once the activation records are committed (at once if they are)."""
@@ -128,32 +94,11 @@ class Controller:
     # The quorum speaks
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
-        loading = Replay(ReplayState(EMPTY_IMAGE))
-        self._heartbeats.forget_all()
-        for batch in batches:
-            loading.feed(batch.records)
-            self._heartbeats.note_registrations(batch.records, first_offset=snapshot_id.offset - 1, step=0)
-        self._state = self._committed = loading.finish(snapshot_id.offset - 1, snapshot_id.epoch)
+        self._sessions.forget_registrations()
+        self._operations.load_snapshot(snapshot_id, batches)
 
     def handle_commit(self, batches: Iterable[CommittedBatch]) -> None:
-        if self._claimed_epoch is None:
-            self._follow(batches)
-            return
-        for batch in batches:
-            while self._pending and self._pending[0].last_offset <= batch.last_offset:
-                appended = self._pending.popleft()
-                self._committed = appended.state
-                appended.waiter.finish()
-
-    def _follow(self, batches: Iterable[CommittedBatch]) -> None:
-        """Another leads, or nobody yet: the log is all there is to know."""
-        following = Replay(self._state)
-        offset, epoch = self.image.offset, self.image.epoch
-        for batch in batches:
-            following.feed(batch.records)
-            self._heartbeats.note_registrations(batch.records, first_offset=batch.base_offset)
-            offset, epoch = batch.last_offset, batch.epoch
-        self._state = self._committed = following.finish(offset, epoch)
+        self._operations.committed(batches)
 
     def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
         leads = leader_id == self.settings.node_id
@@ -166,15 +111,24 @@ class Controller:
 
     def _claim(self, epoch: int) -> None:
         self._claimed_epoch = epoch
-        result = activation_records(
-            self.image, self._bootstrap, self.settings, in_transaction=self._state.in_transaction
-        )
-        if result.records:
-            log.info("This controller becomes active and writes %d record(s)", len(result.records))
-        self._run(lambda: result, self._activated, self._activation_failed)
+        self._operations.lead()
+        self._sessions.begin(self.image, self._clock.monotonic())
+        in_transaction = self._operations.state.in_transaction
+        result = activation_records(self.image, self._bootstrap, self.settings, in_transaction=in_transaction)
+        log.info("This controller becomes active in epoch %d", epoch)
+        self._operations.run(lambda: result, self._activated, self._activation_failed)
 
     def _activated(self, _response: None) -> None:
         self.active = True
+        self._watch_sessions()
+        for broker_id, session in self._sessions.unheard():
+            self._watch_liveness(broker_id, session.epoch)
+        settings, tasks = self.settings, self._tasks
+        tasks.start("elect preferred leaders", settings.balance_interval_s, self._balance_leaders)
+        tasks.start(
+            "elect unclean leaders", settings.unclean_election_interval_s, self._elect_unclean_leaders
+        )
+        self._break_silence_for_others()
         waiting, self._when_active = self._when_active, []
         for callback in waiting:
             callback()
@@ -183,74 +137,113 @@ class Controller:
         log.warning("This controller did not become active: %s", error.message)
 
     def _renounce(self) -> None:
-        """Another leads now: what is not committed may never be."""
+        """Another leads now, or nobody."""
+        if self.active:
+            log.info("This controller is not active any more")
         self._claimed_epoch = None
         self.active = False
-        self._state = self._committed
-        pending, self._pending = self._pending, deque()
-        for appended in pending:
-            appended.waiter.finish(_not_controller())
+        self._tasks.stop_all()
+        self._liveness.stop()
+        self._sessions.end_all()
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+            self._session_timer = None
+        self._operations.renounce()
 
     def shutdown(self) -> None:
         """Fail what waits with NOT_CONTROLLER, and refuse what comes."""
         self._renounce()
 
-    # Running an operation
+    # Brokers that are silent
 
-    def _run(
-        self,
-        operation: Callable[[], ControllerResult[Any]],
-        done: Done,
-        failed: Failed,
-        timeout_ms: int | None = None,
-    ) -> None:
-        if self._claimed_epoch is None:
-            failed(_not_controller())
+    def _watch_sessions(self) -> None:
+        """Have one timer at the earliest time at which a session may run out."""
+        if self._session_timer is not None:
             return
-        if len(self._pending) >= self._max_pending:
-            failed(
-                KafkaError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"{len(self._pending)} operations wait for the metadata log already; try again later.",
-                )
-            )
+        deadline_s = self._sessions.next_deadline_s()
+        if deadline_s is not None and self.active:
+            delay_s = max(deadline_s - self._clock.monotonic(), 0)
+            self._session_timer = self._clock.call_later(delay_s, self._check_sessions, deadline_s)
+
+    def _check_sessions(self, due_s: float) -> None:
+        self._session_timer = None
+        now_s = self._clock.monotonic()
+        if now_s - due_s > self.settings.session_timeout_s / _STALLED_PART:
+            # This process stood still: heartbeats may lie unread, and nobody else is to blame.
+            log.warning("The controller stood still for %.1f s; sessions start afresh", now_s - due_s)
+            self._sessions.start_afresh(now_s)
+        # One after the other, so that each decision sees the one before it.
+        for broker_id, epoch in self._sessions.expired(now_s):
+            log.warning("Broker %d is fenced: its session has run out", broker_id)
+            self._fence(broker_id, epoch)
+        self._watch_sessions()
+
+    def _fence(self, broker_id: int, epoch: int) -> None:
+        self._sessions.end(broker_id)
+        self._liveness.heard(broker_id)
+        self._operations.run(
+            lambda: brokers.fence_broker(self.image, self.settings, broker_id, epoch),
+            _nobody_waits,
+            _log_failure,
+        )
+
+    def broker_disconnected(self, broker_id: int, epoch: int, connection: str) -> None:
+        """The connection that a broker's heartbeats came by is lost: find out whether the broker is."""
+        session = self._sessions.of(broker_id, epoch)
+        if session is not None and session.connection == connection:
+            session.connection = None
+            self._watch_liveness(broker_id, epoch)
+
+    def _watch_liveness(self, broker_id: int, epoch: int) -> None:
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or broker.epoch != epoch or broker_id == self.settings.node_id:
             return
-        try:
+        listener = broker.listeners.get(self.settings.inter_broker_listener)
+        listener = listener or next(iter(broker.listeners.values()), None)
+        if listener is not None:
+            self._liveness.watch(broker_id, epoch, Endpoint(broker_id, listener.host, listener.port))
+
+    def _broker_is_gone(self, broker_id: int, epoch: int) -> None:
+        if self.active and self._sessions.of(broker_id, epoch) is not None:
+            log.warning("Broker %d is fenced: nobody listens there any more", broker_id)
+            self._fence(broker_id, epoch)
+
+    # By the clock
+
+    def _elect(self, operation: Callable[[], ControllerResult[bool]]) -> bool:
+        more = False
+
+        def decide() -> ControllerResult[bool]:
+            nonlocal more
             result = operation()
-            if result.records:
-                self._append(result)
-        except KafkaError as error:
-            failed(_not_controller() if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER else error)
-            return
-        waiter = _Waiter(done, failed, result.response)
-        if result.records:
-            self._pending.append(_Appended(self.image.offset, self._state, waiter))
-        elif self._pending:
-            # It changed nothing, but it may tell of what others have changed: it waits until that is certain.
-            last = self._pending[-1]
-            self._pending.append(_Appended(last.last_offset, last.state, waiter))
-        else:
-            waiter.finish()
-            return
-        if timeout_ms is not None:
-            waiter.timer = self._clock.call_later(max(timeout_ms, 0) / 1000, _time_out, waiter)
+            more = result.response
+            return result
 
-    def _append(self, result: ControllerResult[Any]) -> None:
-        records = result.records
-        step = len(records) if result.atomic else MAX_RECORDS_PER_OPERATION
-        epoch = self._log.leader_epoch
-        first_offset = self._log.log_end_offset
-        # Replayed before it is written: what cannot be replayed must not get into the log.
-        state = replay(self._state, records, first_offset + len(records) - 1, epoch)
-        for start in range(0, len(records), step):
-            self._log.append(records[start : start + step])
-        self._state = state
-        self._heartbeats.note_registrations(records, first_offset)
+        self._operations.run(decide, _nobody_waits, _log_failure)
+        return more
 
-    # Requests
+    def _balance_leaders(self) -> bool:
+        return self._elect(lambda: elections.balance_leaders(self.image, self.settings))
+
+    def _elect_unclean_leaders(self) -> bool:
+        return self._elect(lambda: elections.elect_unclean_leaders(self.image, self.settings))
+
+    def _break_silence_for_others(self) -> None:
+        """Write a NoOpRecord into an idle log, by which other nodes see that they keep up; alone, it would be vain."""
+        image, own = self.image, self.settings.node_id
+        if self.active and (image.brokers.keys() | image.controllers.keys()) - {own}:
+            self._tasks.start("write no-op records", self.settings.max_idle_s, self._write_if_idle)
+
+    def _write_if_idle(self) -> bool:
+        if self._log.log_end_offset == self._idle_since:
+            self._operations.run(lambda: ControllerResult([NoOpRecord()], None), _nobody_waits, _log_failure)
+        self._idle_since = self._log.log_end_offset
+        return False
+
+    # Requests of clients
 
     def create_topics(self, request: Message, done: Done, failed: Failed) -> None:
-        self._run(
+        self._operations.run(
             lambda: topics.create_topics(self.image, request, self.settings, self._clock),
             done,
             failed,
@@ -258,7 +251,7 @@ class Controller:
         )
 
     def delete_topics(self, request: Message, done: Done, failed: Failed, *, version: int = _LATEST) -> None:
-        self._run(
+        self._operations.run(
             lambda: topics.delete_topics(self.image, request, self.settings, version),
             done,
             failed,
@@ -266,7 +259,7 @@ class Controller:
         )
 
     def create_partitions(self, request: Message, done: Done, failed: Failed) -> None:
-        self._run(
+        self._operations.run(
             lambda: topics.create_partitions(self.image, request, self._clock),
             done,
             failed,
@@ -274,44 +267,96 @@ class Controller:
         )
 
     def alter_configs(self, request: Message, done: Done, failed: Failed) -> None:
-        self._run(lambda: configs.alter_configs(self.image, request, self.settings), done, failed)
+        self._change_configs(lambda: configs.alter_configs(self.image, request, self.settings), done, failed)
 
     def incremental_alter_configs(self, request: Message, done: Done, failed: Failed) -> None:
-        self._run(lambda: configs.incremental_alter_configs(self.image, request, self.settings), done, failed)
+        self._change_configs(
+            lambda: configs.incremental_alter_configs(self.image, request, self.settings), done, failed
+        )
+
+    def _change_configs(
+        self, operation: Callable[[], ControllerResult[Message]], done: Done, failed: Failed
+    ) -> None:
+        allows_unclean = False
+
+        def decide() -> ControllerResult[Message]:
+            nonlocal allows_unclean
+            result = operation()
+            allows_unclean = any(getattr(record, "name", None) == UNCLEAN_KEY for record in result.records)
+            return result
+
+        self._operations.run(decide, done, failed)
+        if allows_unclean:
+            # Whoever sets it waits for partitions that have no leader; the clock would take minutes.
+            self._elect_unclean_leaders()
 
     def update_features(
         self, request: Message, done: Done, failed: Failed, *, version: int = _LATEST
     ) -> None:
-        self._run(
+        self._operations.run(
             lambda: features.update_features(self.image, request, self.settings, version),
             done,
             failed,
             request.timeout_ms,
         )
 
+    def elect_leaders(self, request: Message, done: Done, failed: Failed, *, version: int = _LATEST) -> None:
+        self._operations.run(
+            lambda: elections.elect_leaders(self.image, request, self.settings, version),
+            done,
+            failed,
+            request.timeout_ms,
+        )
+
+    def alter_partition_reassignments(self, request: Message, done: Done, failed: Failed) -> None:
+        self._operations.run(
+            lambda: reassignments.alter_partition_reassignments(self.image, request, self.settings),
+            done,
+            failed,
+            request.timeout_ms,
+        )
+
+    def list_partition_reassignments(self, request: Message, done: Done, failed: Failed) -> None:
+        self._operations.run(
+            lambda: reassignments.list_partition_reassignments(self.image, request), done, failed
+        )
+
+    def unregister_broker(self, request: Message, done: Done, failed: Failed) -> None:
+        self._operations.run(
+            lambda: brokers.unregister_broker(self.image, request, self.settings), done, failed
+        )
+
+    # Requests of other nodes
+
     def register_broker(self, request: Message, done: Done, failed: Failed) -> None:
         """BrokerRegistrationRequest -> BrokerRegistrationResponse (with the broker epoch)."""
 
         def operation() -> ControllerResult[Message]:
+            existing = self.image.brokers.get(request.broker_id)
             return brokers.register_broker(
                 self.image,
                 request,
                 self.settings,
                 next_offset=self._log.log_end_offset,
-                session_is_alive=self._heartbeats.has_session(request.broker_id),
+                session_is_alive=existing is not None
+                and self._sessions.is_alive(existing, request.log_dirs, self._clock.monotonic()),
             )
 
-        self._run(operation, done, failed)
-
-    def unregister_broker(self, request: Message, done: Done, failed: Failed) -> None:
-        self._run(lambda: brokers.unregister_broker(self.image, request, self.settings), done, failed)
+        self._operations.run(operation, done, failed)
+        self._break_silence_for_others()
 
     def register_controller(self, request: Message, done: Done, failed: Failed) -> None:
         """ControllerRegistrationRequest -> ControllerRegistrationResponse."""
-        self._run(lambda: brokers.register_controller(self.image, request), done, failed)
+        self._operations.run(lambda: brokers.register_controller(self.image, request), done, failed)
+        self._break_silence_for_others()
 
-    def broker_heartbeat(self, request: Message, done: Done, failed: Failed) -> None:
-        """BrokerHeartbeatRequest -> BrokerHeartbeatResponse; unfences, fences or shuts down the broker."""
+    def broker_heartbeat(
+        self, request: Message, done: Done, failed: Failed, *, connection: str = "in process"
+    ) -> None:
+        """BrokerHeartbeatRequest -> BrokerHeartbeatResponse; unfences, fences or shuts down the broker.
+
+        `connection` is what the heartbeat came by, to be told of in `broker_disconnected` when it is lost.
+        """
         broker_id = request.broker_id
 
         def operation() -> ControllerResult[Message]:
@@ -319,28 +364,39 @@ class Controller:
                 self.image,
                 request,
                 self.settings,
-                registration_offset=self._heartbeats.registration_offset(broker_id),
-                others_know_shutdown=self._heartbeats.others_know_shutdown(self.image, broker_id),
+                registration_offset=self._sessions.registration_offset(broker_id),
+                others_know_shutdown=self._sessions.others_know_shutdown(self.image, broker_id),
             )
-            last_offset = self._log.log_end_offset + len(result.records) - 1
-            self._heartbeats.touch(broker_id, request.current_metadata_offset, state, last_offset)
+            self._sessions.touch(request, connection, self._clock.monotonic())
+            self._sessions.note_state(broker_id, state, self._log.log_end_offset + len(result.records) - 1)
+            self._liveness.heard(broker_id)
             return result
 
-        self._run(operation, done, failed)
+        self._operations.run(operation, done, failed)
+        self._watch_sessions()
+
+    def alter_partition(
+        self, request: Message, done: Done, failed: Failed, *, version: int = _LATEST
+    ) -> None:
+        """AlterPartitionRequest -> AlterPartitionResponse: another in-sync set."""
+        self._operations.run(
+            lambda: alter_partition.alter_partition(self.image, request, self.settings, version), done, failed
+        )
+
+    def assign_replicas_to_dirs(self, request: Message, done: Done, failed: Failed) -> None:
+        """AssignReplicasToDirsRequest -> AssignReplicasToDirsResponse."""
+        self._operations.run(
+            lambda: directories.assign_replicas_to_dirs(self.image, request, self.settings), done, failed
+        )
 
     def allocate_producer_ids(self, request: Message, done: Done, failed: Failed) -> None:
         """AllocateProducerIdsRequest -> AllocateProducerIdsResponse: a block of 1,000 ids."""
-        self._run(lambda: producer_ids.allocate_producer_ids(self.image, request), done, failed)
+        self._operations.run(lambda: producer_ids.allocate_producer_ids(self.image, request), done, failed)
 
 
-def _not_controller() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
+def _nobody_waits(_response: Any) -> None:
+    """What the controller does by itself needs no answer."""
 
 
-def _time_out(waiter: _Waiter) -> None:
-    waiter.finish(
-        KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT,
-            "The change was written but is not committed yet; it may still take effect.",
-        )
-    )
+def _log_failure(error: KafkaError) -> None:
+    log.warning("The controller could not do what it had to: %s", error.message)

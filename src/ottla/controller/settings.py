@@ -42,6 +42,30 @@ class Settings:
         return self.static.bool("delete.topic.enable")
 
     @property
+    def session_timeout_s(self) -> float:
+        return self.static.int("broker.session.timeout.ms") / 1000
+
+    @property
+    def max_idle_s(self) -> float:
+        """How long the metadata log may be silent while others follow it; 0 for ever."""
+        return self.static.int("metadata.max.idle.interval.ms") / 1000
+
+    @property
+    def balance_interval_s(self) -> float:
+        """How often leadership goes back to preferred replicas; 0 never."""
+        if not self.static.bool("auto.leader.rebalance.enable"):
+            return 0
+        return self.static.int("leader.imbalance.check.interval.seconds")
+
+    @property
+    def unclean_election_interval_s(self) -> float:
+        return self.static.int("unclean.leader.election.interval.ms") / 1000
+
+    @property
+    def inter_broker_listener(self) -> str:
+        return self.static.inter_broker_listener_name
+
+    @property
     def static_min_insync_replicas(self) -> int:
         return self.static.int(MIN_ISR_KEY)
 
