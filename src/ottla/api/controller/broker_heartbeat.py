@@ -1,0 +1,37 @@
+"""BrokerHeartbeat 0-2: a broker is alive, how far it has read, and whether it wants in or out.
+
+1 names log directories that have failed; 2 those that are to get nothing new.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.controller.asking import controller_of
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import BrokerHeartbeatResponse
+
+
+def handle(node: Any, ctx: RequestContext, request: Message) -> Answer:
+    controller = controller_of(node)
+    broker_id, epoch, connection = request.broker_id, request.broker_epoch, ctx.connection_id
+    ctx.on_disconnect(
+        ("broker heartbeat", broker_id),
+        lambda: controller.broker_disconnected(broker_id, epoch, connection),
+    )
+    controller.broker_heartbeat(
+        request,
+        ctx.respond,
+        lambda error: ctx.respond(on_error(ctx, request, error)),
+        connection=connection,
+    )
+    return PARKED
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return BrokerHeartbeatResponse(error_code=error.code)
+
+
+API = Api(ApiKey.BROKER_HEARTBEAT, 0, 2, handle, on_error)

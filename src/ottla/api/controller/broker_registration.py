@@ -1,0 +1,26 @@
+"""BrokerRegistration 0-4: a broker tells who it is, and gets its epoch.
+
+1 was for the way from ZooKeeper; 2 names the log directories; 3 tells the epoch before, by which a clean stop is known;
+4 may name features whose lowest level is 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.api.base import Answer, Api, Message, RequestContext
+from ottla.api.controller.asking import controller_of, park
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import BrokerRegistrationResponse
+
+
+def handle(node: Any, ctx: RequestContext, request: Message) -> Answer:
+    return park(ctx, request, controller_of(node).register_broker, on_error)
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return BrokerRegistrationResponse(error_code=error.code)
+
+
+API = Api(ApiKey.BROKER_REGISTRATION, 0, 4, handle, on_error)

@@ -1,0 +1,22 @@
+"""ControllerRegistration 0: a controller tells where it listens and which feature levels it knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.api.base import Answer, Api, Message, RequestContext
+from ottla.api.controller.asking import controller_of, park
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import ControllerRegistrationResponse
+
+
+def handle(node: Any, ctx: RequestContext, request: Message) -> Answer:
+    return park(ctx, request, controller_of(node).register_controller, on_error)
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return ControllerRegistrationResponse(error_code=error.code, error_message=error.message)
+
+
+API = Api(ApiKey.CONTROLLER_REGISTRATION, 0, 0, handle, on_error)

@@ -1,0 +1,43 @@
+"""ElectLeaders 0-2: hold an election, for the preferred replica or an unclean one.
+
+0 knew the preferred replica only; 1 names the kind of election and has an error for the whole request; 2 is flexible.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ottla.api.base import Answer, Api, Message, RequestContext
+from ottla.api.controller.asking import controller_of, park
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import ElectLeadersResponse
+
+
+def handle(node: Any, ctx: RequestContext, request: Message) -> Answer:
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return ElectLeadersResponse()
+    return park(ctx, request, partial(controller_of(node).elect_leaders, version=ctx.version), on_error)
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    answer = ElectLeadersResponse
+    return answer(
+        error_code=error.code if ctx.version >= 1 else 0,
+        replica_election_results=[
+            answer.ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    answer.PartitionResult(
+                        partition_id=index, error_code=error.code, error_message=error.message
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+API = Api(ApiKey.ELECT_LEADERS, 0, 2, handle, on_error, forward=True)
