@@ -157,6 +157,58 @@ def test_replicas_that_stay_away_make_the_coordinator_unavailable(rig: RuntimeRi
     assert late.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+def test_a_commit_that_comes_too_late_is_told_to_who_has_to_know(rig: RuntimeRig) -> None:
+    rig.partition.replicas_lag = True
+    told: list[Any] = []
+    rig.runtime.write(0, putting("a", "1"), told.append, lambda error: told.append(error.code), told.append)
+    answer = rig.write(putting("b", "2"))
+    rig.clock.advance(5.1)
+    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert answer.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    rig.partition.catch_up()
+    assert told[1:] == ["a=1"]
+    rig.partition.replicas_lag = False
+    assert rig.write(putting("c", "3")).there
+
+
+def test_a_late_commit_is_nobodys_after_a_resignation(rig: RuntimeRig) -> None:
+    rig.partition.replicas_lag = True
+    told: list[Any] = []
+    rig.runtime.write(0, putting("a", "1"), told.append, lambda error: told.append(error.code), told.append)
+    rig.clock.advance(5.1)
+    rig.runtime.resign(0, 1)
+    rig.partition.catch_up()
+    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+def test_in_a_new_epoch_of_the_same_leader_the_shard_goes_on(rig: RuntimeRig) -> None:
+    rig.write(putting("a", "1"))
+    shard = rig.shard
+    rig.runtime.elect(0, 3)
+    assert rig.shard is shard
+    rig.runtime.resign(0, 2)
+    assert rig.runtime.is_active(0)
+
+
+def test_a_shard_that_leans_on_its_epoch_is_loaded_again_in_a_new_one() -> None:
+    rig = RuntimeRig(Store, SERDE, reload_in_new_epoch=True)
+    rig.elect()
+    rig.write(putting("a", "1"))
+    rig.partition.replicas_lag = True
+    waiting, shard = rig.write(putting("b", "2")), rig.shard
+    rig.runtime.elect(0, 0)
+    assert rig.shard is shard
+    rig.runtime.elect(0, 3)
+    assert waiting.code == ErrorCode.NOT_COORDINATOR and shard.unloaded == 1
+    rig.settle()
+    assert rig.shard is not shard
+    assert rig.shard.context.leader_epoch == 3 and rig.shard.values == {"a": "1", "b": "2"}
+    seen = rig.read(lambda shard, now_ms: dict(shard.values))
+    assert not seen.there
+    rig.partition.catch_up()
+    assert seen.get() == {"a": "1", "b": "2"}
+
+
 def test_who_waits_when_it_resigns_has_to_ask_the_other(rig: RuntimeRig) -> None:
     rig.partition.replicas_lag = True
     answer, shard = rig.write(putting("a", "1")), rig.shard
