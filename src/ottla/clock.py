@@ -43,7 +43,8 @@ class Clock(Protocol):
         ...
 
 
-def _uuid_from(rng: random.Random) -> bytes:
+def random_uuid_from(rng: random.Random) -> bytes:
+    """What `Clock.random_uuid` gives, from a source of one's own."""
     while True:
         raw = bytearray(rng.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
@@ -74,7 +75,7 @@ class SystemClock:
         return self._loop.call_later(delay_s, callback, *args)
 
     def random_uuid(self) -> bytes:
-        return _uuid_from(self.random)
+        return random_uuid_from(self.random)
 
 
 class _VirtualTimer:
@@ -112,7 +113,7 @@ class VirtualClock:
         return timer
 
     def random_uuid(self) -> bytes:
-        return _uuid_from(self.random)
+        return random_uuid_from(self.random)
 
     def advance(self, seconds: float) -> None:
         """Move time forward; timers run in the order they fall due, each seeing its own due time."""
