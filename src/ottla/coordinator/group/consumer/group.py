@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.coordinator.group.assigned import AssignedGroup
 from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.member import (
     ConsumerGroupMember,
@@ -21,68 +22,47 @@ from ottla.coordinator.group.consumer.member import (
     Partitions,
 )
 from ottla.coordinator.group.consumer.subscriptions import Subscriptions
-from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, Group, GroupType
+from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, GroupType
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.timers import Timers
 from ottla.errors import ErrorCode, KafkaError
 
 PROTOCOL_TYPE: Final = "consumer"
-METADATA_REFRESH_MS: Final = 60 * 60 * 1000
-"""A group looks at its topics this often even when nobody told it of a change."""
-
 _COMMITS_WITH_EPOCHS_FROM: Final = 9
 """The first version of OffsetCommit whose clients know member epochs."""
 
 _NOWHERE: Final[Partitions] = {}
 
 
-class ConsumerGroup(Group):
+class ConsumerGroup(AssignedGroup[ConsumerGroupMember]):
     """One group of the next-generation protocol, perhaps with classic members in it."""
 
     __slots__ = (
         "_partition_epochs",
-        "_refresh_at_ms",
-        "_refresh_epoch",
         "_stable_at",
-        "assignment_epoch",
-        "assignment_ms",
         "assignors",
         "classic_member_count",
         "classic_protocols",
-        "epoch",
-        "group_id",
         "has_partition_metadata",
-        "members",
-        "metadata_hash",
         "static_members",
         "subscriptions",
         "target",
-        "type",
     )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.type = GroupType.CONSUMER
-        self.epoch = 1
-        self.metadata_hash = 0
-        self.members: dict[str, ConsumerGroupMember] = {}
+        super().__init__(group_id, GroupType.CONSUMER, epoch=1)
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
         self.subscriptions = Subscriptions()
         self.assignors: dict[str, int] = {}
         """How many members prefer an assignor."""
         self.target: dict[str, Partitions] = {}
-        self.assignment_epoch = 0
-        self.assignment_ms = 0
-        """When the target was computed; 0 when that is not known."""
         self.classic_member_count = 0
         self.classic_protocols: dict[str, int] = {}
         """How many classic members support a protocol."""
         self.has_partition_metadata = False
         self._partition_epochs: dict[bytes, dict[int, int]] = {}
         self._stable_at: dict[int, int] = {}
-        self._refresh_at_ms = 0
-        self._refresh_epoch = 0
 
     # -- what the registry asks
 
@@ -99,16 +79,9 @@ class ConsumerGroup(Group):
         return PROTOCOL_TYPE
 
     @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    @property
     def is_reconciled(self) -> bool:
         """Every member has what the target gives it."""
         return self._stable_at.get(self.assignment_epoch, 0) == len(self.members)
-
-    def has_member(self, member_id: str) -> bool:
-        return member_id in self.members
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
         return self.subscriptions.includes(topic)
@@ -162,10 +135,6 @@ class ConsumerGroup(Group):
     def validate_offset_delete(self) -> None:
         """Any time; topics with subscribers are refused one by one."""
 
-    def validate_delete(self) -> None:
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
-
     def expiry_base(self) -> ExpiryBase | None:
         return lambda offset: offset.commit_ms
 
@@ -176,20 +145,7 @@ class ConsumerGroup(Group):
         for member_id in self.members:
             cancel_member_timers(timers, self.group_id, member_id)
 
-    def request_metadata_refresh(self) -> None:
-        self._refresh_at_ms = 0
-        self._refresh_epoch = 0
-
     # -- members
-
-    def member(self, member_id: str) -> ConsumerGroupMember:
-        """The member; raises UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}"
-            )
-        return member
 
     def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         if instance_id is None:
@@ -293,16 +249,6 @@ class ConsumerGroup(Group):
                         f"{self.group_id}: one in epoch {held}, one in {epoch}",
                     )
                 epochs[number] = epoch
-
-    # -- the topics' metadata
-
-    def metadata_expired(self, now_ms: int) -> bool:
-        """Whether to look at the topics again; also when the epoch of the last look was never written."""
-        return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
-
-    def refreshed(self, now_ms: int, epoch: int) -> None:
-        self._refresh_at_ms = now_ms + METADATA_REFRESH_MS
-        self._refresh_epoch = epoch
 
 
 def cancel_member_timers(timers: Timers, group_id: str, member_id: str) -> None:

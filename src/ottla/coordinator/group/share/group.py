@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
-from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, Group, GroupType
+from ottla.coordinator.group.assigned import AssignedGroup
+from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, GroupType
 from ottla.coordinator.group.share import records
 from ottla.coordinator.group.share.member import Partitions, ShareGroupMember
 from ottla.coordinator.group.share.state_partitions import StatePartitions
@@ -13,42 +13,18 @@ from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.timers import Timers
 from ottla.errors import ErrorCode, KafkaError
 
-METADATA_REFRESH_MS: Final = 60 * 60 * 1000
-"""A group looks at its topics this often even when nobody told it of a change."""
 
-
-class ShareGroup(Group):
+class ShareGroup(AssignedGroup[ShareGroupMember]):
     """One share group."""
 
-    __slots__ = (
-        "_refresh_at_ms",
-        "_refresh_epoch",
-        "assignment_epoch",
-        "assignment_ms",
-        "epoch",
-        "group_id",
-        "members",
-        "metadata_hash",
-        "state_partitions",
-        "subscriptions",
-        "target",
-        "type",
-    )
+    __slots__ = ("state_partitions", "subscriptions", "target")
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.type = GroupType.SHARE
-        self.epoch = 0
-        self.metadata_hash = 0
-        self.members: dict[str, ShareGroupMember] = {}
+        super().__init__(group_id, GroupType.SHARE, epoch=0)
         self.subscriptions: Counter[str] = Counter()
         """How many members subscribe to a topic."""
         self.target: dict[str, Partitions] = {}
-        self.assignment_epoch = 0
-        self.assignment_ms = 0
         self.state_partitions: StatePartitions | None = None
-        self._refresh_at_ms = 0
-        self._refresh_epoch = 0
 
     # -- what the registry asks
 
@@ -59,13 +35,6 @@ class ShareGroup(Group):
     @property
     def protocol_type(self) -> str:
         return "share"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def has_member(self, member_id: str) -> bool:
-        return member_id in self.members
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
         return topic in self.subscriptions
@@ -92,10 +61,6 @@ class ShareGroup(Group):
             f"Group {self.group_id} is a share group: it has no committed offsets",
         )
 
-    def validate_delete(self) -> None:
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
-
     def tombstones(self) -> list[CoordinatorRecord]:
         return records.group_tombstones(self.group_id, self.members)
 
@@ -110,20 +75,7 @@ class ShareGroup(Group):
         for member_id in self.members:
             timers.cancel(session_timer(self.group_id, member_id))
 
-    def request_metadata_refresh(self) -> None:
-        self._refresh_at_ms = 0
-        self._refresh_epoch = 0
-
     # -- members
-
-    def member(self, member_id: str) -> ShareGroupMember:
-        """The member; raises UNKNOWN_MEMBER_ID."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}"
-            )
-        return member
 
     def subscriptions_after(self, old: ShareGroupMember | None, new: ShareGroupMember | None) -> Counter[str]:
         """The subscriptions were `old` replaced by `new`."""
@@ -166,16 +118,6 @@ class ShareGroup(Group):
             for topic_id, topic in self.state_partitions.initialized.items()
             if topic.name in self.subscriptions
         )
-
-    # -- the topics' metadata
-
-    def metadata_expired(self, now_ms: int) -> bool:
-        """Whether to look at the topics again; also when the epoch of the last look was never written."""
-        return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
-
-    def refreshed(self, now_ms: int, epoch: int) -> None:
-        self._refresh_at_ms = now_ms + METADATA_REFRESH_MS
-        self._refresh_epoch = epoch
 
 
 def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Set
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, Group, GroupType
+from ottla.coordinator.group.assigned import AssignedGroup
+from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, GroupType
 from ottla.coordinator.group.streams.configure import ConfiguredTopology
 from ottla.coordinator.group.streams.member import StreamsMember
 from ottla.coordinator.group.streams.records import group_tombstones
@@ -41,7 +42,7 @@ def initial_rebalance_key(group_id: str) -> tuple[str, str]:
     return ("streams-initial-rebalance", group_id)
 
 
-class StreamsGroup(Group):
+class StreamsGroup(AssignedGroup[StreamsMember]):
     """Implements `Group`, and `TaskOwners` for reconciliation."""
 
     __slots__ = (
@@ -49,35 +50,21 @@ class StreamsGroup(Group):
         "_standby",
         "_warmup",
         "assignment_configs",
-        "assignment_epoch",
-        "assignment_ms",
         "configured",
         "endpoint_epoch",
-        "epoch",
-        "group_id",
-        "members",
-        "metadata_hash",
-        "refresh_at_ms",
-        "refresh_epoch",
         "shutdown_requested_by",
         "static_members",
         "targets",
         "topology",
-        "type",
         "validated_topology_epoch",
     )
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.type = GroupType.STREAMS
-        self.epoch = 1
-        self.metadata_hash = 0
+        super().__init__(group_id, GroupType.STREAMS, epoch=1)
+        self.assignment_epoch = 1
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}
-        self.assignment_epoch = 1
-        self.assignment_ms = 0
         self.topology: Topology | None = None
-        self.members: dict[str, StreamsMember] = {}
         self.static_members: dict[str, str] = {}
         self.targets: dict[str, Tasks] = {}
         self._active: dict[TaskId, str] = {}
@@ -87,19 +74,8 @@ class StreamsGroup(Group):
         self.configured: ConfiguredTopology | None = None
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
-        self.refresh_at_ms = 0
-        self.refresh_epoch = 0
 
     # -- members
-
-    def member(self, member_id: str) -> StreamsMember:
-        """Raises UNKNOWN_MEMBER_ID."""
-        try:
-            return self.members[member_id]
-        except KeyError:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            ) from None
 
     def put_member(self, member: StreamsMember) -> None:
         self._disown(self.members.get(member.id))
@@ -154,18 +130,6 @@ class StreamsGroup(Group):
     def _replicas(self, tasks: OwnedTasks) -> tuple[tuple[dict[TaskId, set[str]], Set[TaskId]], ...]:
         return (self._standby, tasks.standby), (self._warmup, tasks.warmup)
 
-    # -- the metadata it was computed from
-
-    def metadata_expired(self, now_ms: int) -> bool:
-        """Whether its topics have to be looked at: a change was told of, or the last look was never written."""
-        return now_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
-
-    def metadata_refreshed(self, until_ms: int, epoch: int) -> None:
-        self.refresh_at_ms, self.refresh_epoch = until_ms, epoch
-
-    def request_metadata_refresh(self) -> None:
-        self.refresh_at_ms = self.refresh_epoch = 0
-
     # -- as every group
 
     @property
@@ -187,13 +151,6 @@ class StreamsGroup(Group):
     @property
     def protocol_type(self) -> str:
         return "streams"
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
-
-    def has_member(self, member_id: str) -> bool:
-        return member_id in self.members
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, api_version: int, is_transactional: bool
@@ -244,10 +201,6 @@ class StreamsGroup(Group):
 
     def validate_offset_delete(self) -> None:
         """Topics that are read are left out by `is_subscribed_to_topic`."""
-
-    def validate_delete(self) -> None:
-        if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members.")
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
         return (

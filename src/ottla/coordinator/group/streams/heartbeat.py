@@ -182,7 +182,7 @@ class Heartbeat:
             self.records.append(group_record(group.group_id, epoch, metadata_hash, validated, configs))
             log.info("Group %s: epoch %d", group.group_id, epoch)
         if epoch != group.epoch or group.metadata_expired(self._now_ms):
-            group.metadata_refreshed(self._now_ms + REFRESH_INTERVAL_MS, epoch)
+            group.refreshed(self._now_ms, epoch, REFRESH_INTERVAL_MS)
         return epoch
 
     def _target(self, epoch: int, member: StreamsMember, configured: ConfiguredTopology) -> Target:

@@ -1,0 +1,50 @@
+"""The one form of the APIs that describe groups of a newer type: ids in, a `DescribedGroup` for each out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.broker import Broker
+from ottla.api.groups.requests import authorized_operations
+from ottla.coordinator.group.shard import GroupShard
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+
+
+def describe_api(
+    key: ApiKey,
+    versions: tuple[int, int],
+    response: Message,
+    require: Callable[[Broker], None],
+    describe: Callable[[GroupShard, str], Message],
+) -> Api:
+    """`require` raises where the type of group is switched off; `describe` raises what is wrong with one group."""
+
+    def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+        require(broker)
+        operations = authorized_operations(request)
+
+        def done(groups: list[Message]) -> None:
+            for group in groups:
+                if not group.error_code:
+                    group.authorized_operations = operations
+            ctx.respond(response(groups=groups))
+
+        broker.groups.read_each(
+            request.group_ids,
+            lambda shard, group_id, now_ms: describe(shard, group_id),
+            lambda group_id, error: refused(
+                group_id, error.code if group_id else ErrorCode.INVALID_GROUP_ID, error
+            ),
+            done,
+        )
+        return PARKED
+
+    def refused(group_id: str, code: ErrorCode, error: KafkaError) -> Message:
+        return response.DescribedGroup(group_id=group_id, error_code=code, error_message=error.message)
+
+    def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+        return response(groups=[refused(group_id, error.code, error) for group_id in request.group_ids])
+
+    return Api(key, *versions, handle, on_error)
