@@ -76,7 +76,7 @@ class Connections:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._security = _security(settings)
+        self._security = security_of(settings)
         self._open: dict[int, Connection] = {}
         self._nodes: dict[int, Node] = {}
         self.controller_id = -1
@@ -177,7 +177,8 @@ def _node_at(address: str) -> Node:
     return Node(-1, host.strip("[]"), int(port))
 
 
-def _security(settings: Settings) -> Security:
+def security_of(settings: Settings) -> Security:
+    """How a client with these settings is let in."""
     protocol = str(settings["security_protocol"]).upper()
     tls = _tls(settings) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL"):

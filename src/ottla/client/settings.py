@@ -73,7 +73,7 @@ _NO_COUNTERPART = {
     "socks5_proxy": "librdkafka connects directly",
 }
 
-_RENAMED = {
+RENAMED = {
     "client_id": "client.id",
     "request_timeout_ms": "socket.timeout.ms",
     "retry_backoff_ms": "retry.backoff.ms",
@@ -125,7 +125,7 @@ def common_engine_settings(settings: Settings) -> Settings:
         )
     if protocol.startswith("SASL") and not settings["sasl_mechanism"]:
         raise KafkaConfigurationError(f"security_protocol {protocol} needs a sasl_mechanism")
-    engine = renamed(settings, _RENAMED)
+    engine = renamed(settings, RENAMED)
     engine["bootstrap.servers"] = ",".join(servers(settings["bootstrap_servers"]))
     engine["security.protocol"] = protocol
     # librdkafka's messages go where Python's do, not to standard error behind the program's back.
