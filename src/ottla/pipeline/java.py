@@ -70,8 +70,8 @@ def find_java() -> Java:
 
 
 def _candidates() -> Iterator[tuple[Path, str]]:
-    if home := os.environ.get("JAVA_HOME"):
-        yield Path(home), "JAVA_HOME"
+    if told := os.environ.get("JAVA_HOME"):
+        yield Path(told), "JAVA_HOME"
     if found := shutil.which("java"):
         yield Path(found).resolve().parent.parent, "java on the path"
     for directory in map(Path, _JVM_DIRECTORIES):

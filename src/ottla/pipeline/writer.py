@@ -1,0 +1,283 @@
+"""What a task writes with: batches in the driver's name, several requests under way, resent as they were.
+
+A batch that was refused for a passing reason, or whose answer was lost, is sent again with the same bytes and the same
+sequence number, so that a broker that has it already knows it. All else is the driver's decision.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from ottla.client.connection import ConnectionFailed
+from ottla.client.raw import PASSING, TRANSACTION, Brokers, PipelinedConnection, raise_for
+from ottla.client.settings import Settings
+from ottla.errors import ErrorCode, KafkaError
+from ottla.pipeline.columns import Section
+from ottla.pipeline.frames import frame_batch
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import AddPartitionsToTxnRequest, InitProducerIdRequest, ProduceRequest
+
+NEWEST_PRODUCE_BY_NAME: Final = 12
+"""Later versions name topics by their ids."""
+
+_MOST_IN_FLIGHT: Final = 5
+_MOST_QUEUED_BYTES: Final = 8 << 20
+_MOST_REQUEST_BYTES: Final = 4 << 20
+_REPLICAS_TIMEOUT_MS: Final = 30_000
+_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 0.5
+
+
+class Place(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The driver's leave to write: in whose name, in which of its epochs, and how."""
+
+    settings: Settings
+    transactional_id: str | None = None
+    producer_id: int = -1
+    epoch: int = -1
+    implicit: bool = True
+    """Whether a write adds its partition to the transaction by itself (transaction.version 2)."""
+    compression: int = 0
+    max_batch_bytes: int = 1_000_000
+    retry_s: float = 120.0
+
+
+@dataclass(slots=True)
+class Written:
+    """What a partition got: how many records, from which offset to which."""
+
+    records: int = 0
+    first: int = -1
+    last: int = -1
+
+
+@dataclass(slots=True)
+class _Batch:
+    place: Place
+    sequence: int
+    count: int
+    buffers: list[bytes | memoryview]
+    size: int
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One partition's way: its sequence, and what still has to be sent, in order."""
+
+    sequence: int = 0
+    queue: deque[_Batch] = field(default_factory=deque)
+    written: Written = field(default_factory=Written)
+
+
+class BatchWriter:
+    """Sends batches to their leaders, in order within a partition; `flush` waits for all answers."""
+
+    def __init__(self, brokers: Brokers, grant: Grant) -> None:
+        self._brokers = brokers
+        self._grant = grant
+        self._lanes: dict[Place, _Lane] = {}
+        self._queued_bytes = 0
+        self._sent: dict[PipelinedConnection, deque[list[_Batch]]] = {}
+        self._failing_since: float | None = None
+        self._pause_s = _PAUSE_S
+        self._id, self._epoch = grant.producer_id, grant.epoch
+        if grant.transactional_id is None:
+            self._id, self._epoch = brokers.retrying(self._own_identity, grant.retry_s)
+
+    def _own_identity(self) -> tuple[int, int]:
+        """Outside a transaction each writer has a producer id of its own, so that what it resends is known."""
+        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        answer = self._brokers.ask(self._brokers.any(), asked, 5)
+        raise_for(answer.error_code, "a producer id")
+        return answer.producer_id, answer.producer_epoch
+
+    def add(self, place: Place, sections: Iterable[Section]) -> None:
+        """Take the records of one partition, in order; may send, and wait where too much is under way."""
+        lane = self._lanes.get(place)
+        if lane is None:
+            lane = self._lanes[place] = self._new_lane(place)
+        for section in sections:
+            header, body = frame_batch(
+                section,
+                producer_id=self._id,
+                epoch=self._epoch,
+                sequence=lane.sequence,
+                compression=self._grant.compression,
+                transactional=self._grant.transactional_id is not None,
+            )
+            batch = _Batch(place, lane.sequence, section.count, [header, body], len(header) + len(body))
+            lane.sequence = (lane.sequence + section.count) & 0x7FFFFFFF
+            lane.queue.append(batch)
+            self._queued_bytes += batch.size
+        while self._queued_bytes > _MOST_QUEUED_BYTES:
+            self._move()
+
+    def _new_lane(self, place: Place) -> _Lane:
+        # An unknown partition fails here, before anything is encoded for it.
+        self._brokers.retrying(lambda: self._brokers.leader(*place), self._grant.retry_s)
+        if self._grant.transactional_id is not None and not self._grant.implicit:
+            self._brokers.retrying(
+                lambda: add_partition(self._brokers, self._grant, place), self._grant.retry_s
+            )
+        return _Lane()
+
+    def flush(self) -> dict[Place, Written]:
+        """Wait until all is written; what each partition got."""
+        while self._queued_bytes or any(self._sent.values()):
+            self._move()
+        return {place: lane.written for place, lane in self._lanes.items()}
+
+    def _move(self) -> None:
+        """One step: send what may be sent, else wait for an answer."""
+        try:
+            if not self._send():
+                self._receive(next(one for one, sent in self._sent.items() if sent))
+        except ConnectionFailed as error:
+            self._recover([], error)
+
+    def _send(self) -> bool:
+        sent_some = False
+        for connection, lanes in self._ready().items():
+            if connection.in_flight >= _MOST_IN_FLIGHT:
+                continue
+            batches, size = [], 0
+            for lane in lanes:
+                if size < _MOST_REQUEST_BYTES:
+                    batches.append(lane.queue.popleft())
+                    size += batches[-1].size
+            self._queued_bytes -= size
+            self._sent.setdefault(connection, deque()).append(batches)
+            version = connection.agreed_version(
+                ApiKey.PRODUCE, NEWEST_PRODUCE_BY_NAME if self._grant.implicit else 11
+            )
+            connection.send(self._request(batches), version)
+            sent_some = True
+        return sent_some
+
+    def _ready(self) -> dict[PipelinedConnection, list[_Lane]]:
+        ready: dict[PipelinedConnection, list[_Lane]] = {}
+        for place, lane in self._lanes.items():
+            if lane.queue:
+                ready.setdefault(self._brokers.leader(*place), []).append(lane)
+        return ready
+
+    def _request(self, batches: list[_Batch]) -> Any:
+        topics: dict[str, list[Any]] = {}
+        for batch in batches:
+            topics.setdefault(batch.place.topic, []).append(
+                ProduceRequest.PartitionProduceData(index=batch.place.partition, records=batch.buffers)
+            )
+        return ProduceRequest(
+            transactional_id=self._grant.transactional_id,
+            acks=-1,
+            timeout_ms=_REPLICAS_TIMEOUT_MS,
+            topic_data=[
+                ProduceRequest.TopicProduceData(name=name, partition_data=partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+
+    def _receive(self, connection: PipelinedConnection) -> None:
+        refused: list[tuple[_Batch, KafkaError]] = []
+        self._take_answer(connection, refused)
+        if refused:
+            self._recover([batch for batch, _ in refused], refused[0][1])
+        else:
+            self._failing_since, self._pause_s = None, _PAUSE_S
+
+    def _take_answer(self, connection: PipelinedConnection, refused: list[tuple[_Batch, KafkaError]]) -> None:
+        answer = connection.receive()
+        batches = {batch.place: batch for batch in self._sent[connection].popleft()}
+        for topic in answer.responses:
+            for told in topic.partition_responses:
+                batch = batches[Place(topic.name, told.index)]
+                if told.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    self._written(batch, told.base_offset)
+                else:
+                    refused.append((batch, self._refusal(batch, told, refused)))
+
+    def _written(self, batch: _Batch, base_offset: int) -> None:
+        written = self._lanes[batch.place].written
+        if 0 <= base_offset <= written.last:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"{batch.place.topic}-{batch.place.partition} took a batch for one it has already",
+            )
+        written.records += batch.count
+        if base_offset >= 0:
+            written.first = base_offset if written.first < 0 else written.first
+            written.last = base_offset + batch.count - 1
+
+    def _refusal(self, batch: _Batch, told: Any, refused: list[tuple[_Batch, KafkaError]]) -> KafkaError:
+        """What the broker said, if it passes by itself; anything else is raised."""
+        code = ErrorCode.of(told.error_code)
+        where = f"{batch.place.topic}-{batch.place.partition}"
+        error = KafkaError(code, f"{where}: {code.name} {told.error_message or ''}".rstrip())
+        follows = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and any(
+            earlier.place == batch.place for earlier, _ in refused
+        )
+        if code not in PASSING and not follows:
+            if code == ErrorCode.MESSAGE_TOO_LARGE:
+                error = KafkaError(
+                    code, f"{where} refuses a batch of {batch.size} bytes: raise its max.message.bytes"
+                )
+            raise error
+        return error
+
+    def _recover(self, failed: list[_Batch], why: KafkaError) -> None:
+        """Take in all that is under way, put what was not written back in order, and let a moment pass."""
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        if now - self._failing_since > self._grant.retry_s:
+            raise why
+        refused = [(batch, why) for batch in failed]
+        for connection, sent in self._sent.items():
+            try:
+                while connection.in_flight:
+                    self._take_answer(connection, refused)
+            except ConnectionFailed:
+                self._brokers.drop(connection)
+            # What a broken connection still owes is as good as refused.
+            refused += [(batch, why) for batches in sent for batch in batches]
+        self._sent.clear()
+        for batch, _ in sorted(refused, key=lambda one: one[0].sequence, reverse=True):
+            self._lanes[batch.place].queue.appendleft(batch)
+            self._queued_bytes += batch.size
+        if why.code != ErrorCode.CONCURRENT_TRANSACTIONS:
+            self._brokers.forget_places()
+        time.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self._brokers.retrying(self._find_leaders, self._grant.retry_s)
+
+    def _find_leaders(self) -> None:
+        for place in self._lanes:
+            self._brokers.leader(*place)
+
+
+def add_partition(brokers: Brokers, grant: Grant, place: Place) -> None:
+    """Tell the coordinator of a partition that the transaction writes to (transaction.version below 2)."""
+    asked = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=grant.transactional_id,
+        v3_and_below_producer_id=grant.producer_id,
+        v3_and_below_producer_epoch=grant.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=place.topic, partitions=[place.partition])
+        ],
+    )
+    assert grant.transactional_id is not None
+    answer = brokers.ask(brokers.coordinator(TRANSACTION, grant.transactional_id), asked, 3)
+    for topic in answer.results_by_topic_v3_and_below:
+        for told in topic.results_by_partition:
+            raise_for(told.partition_error_code, f"{place.topic}-{place.partition} in the transaction")
