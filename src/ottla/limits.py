@@ -48,3 +48,6 @@ MAX_PEER_IN_FLIGHT: Final = 32
 
 MAX_PEER_QUEUE: Final = 10_000
 """... of at most this many."""
+
+MAX_WAITING_FOR_CONTROLLER: Final = 10_000
+"""Requests of one node, its clients' included, that may wait until there is an active controller."""

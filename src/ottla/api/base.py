@@ -11,13 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import API_VERSIONS
-
-if TYPE_CHECKING:
-    from ottla.api.broker import Broker
+from ottla.wire.messages import response_class
 
 
 class _Outcome(Enum):
@@ -35,7 +33,8 @@ Message = Any
 """A message class instance compiled from the schema table (see `ottla.wire.messages`)."""
 
 Answer = Message | _Outcome
-Handler = Callable[["Broker", "RequestContext", Message], Answer]
+Handler = Callable[[Any, "RequestContext", Message], Answer]
+"""Called with a `Broker`, or on a controller listener with a `Node`."""
 ErrorAnswer = Callable[["RequestContext", Message, KafkaError], Message]
 
 
@@ -96,6 +95,8 @@ class Api:
     on_error: ErrorAnswer | None = None
     """Builds the answer for an error that concerns the whole request. Left out, the response's own
     `error_code` (and `error_message`) is set; an API whose response has none must give one."""
+    forward: bool = False
+    """The active controller answers it: a broker passes it on as it came."""
 
     def serves(self, version: int) -> bool:
         """Whether requests of this version are answered.
@@ -104,3 +105,16 @@ class Api:
         librdkafka clients, but answers from 3.
         """
         return max(self.min_version, API_VERSIONS[self.key].min_version) <= version <= self.max_version
+
+    def error_answer(self, ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+        """The answer that says that the whole request failed."""
+        if self.on_error is not None:
+            return self.on_error(ctx, request, error)
+        cls = response_class(self.key)
+        fields: dict[str, Any] = {"error_code": error.code}
+        if "error_message" in cls.__struct_fields__:
+            fields["error_message"] = error.message
+        return cls(**fields)
+
+
+UNEXPECTED: Final = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error.")

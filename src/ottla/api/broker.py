@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.api.creations import TopicCreations
+from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from ottla.api.forwarding.channel import ControllerChannel
     from ottla.api.share.services import ShareServices
     from ottla.api.transactions.local_markers import LocalMarkers
     from ottla.clock import Clock
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.transaction.service import TransactionCoordinator
     from ottla.log.manager import LogManager
     from ottla.metadata.image import MetadataImage
+    from ottla.peers import Peers
     from ottla.raft.driver import RaftDriver
     from ottla.replica.fetch_sessions import FetchSessionCache
     from ottla.replica.manager import ReplicaManager
@@ -30,8 +33,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Broker:
-    """The services of one node. `config` and `image` are replaced as the cluster changes: read them per request."""
+class Node:
+    """What every node has, whatever its roles; handlers on controller listeners get this.
+
+    `config` and `image` are replaced as the cluster changes: read them per request.
+    """
 
     node_id: int
     cluster_id: str
@@ -41,10 +47,34 @@ class Broker:
     """The newest published (committed and applied) metadata image."""
     clock: Clock
     executor: Executor
+    raft: RaftDriver
+    peers: Peers
+    local_controller: Controller | None
+    """None on a node without the controller role."""
+    to_controller: ControllerChannel
+    """The way to the active controller, whichever node that is."""
+    fail: Callable[[BaseException], None]
+    """Stop the node because of an error that nobody can repair; the reason is logged."""
+
+    @property
+    def controller(self) -> Controller:
+        """This node's controller, active or not. Raises NOT_CONTROLLER where it has none."""
+        if self.local_controller is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not a controller.")
+        return self.local_controller
+
+    @property
+    def is_controller(self) -> bool:
+        """This node is the active controller."""
+        return self.local_controller is not None and self.local_controller.active
+
+
+@dataclass(slots=True)
+class Broker(Node):
+    """The services of a node that has the broker role."""
+
     log_manager: LogManager
     replicas: ReplicaManager
-    controller: Controller
-    raft: RaftDriver
     lifecycle: BrokerLifecycle
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
@@ -52,14 +82,10 @@ class Broker:
     share: ShareServices
     transactions: TransactionCoordinator
     local_markers: LocalMarkers
-    fail: Callable[[BaseException], None]
-    """Stop the broker because of an error that nobody can repair; the reason is logged."""
     creations: TopicCreations = field(default_factory=TopicCreations)
     """Internal topics of streams groups that are being created, or could not be."""
-
-    @property
-    def is_controller(self) -> bool:
-        return self.controller.active
+    auto_creating: set[str] = field(default_factory=set)
+    """Topics that the controller has been asked to create because a client named them."""
 
     @property
     def broker_epoch(self) -> int:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ottla.api import cluster, data, groups, share, topics, transactions
+from ottla.api import cluster, controller, data, forwarding, groups, share, topics, transactions
 from ottla.api.base import Api
 from ottla.wire.apis import ApiKey
 
-CONTROLLER_LISTENER_APIS: Final = frozenset(
+BOTH_LISTENERS: Final = frozenset(
     {
         ApiKey.API_VERSIONS,
         ApiKey.CREATE_TOPICS,
@@ -23,13 +23,18 @@ CONTROLLER_LISTENER_APIS: Final = frozenset(
         ApiKey.DESCRIBE_CONFIGS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.UPDATE_FEATURES,
         ApiKey.DESCRIBE_CLUSTER,
         ApiKey.UNREGISTER_BROKER,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
     }
 )
-"""APIs of clients that Kafka answers on its controller listeners as well."""
+"""APIs that Kafka answers on the listeners of brokers and of controllers alike."""
 
 
 def _join(*areas: tuple[Api, ...]) -> dict[int, Api]:
@@ -41,9 +46,18 @@ def _join(*areas: tuple[Api, ...]) -> dict[int, Api]:
     return dict(sorted(joined.items()))
 
 
-_AREAS: Final = (cluster, topics, data, groups, share, transactions)
-_BROKER: Final = MappingProxyType(_join(*(area.APIS for area in _AREAS)))
-_CONTROLLER: Final = MappingProxyType({k: a for k, a in _BROKER.items() if k in CONTROLLER_LISTENER_APIS})
+_OF_BROKERS: Final = _join(*(area.APIS for area in (cluster, topics, data, groups, share, transactions)))
+_OF_CONTROLLERS: Final = _join(*(area.APIS for area in (controller, forwarding)))
+
+
+def _with_shared(own: Mapping[int, Api], others: Mapping[int, Api]) -> Mapping[int, Api]:
+    """What one kind of listener has of its own (Fetch is there on both, but not the same), and what both answer."""
+    shared = {key: api for key, api in others.items() if key in BOTH_LISTENERS}
+    return MappingProxyType(dict(sorted({**shared, **own}.items())))
+
+
+_BROKER: Final = _with_shared(_OF_BROKERS, _OF_CONTROLLERS)
+_CONTROLLER: Final = _with_shared(_OF_CONTROLLERS, _OF_BROKERS)
 
 
 def supported(*, on_controller_listener: bool) -> Mapping[int, Api]:

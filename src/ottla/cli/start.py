@@ -21,8 +21,7 @@ from ottla.cli.refuse import describe_os_error, refuse
 from ottla.cli.settings import node_config, parse_assignments
 from ottla.config.acted_on import unused_keys
 from ottla.config.broker import BrokerConfig
-from ottla.config.checks import check_single_node
-from ottla.config.listeners import format_address
+from ottla.config.listeners import Listener, format_address
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -57,7 +56,6 @@ def run_node(config: BrokerConfig, log_level: str) -> None:
     """Run a node until it is told to stop; exit code 0 after a clean stop."""
     logging.basicConfig(stream=sys.stderr, level=log_level.upper(), format=_LOG_FORMAT)
     try:
-        check_single_node(config)
         for key in unused_keys(config.static):
             log.warning("Configuration %s is not acted on by this version; it is accepted as it stands", key)
         _raise_file_limit()
@@ -94,9 +92,8 @@ async def _serve(config: BrokerConfig) -> None:
 async def _run_server(server: Server, config: BrokerConfig, stopping: asyncio.Event) -> None:
     await server.start()
     try:
-        assert server.broker is not None
-        _, port = server.addresses[config.broker_listeners[0].name]
-        click.echo(ready_line(config, port, server.broker.cluster_id))
+        _, port = server.addresses[first_listener(config).name]
+        click.echo(ready_line(config, port, server.cluster_id))
         failure = await _first_of(stopping, server)
     finally:
         await server.stop()
@@ -143,9 +140,14 @@ async def _first_of(stopping: asyncio.Event, server: Server) -> BaseException | 
     return failed.result() if failed in done else None
 
 
+def first_listener(config: BrokerConfig) -> Listener:
+    """Where clients connect; on a node that is only a controller, where the others do."""
+    return (config.broker_listeners or config.controller_listeners)[0]
+
+
 def ready_line(config: BrokerConfig, port: int, cluster_id: str) -> str:
     """The one line on standard output: where to connect, and where the data is."""
-    listener = config.broker_listeners[0]
+    listener = first_listener(config)
     host = listener.host if listener.host not in _ANY_ADDRESS else "localhost"
     data = ", ".join(config.log_dirs)
     address = format_address(host, port)

@@ -219,17 +219,3 @@ def connection_overrides(config: BrokerConfig) -> dict[str, int]:
             raise ConfigError.bad_value(key, text, "HOST:COUNT, separated by commas")
         limits[host.strip().strip("[]")] = int(count)
     return limits
-
-
-def check_single_node(config: BrokerConfig) -> None:
-    """Refuse what needs other nodes: this version runs a cluster of one."""
-    if not (config.is_broker and config.is_controller):
-        shown = ",".join(config.list("process.roles"))
-        raise ConfigError.bad_value(
-            "process.roles", shown, "broker,controller, as this version runs a single node"
-        )
-    if len(config.voters) > 1:
-        shown = ",".join(config.list("controller.quorum.voters"))
-        raise ConfigError.bad_value(
-            "controller.quorum.voters", shown, "this node alone, as this version runs a single node"
-        )

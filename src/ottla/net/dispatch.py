@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ottla.api.base import NO_RESPONSE, PARKED, Api, Message
+from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Api, Message
+from ottla.api.forwarding.envelope import pass_on
+from ottla.api.forwarding.serving import mentions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
 from ottla.wire.headers import decode_request_header, encode_response
-from ottla.wire.messages import request_class, response_class
+from ottla.wire.messages import request_class
 
 if TYPE_CHECKING:
-    from ottla.api.broker import Broker
+    from ottla.api.broker import Node
     from ottla.net.connection import Connection
 
 log = logging.getLogger(__name__)
@@ -28,10 +30,10 @@ log = logging.getLogger(__name__)
 class Dispatcher:
     """Serves the APIs of one kind of listener."""
 
-    __slots__ = ("_apis", "_broker", "_served")
+    __slots__ = ("_apis", "_node", "_served")
 
-    def __init__(self, broker: Broker, apis: Mapping[int, Api]) -> None:
-        self._broker = broker
+    def __init__(self, node: Node, apis: Mapping[int, Api]) -> None:
+        self._node = node
         self._apis = apis
         self._served: set[tuple[int, int]] = set()
         """(API key, version) pairs found to be served. Filled as requests come."""
@@ -51,8 +53,14 @@ class Dispatcher:
             log.warning("Closing %s: %s", connection.peer.connection_id, error.message)
             connection.close()
             return
-        request = Request(connection, self._apis[key], version, header.correlation_id, header.client_id, now)
+        api = self._apis[key]
+        request = Request(connection, api, version, header.correlation_id, header.client_id, now)
         connection.add(request)
+        if api.forward and not request.on_controller_listener:
+            request.frame = bytes(frame)
+            if not self._node.is_controller:
+                self._pass_on(request)
+                return
         self._handle(request, message)
 
     def _learn(self, connection: Connection, key: int, version: int) -> bool:
@@ -81,24 +89,43 @@ class Dispatcher:
 
     def _handle(self, request: Request, message: Message) -> None:
         try:
-            answer = request.api.handle(self._broker, request, message)
+            answer = request.api.handle(self._node, request, message)
         except KafkaError as error:
             self._fail(request, message, error)
         except Exception:
             # Whatever goes wrong in one request, the broker goes on.
             log.exception("Unexpected error in a request of API %s", _describe(request))
-            self._fail(request, message, _UNEXPECTED)
+            self._fail(request, message, UNEXPECTED)
         else:
             if answer is NO_RESPONSE:
                 request.complete([], 0)
             elif answer is not PARKED:
                 self.answer(request, answer)
 
+    def _pass_on(self, request: Request) -> None:
+        """Have the active controller answer it."""
+        frame, request.frame = request.frame, None
+        assert frame is not None
+
+        def answered(answer: bytes) -> None:
+            if request.buffers is None and not request.closed:
+                size = len(answer)
+                request.complete([size.to_bytes(4, "big"), answer], size + 4)
+
+        def failed(error: KafkaError) -> None:
+            if request.closed:
+                return
+            _, offset = decode_request_header(frame)
+            message, _ = decode_prefix(request_class(request.api_key), request.version, frame, offset)
+            self._fail(request, message, error)
+
+        pass_on(self._node, request, frame, answered, failed)
+
     def _fail(self, request: Request, message: Message, error: KafkaError) -> None:
         if request.buffers is not None:
             return
         try:
-            answer = _error_answer(request, message, error)
+            answer = request.api.error_answer(request, message, error)
         except Exception:
             log.exception(
                 "The error of a request of API %s cannot be told; closing its connection", _describe(request)
@@ -110,6 +137,10 @@ class Dispatcher:
 
     def answer(self, request: Request, response: Message) -> None:
         """Encode the answer and put it into its place in the queue."""
+        if request.frame is not None and mentions(response, ErrorCode.NOT_CONTROLLER):
+            # We were the controller, and are not any more: another is.
+            self._pass_on(request)
+            return
         try:
             buffers = encode_response(request.correlation_id, response, request.version)
         except KafkaError:
@@ -120,19 +151,5 @@ class Dispatcher:
         request.complete(buffers, sum(map(len, buffers)))
 
 
-_UNEXPECTED = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error.")
-
-
 def _describe(request: Request) -> str:
     return f"{ApiKey(request.api_key).name} version {request.version} from {request.connection_id}"
-
-
-def _error_answer(request: Request, message: Message, error: KafkaError) -> Message:
-    """The answer that says that the whole request failed."""
-    if request.api.on_error is not None:
-        return request.api.on_error(request, message, error)
-    cls = response_class(request.api_key)
-    fields: dict[str, Any] = {"error_code": error.code}
-    if "error_message" in cls.__struct_fields__:
-        fields["error_message"] = error.message
-    return cls(**fields)

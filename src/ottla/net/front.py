@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterator
 from itertools import chain
 
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.api.registry import supported
 from ottla.clock import Clock
 from ottla.config import listeners
@@ -32,6 +32,7 @@ class Front:
         self._clock = clock
         self._sockets: dict[str, list[socket.socket]] = {}
         self._listeners: dict[str, Listener] = {}
+        self._buffers = ReceiveBuffers(config.int("queued.max.request.bytes"))
         self._admission = Admission(Limits.of(config), clock.monotonic())
         self._reaper = IdleReaper(clock, config.int("connections.max.idle.ms"), self._connections)
         try:
@@ -50,20 +51,21 @@ class Front:
             found[listener.name] = (listener.host or str(bound[0]), int(bound[1]))
         return found
 
-    def open(self, broker: Broker) -> None:
-        """Accept connections."""
-        buffers = ReceiveBuffers(self._config.int("queued.max.request.bytes"))
-        for configured in self._config.listeners:
-            settings = _settings(self._config, configured)
+    def open(self, node: Node, *, controllers: bool) -> None:
+        """Accept connections on the controllers' listeners, or on all others."""
+        for configured in self._configured(controllers=controllers):
             now = self._clock.monotonic()
             self._admission.add_listener(configured.name, _limits(self._config, configured.name), now)
-            dispatcher = Dispatcher(broker, supported(on_controller_listener=settings.on_controller_listener))
             listener = Listener(
-                settings, self._sockets[configured.name], dispatcher, buffers, self._admission, self._clock
+                _settings(self._config, configured),
+                self._sockets[configured.name],
+                Dispatcher(node, supported(on_controller_listener=controllers)),
+                self._buffers,
+                self._admission,
+                self._clock,
             )
             listener.on_room = self._room
             self._listeners[configured.name] = listener
-        for listener in self._listeners.values():
             listener.open()
         self._reaper.start()
 
@@ -75,16 +77,24 @@ class Front:
             self._admission.add_listener(name, _limits(config, name), now)
         self._room()
 
-    async def stop(self, grace_s: float) -> None:
-        """Accept no more, answer what was taken (at most for `grace_s`), close all connections."""
-        self._reaper.stop()
-        await asyncio.gather(*(listener.stop(grace_s) for listener in self._listeners.values()))
-        self.discard()
+    async def stop(self, grace_s: float, *, controllers: bool) -> None:
+        """Accept no more, answer what was taken (at most for `grace_s`), close these connections."""
+        going = [
+            self._listeners.pop(configured.name)
+            for configured in self._configured(controllers=controllers)
+            if configured.name in self._listeners
+        ]
+        if not self._listeners:
+            self._reaper.stop()
+        await asyncio.gather(*(listener.stop(grace_s) for listener in going))
 
     def discard(self) -> None:
         """Give the ports back."""
         for sock in chain.from_iterable(self._sockets.values()):
             sock.close()
+
+    def _configured(self, *, controllers: bool) -> tuple[listeners.Listener, ...]:
+        return self._config.controller_listeners if controllers else self._config.broker_listeners
 
     def _connections(self) -> Iterator[Connection]:
         return chain.from_iterable(listener.connections for listener in self._listeners.values())

@@ -31,6 +31,7 @@ class IdleReaper:
 
     def start(self) -> None:
         """Begin to look. A negative idle time means that connections stay for ever."""
+        self.stop()
         if self._max_idle_s >= 0:
             interval = min(max(self._max_idle_s / 10, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
             self._timer = self._clock.call_later(interval, self._look)

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 Done = Callable[[Message], object]
 Failed = Callable[[PeerFailure], object]
 
-_SOFTWARE: Final = "ottla"
+_SOFTWARE: Final = "ottla-node", "1"
 _NEVER: Final = float("inf")
 _CORRELATION_AND_ERROR = Struct(">ih")
 _ID = Struct(">i")
@@ -271,9 +271,8 @@ class SocketPeer:
         self._ask_for_versions(4)
 
     def _ask_for_versions(self, version: int) -> None:
-        from ottla import __version__
-
-        request = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version=__version__)
+        software, version_of_it = _SOFTWARE
+        request = ApiVersionsRequest(client_software_name=software, client_software_version=version_of_it)
         asked = _Sent(request, self._learned_versions, _ignore, _NEVER, None)
         self._put(asked, version)
 

@@ -29,6 +29,7 @@ class Request(RequestContext):
         "closed_by_peer",
         "connection_id",
         "correlation_id",
+        "frame",
         "listener_name",
         "local_host",
         "local_port",
@@ -58,6 +59,8 @@ class Request(RequestContext):
         self.received_at = received_at
         self.buffers: list[Buffer] | None = None
         self.size = 0
+        self.frame: bytes | None = None
+        """The request as it came, where it may have to be passed on."""
         self.closed_by_peer = False
         peer = connection.peer
         self.principal = peer.principal

@@ -4,7 +4,7 @@ import pytest
 
 from ottla import limits
 from ottla.config.broker import BrokerConfig
-from ottla.config.checks import check_single_node, connection_overrides
+from ottla.config.checks import connection_overrides
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, SecurityProtocol, Voter
 
@@ -33,7 +33,6 @@ def test_the_properties_that_kafka_comes_with():
     )
     assert config.log_dirs == ("/data/a", "/data/b")
     assert config.metadata_log_dir == "/data/a"
-    check_single_node(config)
 
 
 def test_a_static_quorum():
@@ -139,23 +138,6 @@ def test_node_id_and_roles_are_required():
         BrokerConfig({"process.roles": "broker,controller"})
     with pytest.raises(ConfigError, match=r"process\.roles"):
         BrokerConfig({"node.id": "1"})
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {
-            "process.roles": "broker",
-            "listeners": "PLAINTEXT://:9092",
-            "advertised.listeners": "PLAINTEXT://a:1",
-        },
-        {"controller.quorum.voters": "1@localhost:9093,2@localhost:9094"},
-    ],
-)
-def test_what_needs_other_nodes_is_refused_for_now(changes):
-    config = BrokerConfig({**SHIPPED, **changes})
-    with pytest.raises(ConfigError, match="single node"):
-        check_single_node(config)
 
 
 def test_connection_overrides():

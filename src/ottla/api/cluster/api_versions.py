@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from ottla.api.base import Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.wire import messages
@@ -20,7 +20,7 @@ from ottla.wire.apis import ApiKey
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+def handle(broker: Node, ctx: RequestContext, request: Message) -> Message:
     # Imported here because the registry lists this module.
     from ottla.api.registry import supported
 

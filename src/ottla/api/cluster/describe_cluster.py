@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from ottla.api.base import Api, Message, RequestContext
-from ottla.api.broker import Broker
-from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, NO_NODE, Node, advertised_controller, nodes
+from ottla.api.broker import Node
+from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, NO_NODE, NodeAddress, advertised_controller, nodes
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
@@ -16,7 +16,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 _KIND = {_BROKERS: "broker", _CONTROLLERS: "controller"}
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+def handle(broker: Node, ctx: RequestContext, request: Message) -> Message:
     here = _CONTROLLERS if ctx.on_controller_listener else _BROKERS
     _check_kind(ctx, request.endpoint_type, here)
     response = messages.DescribeClusterResponse
@@ -55,7 +55,7 @@ def _check_kind(ctx: RequestContext, asked: int, here: int) -> None:
     raise KafkaError(ErrorCode.INVALID_REQUEST if ctx.version == 0 else code, text)
 
 
-def _controllers(broker: Broker, ctx: RequestContext) -> list[Node]:
+def _controllers(broker: Node, ctx: RequestContext) -> list[NodeAddress]:
     found = []
     for registration in broker.image.controllers.values():
         endpoint = registration.listeners.get(ctx.listener_name)
@@ -63,7 +63,7 @@ def _controllers(broker: Broker, ctx: RequestContext) -> list[Node]:
             host, port = endpoint.host, endpoint.port
             if registration.id == broker.node_id and broker.config.advertised(ctx.listener_name) is None:
                 host, port = ctx.local_host, ctx.local_port
-            found.append(Node(registration.id, host, port, None, fenced=False))
+            found.append(NodeAddress(registration.id, host, port, None, fenced=False))
     return found
 
 

@@ -87,4 +87,4 @@ def _states(replicas: Iterable[ReplicaState], version: int) -> list[Message]:
     ]
 
 
-API = Api(ApiKey.DESCRIBE_QUORUM, 0, 2, handle)
+API = Api(ApiKey.DESCRIBE_QUORUM, 0, 2, handle, forward=True)

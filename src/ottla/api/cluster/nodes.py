@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.api.base import RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.metadata.image import BrokerRegistration, MetadataImage
 
 NO_NODE: Final = -1
@@ -26,7 +26,7 @@ CLUSTER_OPERATIONS: Final = _bits(
 )
 
 
-class Node(NamedTuple):
+class NodeAddress(NamedTuple):
     """A broker's address for the clients of one listener."""
 
     id: int
@@ -36,7 +36,7 @@ class Node(NamedTuple):
     fenced: bool
 
 
-def node_of(broker: Broker, ctx: RequestContext, registration: BrokerRegistration) -> Node | None:
+def node_of(broker: Node, ctx: RequestContext, registration: BrokerRegistration) -> NodeAddress | None:
     """The broker as this client should reach it; None when it has no listener of that name."""
     endpoint = registration.listeners.get(ctx.listener_name)
     if endpoint is None:
@@ -45,10 +45,10 @@ def node_of(broker: Broker, ctx: RequestContext, registration: BrokerRegistratio
     if registration.id == broker.node_id and broker.config.advertised(ctx.listener_name) is None:
         # Nothing was said about how we are reached: the way by which this client came does work.
         host, port = ctx.local_host, ctx.local_port
-    return Node(registration.id, host, port, registration.rack, registration.fenced)
+    return NodeAddress(registration.id, host, port, registration.rack, registration.fenced)
 
 
-def nodes(broker: Broker, ctx: RequestContext, image: MetadataImage) -> Iterator[Node]:
+def nodes(broker: Node, ctx: RequestContext, image: MetadataImage) -> Iterator[NodeAddress]:
     """All registered brokers that have the client's listener, fenced ones included."""
     for registration in image.brokers.values():
         node = node_of(broker, ctx, registration)
@@ -56,14 +56,13 @@ def nodes(broker: Broker, ctx: RequestContext, image: MetadataImage) -> Iterator
             yield node
 
 
-def alive_node(broker: Broker, ctx: RequestContext, image: MetadataImage, node_id: int) -> Node | None:
+def alive_node(broker: Node, ctx: RequestContext, image: MetadataImage, node_id: int) -> NodeAddress | None:
     registration = image.brokers.get(node_id)
     if registration is None or registration.fenced:
         return None
     return node_of(broker, ctx, registration)
 
 
-def advertised_controller(broker: Broker, alive: list[Node]) -> int:
-    """The node told as controller: any alive broker, since each passes admin requests on. Ourselves if we can."""
-    ids = [node.id for node in alive]
-    return broker.node_id if broker.node_id in ids else next(iter(ids), NO_NODE)
+def advertised_controller(broker: Node, alive: list[NodeAddress]) -> int:
+    """The node told as controller: any alive broker, since each passes admin requests on."""
+    return broker.clock.random.choice(alive).id if alive else NO_NODE

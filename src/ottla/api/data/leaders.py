@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ottla.api.base import RequestContext
 from ottla.api.broker import Broker
-from ottla.api.cluster.nodes import Node, alive_node
+from ottla.api.cluster.nodes import NodeAddress, alive_node
 
 
 class LeaderHint(NamedTuple):
@@ -14,7 +14,7 @@ class LeaderHint(NamedTuple):
 
     leader_id: int
     leader_epoch: int
-    node: Node | None
+    node: NodeAddress | None
 
 
 def leader_hint(broker: Broker, ctx: RequestContext, topic: str | bytes, index: int) -> LeaderHint:

@@ -106,14 +106,9 @@ def _create(broker: Broker, topics: Mapping[str, TopicInfo], interval_ms: int) -
         for name in names:
             remember(name, error.message)
 
-    broker.controller.create_topics(
-        CreateTopicsRequest(
-            topics=[_creatable(topics[name]) for name in names],
-            timeout_ms=broker.config.int("request.timeout.ms"),
-        ),
-        created,
-        failed,
-    )
+    timeout_ms = broker.config.int("request.timeout.ms")
+    request = CreateTopicsRequest(topics=[_creatable(topics[name]) for name in names], timeout_ms=timeout_ms)
+    broker.to_controller.send(request, created, failed, timeout_s=timeout_ms / 1000)
 
 
 def _creatable(topic: TopicInfo) -> Message:

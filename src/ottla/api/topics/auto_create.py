@@ -32,17 +32,23 @@ def auto_create_topics(
 
     Returns at once what Metadata answers for each name: INVALID_TOPIC_EXCEPTION, or UNKNOWN_TOPIC_OR_PARTITION,
     upon which clients ask again. `done` is called when the controller has answered for all of them, with each
-    one's result (NONE, or TOPIC_ALREADY_EXISTS when another creation of it came first).
+    one's result (NONE, or TOPIC_ALREADY_EXISTS when another creation of it came first); at once for those that
+    are being created already.
     """
     wanted = list(dict.fromkeys(names))
     results = {
         name: ErrorCode.INVALID_TOPIC_EXCEPTION if why_invalid(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for name in wanted
     }
-    creatable = [name for name in wanted if results[name] is not ErrorCode.INVALID_TOPIC_EXCEPTION]
+    creatable = [
+        name
+        for name in wanted
+        if results[name] is not ErrorCode.INVALID_TOPIC_EXCEPTION and name not in broker.auto_creating
+    ]
     outcome = dict(results)
 
     def created(response: Message) -> None:
+        broker.auto_creating.difference_update(creatable)
         for topic in response.topics:
             outcome[topic.name] = ErrorCode(topic.error_code)
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -51,17 +57,19 @@ def auto_create_topics(
             done(outcome)
 
     def failed(error: KafkaError) -> None:
+        broker.auto_creating.difference_update(creatable)
         log.warning("Topics %s are not created automatically: %s", ", ".join(creatable), error.message)
         outcome.update(dict.fromkeys(creatable, error.code))
         if done is not None:
             done(outcome)
 
     if creatable:
+        broker.auto_creating.update(creatable)
+        timeout_ms = broker.config.int("request.timeout.ms")
         request = CreateTopicsRequest(
-            topics=[_new_topic(broker, name) for name in creatable],
-            timeout_ms=broker.config.int("request.timeout.ms"),
+            topics=[_new_topic(broker, name) for name in creatable], timeout_ms=timeout_ms
         )
-        broker.controller.create_topics(request, created, failed)
+        broker.to_controller.send(request, created, failed, timeout_s=timeout_ms / 1000)
     elif done is not None:
         done(outcome)
     return results

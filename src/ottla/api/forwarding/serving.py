@@ -1,0 +1,123 @@
+"""Serving a request that did not come in on a connection of its own: from this process, or inside an envelope."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, UNEXPECTED, Api, Message, RequestContext
+from ottla.errors import ErrorCode, KafkaError
+from ottla.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    from ottla.api.broker import Node
+
+log = logging.getLogger(__name__)
+
+
+class InnerRequest(RequestContext):
+    """A request whose answer goes to a function, once."""
+
+    __slots__ = (
+        "_answered",
+        "api_key",
+        "client_host",
+        "client_id",
+        "connection_id",
+        "correlation_id",
+        "listener_name",
+        "local_host",
+        "local_port",
+        "on_controller_listener",
+        "principal",
+        "received_at",
+        "version",
+    )
+
+    def __init__(
+        self,
+        answered: Callable[[Message], object],
+        *,
+        api_key: int,
+        version: int,
+        received_at: float,
+        correlation_id: int = 0,
+        client_id: str | None = None,
+        principal: str = "User:ANONYMOUS",
+        client_host: str = "",
+        outer: RequestContext | None = None,
+    ) -> None:
+        self._answered: Callable[[Message], object] | None = answered
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.principal = principal
+        self.client_host = client_host
+        self.received_at = received_at
+        self.on_controller_listener = True
+        self.listener_name = "" if outer is None else outer.listener_name
+        self.local_host = "" if outer is None else outer.local_host
+        self.local_port = -1 if outer is None else outer.local_port
+        self.connection_id = "" if outer is None else outer.connection_id
+
+    def respond(self, response: Message) -> None:
+        answered, self._answered = self._answered, None
+        if answered is not None:
+            answered(response)
+
+    def abort(self) -> None:
+        self._answered = None
+
+    @property
+    def closed(self) -> bool:
+        return self._answered is None
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Nobody goes away before the answer."""
+
+    def on_disconnect(self, key: Hashable, callback: Callable[[], None]) -> None:
+        """Whoever asks lives as long as this node, or is behind another node's connection."""
+
+
+def serve(node: Node, api: Api, ctx: InnerRequest, message: Message) -> None:
+    """Handle a request; whatever goes wrong is its answer."""
+    try:
+        answer = api.handle(node, ctx, message)
+    except KafkaError as error:
+        answer = api.error_answer(ctx, message, error)
+    except Exception:
+        log.exception("Unexpected error in a request of API %s version %d", ApiKey(api.key).name, ctx.version)
+        answer = api.error_answer(ctx, message, UNEXPECTED)
+    if answer is not PARKED:
+        ctx.respond(answer)
+
+
+def mentions(response: Message, code: ErrorCode) -> bool:
+    """Whether a response tells this error, for itself or for something in it."""
+    if getattr(response, "error_code", ErrorCode.NONE) == code:
+        return True
+    for name in response.__struct_fields__:
+        value = getattr(response, name)
+        if type(value) is list and any(
+            hasattr(item, "__struct_fields__") and mentions(item, code) for item in value
+        ):
+            return True
+    return False
+
+
+def serve_here(node: Node, message: Message, done: Callable[[Message], object]) -> None:
+    """Answer a request of this process as this node's controller listener would."""
+    # Imported here because the registry lists this package.
+    from ottla.api.registry import supported
+
+    api = supported(on_controller_listener=True)[message.API_KEY]
+    ctx = InnerRequest(
+        done,
+        api_key=api.key,
+        version=api.max_version,
+        client_id=f"node-{node.node_id}",
+        received_at=node.clock.monotonic(),
+    )
+    serve(node, api, ctx, message)

@@ -1,0 +1,118 @@
+"""What makes a node a broker: the partitions it hosts, its coordinators, and its standing with the controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import fields
+from typing import Any
+
+from ottla.api.broker import Broker, Node
+from ottla.api.forwarding.channel import ControllerChannel
+from ottla.api.groups.coordinator import make_group_coordinator
+from ottla.api.share.services import make_share_services
+from ottla.api.topics.auto_create import auto_create_topics
+from ottla.api.transactions.coordinator import make_transaction_coordinator
+from ottla.api.transactions.local_markers import LocalMarkers
+from ottla.clock import Clock
+from ottla.config.broker import BrokerConfig
+from ottla.config.topic import TopicConfig
+from ottla.controller.lifecycle import BrokerLifecycle
+from ottla.controller.names import SHARE_STATE_TOPIC
+from ottla.controller.settings import Settings
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.manager import LogManager
+from ottla.metadata.image import ConfigResourceType, MetadataImage
+from ottla.metadata.publisher import MetadataLoader
+from ottla.replica.fetch_sessions import FetchSessionCache
+from ottla.replica.manager import ReplicaManager
+from ottla.replica.producer_ids import BlockDone, ProducerIds
+from ottla.wire import messages
+
+
+def make_lifecycle(
+    config: BrokerConfig, clock: Clock, channel: ControllerChannel, loader: MetadataLoader, registration: Any
+) -> BrokerLifecycle:
+    """The broker's side of its registration, by way of the active controller."""
+    return BrokerLifecycle(
+        clock,
+        registration=registration,
+        send=channel.send,
+        metadata_offset=lambda: loader.image.offset,
+        heartbeat_interval_ms=config.int("broker.heartbeat.interval.ms"),
+    )
+
+
+def topic_configs(settings: Settings, image: MetadataImage) -> Callable[[str], TopicConfig]:
+    """Each topic's configuration in force, for loading its logs."""
+    config = settings.current(image)
+
+    def of(topic: str) -> TopicConfig:
+        return TopicConfig.in_force(config, image.configs.of(ConfigResourceType.TOPIC, topic))
+
+    return of
+
+
+def make_broker(
+    node: Node,
+    lifecycle: BrokerLifecycle,
+    log_manager: LogManager,
+    executor: Executor,
+    loop: asyncio.AbstractEventLoop,
+) -> Broker:
+    """All services of a broker, on logs that are loaded. Nothing of it follows the metadata yet."""
+    config, clock = node.config, node.clock
+    post = loop.call_soon_threadsafe
+    replicas = ReplicaManager(log_manager, clock, executor, config.node_id, config, call_soon_threadsafe=post)
+    producer_ids = ProducerIds(_allocator(node, lifecycle))
+
+    def end_offsets(*marker: Any) -> None:
+        """A transaction that committed offsets has ended."""
+        broker.groups.runtime.complete_transaction(*marker)
+
+    local_markers = LocalMarkers(replicas, clock, end_offsets)
+    groups = make_group_coordinator(config, replicas, clock, executor, post)
+    broker = Broker(
+        **{each.name: getattr(node, each.name) for each in fields(Node)},
+        log_manager=log_manager,
+        replicas=replicas,
+        lifecycle=lifecycle,
+        fetch_sessions=FetchSessionCache(clock, config.int("max.incremental.fetch.session.cache.slots")),
+        producer_ids=producer_ids,
+        groups=groups,
+        share=make_share_services(
+            config,
+            replicas,
+            clock,
+            executor,
+            post,
+            groups,
+            lambda: auto_create_topics(broker, [SHARE_STATE_TOPIC]),
+            node.peers,
+        ),
+        transactions=make_transaction_coordinator(
+            config, replicas, clock, executor, post, producer_ids, local_markers, node.peers
+        ),
+        local_markers=local_markers,
+    )
+    return broker
+
+
+def _allocator(node: Node, lifecycle: BrokerLifecycle) -> Callable[[BlockDone], None]:
+    """Blocks of producer ids, from the controller."""
+
+    def allocate(done: BlockDone) -> None:
+        def answered(response: Any) -> None:
+            error = None
+            if response.error_code:
+                error = KafkaError(ErrorCode.of(response.error_code), "the controller gave no producer ids")
+            done(response.producer_id_start, response.producer_id_len, error)
+
+        request = messages.AllocateProducerIdsRequest(
+            broker_id=node.node_id, broker_epoch=lifecycle.broker_epoch
+        )
+        timeout_s = node.config.int("request.timeout.ms") / 1000
+        node.to_controller.send(request, answered, lambda error: done(-1, 0, error), timeout_s=timeout_s)
+
+    return allocate

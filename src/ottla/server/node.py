@@ -1,0 +1,301 @@
+"""One node: what it is made of by its roles, in which order the parts are born, and how it ends.
+
+Each part's behaviour is its own module's; here is only who gets to know whom, and when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, Final
+
+from ottla.api.broker import Broker, Node
+from ottla.api.forwarding.channel import ControllerChannel
+from ottla.api.forwarding.serving import serve_here
+from ottla.config.broker import BrokerConfig
+from ottla.controller.controller import Controller
+from ottla.controller.lifecycle import BrokerLifecycle
+from ottla.controller.settings import Settings
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.log_dir import LogDir
+from ottla.log.manager import LogManager
+from ottla.metadata.format import read_bootstrap_records
+from ottla.metadata.publisher import MetadataLoader
+from ottla.net.peer import SocketPeers
+from ottla.raft.driver import RaftDriver
+from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
+from ottla.server.controller_role import ControllerRegistrar
+from ottla.server.foundation import make_loader, make_raft, open_directories, peer_settings
+from ottla.server.publishers import broker_publishers, node_publishers
+from ottla.server.registration import broker_registration, controller_registration
+from ottla.server.surroundings import Doors, Surroundings
+
+log = logging.getLogger(__name__)
+
+_STOP_GRACE_S: Final = 2.0
+"""How long requests that were taken may still run when the node stops."""
+
+_HANDOVER_S: Final = 10.0
+"""How long a broker that stops waits until others lead what it led."""
+
+_SAY_WHAT_IS_MISSING_EACH_S: Final = 5.0
+
+_GC_THRESHOLDS: Final = (50_000, 20, 50)
+"""Requests make few cycles: the collector may look rarely."""
+
+
+class Server:
+    """A node. `start` returns when it answers requests, `stop` when everything is on disk and closed."""
+
+    def __init__(self, config: BrokerConfig, surroundings: Surroundings | None = None) -> None:
+        self._config = config
+        self._surroundings = surroundings or Surroundings()
+        self._clock = self._surroundings.clock
+        self._fs = self._surroundings.fs
+        self._undo: list[Callable[[], Any]] = []
+        """What has to be taken down, in the order it was put up."""
+        self._failure: asyncio.Future[BaseException] | None = None
+        self.addresses: dict[str, tuple[str, int]] = {}
+        """Host and port of each listener by name, once started."""
+        self.cluster_id = ""
+        self.broker: Broker | None = None
+        """None on a node without the broker role, and until its logs are loaded."""
+
+    async def start(self) -> None:
+        """Bring the node up. Raises `KafkaError` or `OSError` with one clear sentence, and leaves nothing open."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_loop_exception)
+        self._failure = loop.create_future()
+        try:
+            await self._start(loop)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Take the node down in the reverse order of its start; a part that fails does not keep the others up."""
+        failed: BaseException | None = None
+        while self._undo:
+            try:
+                result = self._undo.pop()()
+                if asyncio.iscoroutine(result):
+                    await result
+            except Exception as error:
+                log.exception("A part of the node did not stop in order")
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    async def wait_failed(self) -> BaseException:
+        """Wait until the node cannot go on; gives the reason, which is logged already."""
+        assert self._failure is not None
+        return await self._failure
+
+    def fail(self, error: BaseException) -> None:
+        """The node cannot go on."""
+        if self._failure is not None and not self._failure.done():
+            log.critical("The node stops: %s", error, exc_info=error)
+            self._failure.set_result(error)
+
+    # -- coming up
+
+    async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        config, clock, fs = self._config, self._clock, self._fs
+        front = self._surroundings.make_front(config, clock)
+        self._undo.append(front.discard)
+        self.addresses = front.addresses
+        executor = self._surroundings.executor
+        self._undo.append(executor.shutdown)
+        log_manager = LogManager(fs, config, clock, executor, on_dir_failure=self._on_dir_failure)
+        self._undo.append(
+            lambda: log_manager.shutdown(-1 if self.broker is None else self.broker.broker_epoch)
+        )
+        self.cluster_id = open_directories(fs, config, clock, log_manager, self._undo)
+        peers = SocketPeers(clock, loop, config.node_id, peer_settings(config), self._surroundings.connect)
+        self._undo.append(peers.close)
+
+        raft = make_raft(fs, config, clock, executor, loop, self.cluster_id, peers, self.fail)
+        loader = make_loader(config, clock, raft)
+        settings = Settings(config, self.cluster_id)
+        node = self._make_node(raft, loader, settings, peers, executor)
+        for publisher in node_publishers(node, front, settings):
+            loader.add_publisher(publisher)
+        self._start_quorum(front, node, raft, loader)
+        if config.is_broker:
+            await self._start_broker(front, node, loader, settings, log_manager, executor)
+        _tune_gc()
+        log.info("Node %d of cluster %s is up", config.node_id, self.cluster_id)
+
+    def _make_node(
+        self,
+        raft: RaftDriver,
+        loader: MetadataLoader,
+        settings: Settings,
+        peers: SocketPeers,
+        executor: Executor,
+    ) -> Node:
+        config, clock = self._config, self._clock
+        controller = None
+        if config.is_controller:
+            controller = Controller(
+                raft,
+                clock,
+                settings,
+                peers=peers,
+                bootstrap_records=read_bootstrap_records(self._fs, config.metadata_log_dir),
+            )
+        channel = ControllerChannel(
+            raft,
+            peers,
+            clock,
+            None if controller is None else lambda request, done: serve_here(node, request, done),
+        )
+        self._undo.append(channel.close)
+        node = Node(
+            node_id=config.node_id,
+            cluster_id=self.cluster_id,
+            config=config,
+            image=loader.image,
+            clock=clock,
+            executor=executor,
+            raft=raft,
+            peers=peers,
+            local_controller=controller,
+            to_controller=channel,
+            fail=self.fail,
+        )
+        return node
+
+    def _start_quorum(self, front: Doors, node: Node, raft: RaftDriver, loader: MetadataLoader) -> None:
+        """Take part in the metadata quorum; a controller answers the others from here on."""
+        controller = node.local_controller
+        raft.add_listener(loader)
+        if controller is not None:
+            raft.add_listener(controller)
+        raft.start()
+        front.open(node, controllers=True)
+        self._undo.append(lambda: front.stop(_STOP_GRACE_S, controllers=True))
+        self._undo.append(raft.shutdown)
+        if controller is not None:
+            self._undo.append(controller.shutdown)
+            registrar = ControllerRegistrar(
+                self._clock,
+                node.to_controller,
+                controller_registration(self._config, self._clock, self.addresses),
+            )
+            self._undo.append(registrar.stop)
+            registrar.start()
+
+    async def _start_broker(
+        self,
+        front: Doors,
+        node: Node,
+        loader: MetadataLoader,
+        settings: Settings,
+        log_manager: LogManager,
+        executor: Executor,
+    ) -> None:
+        config, clock, loop = self._config, self._clock, asyncio.get_running_loop()
+        registration = broker_registration(
+            config, clock, self._fs, log_manager, self.cluster_id, self.addresses
+        )
+        lifecycle = make_lifecycle(config, clock, node.to_controller, loader, registration)
+        self._undo.append(lifecycle.stop)
+        node.raft.on_leader_change(lambda leader_id, epoch: lifecycle.controller_changed())
+        loader.add_publisher(lambda delta, image: None if self.broker else lifecycle.publish(delta, image))
+        running, caught_up = asyncio.Event(), asyncio.Event()
+        lifecycle.start(running.set, on_caught_up=caught_up.set)
+        await self._wait_for(
+            caught_up,
+            "the active controller to register this broker, and for the metadata up to there",
+            config.int("initial.broker.registration.timeout.ms") / 1000,
+        )
+        # Only now is the image known to be no older than this start: what it lacks is stray.
+        await loop.run_in_executor(executor, log_manager.load, topic_configs(settings, loader.image))
+        broker = self.broker = make_broker(node, lifecycle, log_manager, executor, loop)
+        for publisher in broker_publishers(broker, settings):
+            loader.add_publisher(publisher)
+        loader.add_publisher(lifecycle.publish)
+        broker.replicas.remove_strays()
+        log_manager.start()
+
+        broker.transactions.start()
+        self._undo.append(broker.transactions.shutdown)
+        front.open(broker, controllers=False)
+        self._undo.append(lambda: front.stop(_STOP_GRACE_S, controllers=False))
+        # Wakes who is parked, so that the listeners find them answered.
+        self._undo.append(broker.replicas.shutdown)
+        self._undo.append(broker.groups.runtime.shutdown)
+        broker.share.coordinator.start()
+        self._undo.append(broker.share.shutdown)
+        self._undo.append(lambda: self._leave(lifecycle))
+        lifecycle.ready()
+        await self._wait_for(running, "the active controller to let this broker serve")
+
+    async def _wait_for(self, done: asyncio.Event, what: str, timeout_s: float | None = None) -> None:
+        """Wait for it or for the node's failure, and say so when it takes long."""
+        assert self._failure is not None
+        waiting = asyncio.ensure_future(done.wait())
+        waited_s = 0.0
+        try:
+            while not waiting.done():
+                if self._failure.done():
+                    raise self._failure.result()
+                if timeout_s is not None and waited_s >= timeout_s:
+                    raise KafkaError(
+                        ErrorCode.REQUEST_TIMED_OUT, f"waited {waited_s:.0f} s in vain for {what}"
+                    )
+                if waited_s:
+                    log.warning("Waiting for %s, since %.0f s", what, waited_s)
+                await asyncio.wait(
+                    (waiting, self._failure),
+                    timeout=_SAY_WHAT_IS_MISSING_EACH_S,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                waited_s += _SAY_WHAT_IS_MISSING_EACH_S
+        finally:
+            waiting.cancel()
+
+    # -- faults and the end
+
+    def _on_dir_failure(self, directory: LogDir) -> None:
+        """Partitions of a failed directory are gone; the node goes on while it has the metadata and a directory."""
+        if self.broker is None:
+            # While the logs are loaded; the log manager refuses to go on without any directory.
+            return
+        self.broker.replicas.directory_failed()
+        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} failed: {directory.error}")
+        others = self.broker.log_manager.dirs
+        if directory.path == self._config.metadata_log_dir.rstrip("/") or all(d.offline for d in others):
+            self.fail(error)
+        else:
+            timeout_s = self._config.int("log.dir.failure.timeout.ms") / 1000
+            # Leadership of its partitions stays here until the controller knows: better to stop than to block them.
+            self.broker.lifecycle.directory_failed(
+                directory.directory_id, timeout_s, lambda: self.fail(error)
+            )
+
+    def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        log.error("%s", context.get("message", "Unexpected error in the event loop"), exc_info=error)
+        if isinstance(context.get("future"), asyncio.Task) and error is not None:
+            self.fail(error)
+
+    async def _leave(self, lifecycle: BrokerLifecycle) -> None:
+        """Let the controller move leadership away before anything is closed; but not for ever."""
+        done = asyncio.Event()
+        lifecycle.begin_controlled_shutdown(done.set)
+        try:
+            await asyncio.wait_for(done.wait(), _HANDOVER_S)
+        except TimeoutError:
+            log.warning("Others did not take over within %.0f s; stopping all the same", _HANDOVER_S)
+        lifecycle.stop()
+
+
+def _tune_gc() -> None:
+    """What start-up made stays: keep the collector from looking at it again and again."""
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)

@@ -1,0 +1,58 @@
+"""Following the metadata: who is told of a new image, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.api.broker import Broker, Node
+from ottla.controller.settings import Settings
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
+from ottla.metadata.publisher import Publisher
+from ottla.server.surroundings import Doors
+
+
+def node_publishers(node: Node, front: Doors, settings: Settings) -> Iterable[Publisher]:
+    """For a node of any role: its settings in force, and the image that requests see."""
+    own = _own_resources(node)
+
+    def publish_config(delta: MetadataDelta, image: MetadataImage) -> None:
+        if delta.changed_configs & own:
+            node.config = settings.current(image)
+            front.update(node.config)
+
+    def publish_image(delta: MetadataDelta, image: MetadataImage) -> None:
+        node.image = image
+
+    return (publish_config, publish_image)
+
+
+def broker_publishers(broker: Broker, settings: Settings) -> Iterable[Publisher]:
+    """For a broker: settings first, then what it hosts, then the image, then those who serve from both."""
+    own = _own_resources(broker)
+
+    def publish_config(delta: MetadataDelta, image: MetadataImage) -> None:
+        if delta.changed_configs & own:
+            broker.config = settings.current(image)
+            broker.log_manager.update_config(broker.config)
+            broker.replicas.update_broker_config(broker.config)
+            broker.groups.update_config(broker.config)
+            broker.share.config = broker.config
+            broker.transactions.config = broker.config
+
+    def publish_image(delta: MetadataDelta, image: MetadataImage) -> None:
+        broker.image = image
+
+    def publish_coordinators(delta: MetadataDelta, image: MetadataImage) -> None:
+        broker.groups.runtime.publish(delta, image, broker.node_id)
+        broker.share.publish(delta, image, broker.node_id)
+        broker.transactions.publish(delta, image, broker.node_id)
+
+    return (publish_config, broker.replicas.publish, publish_image, publish_coordinators)
+
+
+def _own_resources(node: Node) -> set[tuple[int, str]]:
+    return {
+        (int(ConfigResourceType.BROKER), ENTITY_DEFAULT),
+        (int(ConfigResourceType.BROKER), str(node.node_id)),
+    }
