@@ -65,12 +65,8 @@ def console_share_consumer(session: Session, flags: Flags) -> None:
 
 
 def _client(session: Session, flags: Flags) -> Any:
-    import confluent_kafka
-
     from ottla.cli.settings import read_properties
 
-    if not hasattr(confluent_kafka, "ShareConsumer"):
-        raise UsageProblem("this version of confluent-kafka has no share consumer; install a newer one")
     properties = {"client.id": "console-share-consumer"}
     if flags.consumer_config:
         properties |= read_properties(flags.consumer_config)
@@ -86,10 +82,7 @@ def _client(session: Session, flags: Flags) -> Any:
             await_topic(finder, flags.topic)
     finally:
         finder.close()
-    try:
-        return confluent_kafka.ShareConsumer(engine.settings(session, properties))
-    except confluent_kafka.KafkaException as error:
-        raise engine.refused(error) from None
+    return engine.share_consumer(engine.settings(session, properties))
 
 
 def _print_records(session: Session, flags: Flags, client: Any, formatter: Formatter) -> int:

@@ -9,7 +9,6 @@ import click
 
 from ottla.cli.tools.base import Flags, Session, exactly_one, given, not_with, only_with, tool
 from ottla.cli.tools.columns import MISSING, row, shown, widest
-from ottla.cli.tools.failures import describe
 from ottla.cli.tools.group_admin import (
     CLASSIC,
     CONSUMER,
@@ -25,10 +24,10 @@ from ottla.cli.tools.group_admin import (
 from ottla.cli.tools.group_admin import (
     consumer_groups as consumer_group_list,
 )
-from ottla.cli.tools.group_output import assignment_text, json_names, tell_deleted
+from ottla.cli.tools.group_output import assignment_text, json_names, tell_deleted, tell_deleted_offsets
 from ottla.cli.tools.partitions import LATEST, Partition, leaders, offsets_at, parse_partitions
 from ottla.cli.tools.reset_offsets import RESET_FORMS, reset_offsets
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "validate_regex")
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
@@ -296,24 +295,5 @@ def _show_state(session: Session, group: Group, verbose: bool) -> list[object]:
 
 def _delete_offsets(session: Session, flags: Flags) -> None:
     (group_id,) = flags.group[-1:]
-    code, results = delete_offsets(session.cluster, group_id, parse_partitions(session.cluster, flags.topic))
-    failed = [each for each in results.values() if each != ErrorCode.NONE]
-    if code != ErrorCode.NONE:
-        session.complain(describe(code))
-    elif failed:
-        session.complain("the offsets of some partitions could not be deleted")
-    else:
-        session.say(f"Request succeeded for deleting offsets from group {group_id}.")
-    widths = [widest(15, [topic for topic, _ in results]), 10, 15]
-    session.say()
-    session.say(row(["TOPIC", "PARTITION", "STATUS"], widths))
-    for (topic, number), each in sorted(results.items()):
-        status = "Successful" if each == ErrorCode.NONE else f"Error: {describe(each)}"
-        session.say(row([topic, number, status], widths))
-    if session.as_json:
-        session.dump(
-            [
-                {"topic": topic, "partition": number, "status": each.name}
-                for (topic, number), each in results.items()
-            ]
-        )
+    partitions = parse_partitions(session.cluster, flags.topic)
+    tell_deleted_offsets(session, group_id, *delete_offsets(session.cluster, group_id, partitions))

@@ -111,6 +111,18 @@ def consumer(config: dict[str, Any]) -> Any:
         raise refused(error) from None
 
 
+def share_consumer(config: dict[str, Any]) -> Any:
+    """A librdkafka consumer of a share group."""
+    import confluent_kafka
+
+    if not hasattr(confluent_kafka, "ShareConsumer"):
+        raise UsageProblem("this version of confluent-kafka has no share consumer; install a newer one")
+    try:
+        return confluent_kafka.ShareConsumer(config)
+    except confluent_kafka.KafkaException as error:
+        raise refused(error) from None
+
+
 def refused(error: Any) -> UsageProblem:
     return UsageProblem(f"the client refuses its settings: {error.args[0].str()}")
 

@@ -59,3 +59,29 @@ def show_plans(session: Session, plans: Mapping[str, Plan]) -> None:
     session.say()
     for cells in [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), *rows] if plans else []:
         session.say(row(cells, widths))
+
+
+def tell_deleted_offsets(
+    session: Session, group_id: str, code: ErrorCode, results: Mapping[Partition, ErrorCode]
+) -> None:
+    """What became of offsets that a group was to forget."""
+    failed = [each for each in results.values() if each != ErrorCode.NONE]
+    if code != ErrorCode.NONE:
+        session.complain(describe(code))
+    elif failed:
+        session.complain("the offsets of some partitions could not be deleted")
+    else:
+        session.say(f"Request succeeded for deleting offsets from group {group_id}.")
+    widths = [widest(15, [topic for topic, _ in results]), 10, 15]
+    session.say()
+    session.say(row(["TOPIC", "PARTITION", "STATUS"], widths))
+    for (topic, number), each in sorted(results.items()):
+        status = "Successful" if each == ErrorCode.NONE else f"Error: {describe(each)}"
+        session.say(row([topic, number, status], widths))
+    if session.as_json:
+        session.dump(
+            [
+                {"topic": topic, "partition": number, "status": each.name}
+                for (topic, number), each in results.items()
+            ]
+        )

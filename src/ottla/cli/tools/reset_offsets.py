@@ -42,7 +42,7 @@ _FORMS: Final = tuple(flag[2:].replace("-", "_") for flag, _, _ in RESET_FORMS)
 
 def reset_offsets(session: Session, flags: Flags, group_ids: list[str]) -> None:
     """Make the plan for each group and do with it what the flags say."""
-    form = _form(flags)
+    form = chosen_form(flags)
     if flags.dry_run and flags.execute:
         raise click.UsageError("--dry-run can't be used with --execute")
     if not flags.dry_run and not flags.execute:
@@ -57,13 +57,14 @@ def reset_offsets(session: Session, flags: Flags, group_ids: list[str]) -> None:
             )
             plans[name] = {}
             continue
-        plans[name] = _plan(session, flags, form, name)
+        plans[name] = make_plan(session, flags, form, name)
         if flags.execute:
             commit_offsets(session.cluster, name, plans[name])
     _show(session, flags, plans)
 
 
-def _form(flags: Flags) -> str:
+def chosen_form(flags: Flags) -> str:
+    """The one form of a reset that the flags ask for."""
     found = [name for name in _FORMS if given(flags, name)]
     if len(found) != 1:
         names = ", ".join(flag for flag, _, _ in RESET_FORMS)
@@ -73,18 +74,22 @@ def _form(flags: Flags) -> str:
     return found[0]
 
 
-def _plan(session: Session, flags: Flags, form: str, group_id: str) -> Plan:
+def make_plan(
+    session: Session, flags: Flags, form: str, group_id: str, partitions: list[Partition] | None = None
+) -> Plan:
+    """Where the group shall go on; of the partitions that are given, or else of those that the flags name."""
     cluster = session.cluster
     if form == "from_file":
-        plan = _read_plan(flags).get(group_id)
+        plan = read_plan(flags.from_file, flags.group[0] if len(flags.group) == 1 else None).get(group_id)
         if plan is None:
             session.complain(f"the file has no offsets for group '{group_id}'")
             return {}
         return _within_range(session, plan)
-    if flags.all_topics:
-        partitions = list(committed_offsets(cluster, group_id))
-    else:
-        partitions = parse_partitions(cluster, flags.topic)
+    if partitions is None:
+        if flags.all_topics:
+            partitions = list(committed_offsets(cluster, group_id))
+        else:
+            partitions = parse_partitions(cluster, flags.topic)
     by_leader(leaders(cluster, (topic for topic, _ in partitions)), partitions)
     if form == "to_earliest":
         return offsets_at(cluster, partitions, EARLIEST)
@@ -139,30 +144,31 @@ def offsets_since(session: Session, partitions: list[Partition], timestamp: int)
     return found | offsets_at(session.cluster, later, LATEST)
 
 
-def _read_plan(flags: Flags) -> dict[str, Plan]:
+def read_plan(file: str, only_group: str | None) -> dict[str, Plan]:
     """The plan of a CSV file: group,topic,partition,offset; the group is left out where there is one only."""
     plans: dict[str, Plan] = {}
-    for cells in csv.reader(io.StringIO(Path(flags.from_file).read_text(encoding="utf-8"))):
+    for cells in csv.reader(io.StringIO(Path(file).read_text(encoding="utf-8"))):
         if not cells:
             continue
-        if len(cells) == 3 and len(flags.group) == 1:
-            cells = [flags.group[0], *cells]
+        if len(cells) == 3 and only_group is not None:
+            cells = [only_group, *cells]
         if len(cells) != 4:
-            raise UsageProblem(
-                f"{flags.from_file}: expected group,topic,partition,offset in {','.join(cells)!r}"
-            )
+            raise UsageProblem(f"{file}: expected group,topic,partition,offset in {','.join(cells)!r}")
         partition = parse_int("partition", cells[2])
         plans.setdefault(cells[0], {})[cells[1], partition] = parse_int("offset", cells[3])
     return plans
 
 
 def _show(session: Session, flags: Flags, plans: dict[str, Plan]) -> None:
-    if not flags.export or session.as_json:
+    if flags.export and not session.as_json:
+        session.say(as_csv(plans, one_group=len(flags.group) == 1))
+    else:
         show_plans(session, plans)
-        return
+
+
+def as_csv(plans: dict[str, Plan], *, one_group: bool) -> str:
+    """Plans in the form that --from-file reads."""
     out = io.StringIO()
     rows = plan_rows(plans)
-    csv.writer(out, lineterminator="\n").writerows(
-        cells[1:] if len(flags.group) == 1 else cells for cells in rows
-    )
-    session.say(out.getvalue())
+    csv.writer(out, lineterminator="\n").writerows(cells[1:] if one_group else cells for cells in rows)
+    return out.getvalue()

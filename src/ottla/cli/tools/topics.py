@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -188,15 +188,20 @@ def _delete(session: Session, flags: Flags) -> None:
     names = _existing(session, flags)
     if not names:
         return
+    delete_topics(session.cluster, names)
+    session.tell({"deleted": names}, [])
+
+
+def delete_topics(cluster: Any, names: Sequence[str]) -> None:
+    """Delete topics; KafkaError at the first that is refused."""
     kind = DeleteTopicsRequest
-    version = session.cluster.first().version_for(ApiKey.DELETE_TOPICS)
+    version = cluster.first().version_for(ApiKey.DELETE_TOPICS)
     if version >= 6:
         request = kind(topics=[kind.DeleteTopicState(name=name) for name in names], timeout_ms=_TIMEOUT_MS)
     else:
-        request = kind(topic_names=names, timeout_ms=_TIMEOUT_MS)
-    for result in session.cluster.ask(request).responses:
+        request = kind(topic_names=list(names), timeout_ms=_TIMEOUT_MS)
+    for result in cluster.ask(request).responses:
         raise_for(result.error_code, result.error_message, result.name)
-    session.tell({"deleted": names}, [])
 
 
 @dataclass(slots=True)
