@@ -31,6 +31,14 @@ JAVA_CLASSES = {
     "dump-log": f"{_TOOLS}.DumpLogSegments",
     "share-groups": f"{_TOOLS}.consumer.group.ShareGroupCommand",
     "streams-groups": f"{_TOOLS}.streams.StreamsGroupCommand",
+    "streams-application-reset": f"{_TOOLS}.StreamsResetter",
+    "reassign-partitions": f"{_TOOLS}.reassign.ReassignPartitionsCommand",
+    "leader-election": f"{_TOOLS}.LeaderElectionCommand",
+    "acls": f"{_TOOLS}.AclCommand",
+    "delegation-tokens": f"{_TOOLS}.DelegationTokenCommand",
+    "client-metrics": f"{_TOOLS}.ClientMetricsCommand",
+    "share-consumer-perf-test": f"{_TOOLS}.ShareConsumerPerformance",
+    "metadata-shell": "org.apache.kafka.shell.MetadataShell",
 }
 
 

@@ -1,0 +1,73 @@
+"""Apache Kafka as a second system for our tools: two nodes, an authorizer, SASL for those who want tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.testing.apache import ApacheKafka, free_port
+
+ADMIN = "admin"
+PASSWORD = "tool-secret"
+
+_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+class ApachePair:
+    """Node 1 is broker and controller, node 2 a broker; both have two log directories."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.sasl_port = free_port()
+        common = {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:ANONYMOUS;User:{ADMIN}",
+            "delegation.token.secret.key": "a-key-of-the-tests",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl.plain.sasl.jaas.config": (
+                f'{_LOGIN} required username="{ADMIN}" password="{PASSWORD}" user_{ADMIN}="{PASSWORD}";'
+            ),
+            "auto.leader.rebalance.enable": "false",
+            "replica.fetch.wait.max.ms": 50,
+        }
+        self.first = ApacheKafka(directory / "one", {**common, "log.dirs": self._dirs("one")})
+        listeners = str(self.first.settings["listeners"])
+        self.first.settings["listeners"] = f"{listeners},SASL://127.0.0.1:{self.sasl_port}"
+        self.second = ApacheKafka(directory / "two", {**common, "log.dirs": self._dirs("two")})
+        self.second.settings |= {
+            "process.roles": "broker",
+            "node.id": 2,
+            "controller.quorum.voters": self.first.settings["controller.quorum.voters"],
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.second.port}",
+        }
+
+    def _dirs(self, name: str) -> str:
+        return f"{self.directory}/{name}/a,{self.directory}/{name}/b"
+
+    @property
+    def bootstrap(self) -> str:
+        return self.first.bootstrap
+
+    @property
+    def secure(self) -> str:
+        """The address that wants to know who one is."""
+        return f"127.0.0.1:{self.sasl_port}"
+
+    def admin_config(self) -> Path:
+        """A client's settings that let the administrator in."""
+        file = self.directory / "admin.properties"
+        file.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+            f'sasl.jaas.config={_LOGIN} required username="{ADMIN}" password="{PASSWORD}";\n'
+        )
+        return file
+
+    def start(self) -> ApachePair:
+        for node in (self.first, self.second):
+            node.format()
+            node.start()
+        return self
+
+    def kill(self) -> None:
+        for node in (self.second, self.first):
+            node.kill()
