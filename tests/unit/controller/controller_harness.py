@@ -6,15 +6,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.config.broker import BrokerConfig
+from ottla.controller.brokers import fence_broker
 from ottla.controller.controller import Controller
 from ottla.controller.replay import ReplayState, replay
 from ottla.controller.settings import Settings
 from ottla.errors import KafkaError
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.features import SUPPORTED_FEATURES
-from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
+from ottla.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
 from ottla.raft.types import CommittedBatch
-from ottla.wire.messages import BrokerRegistrationRequest, ConfigRecord, RegisterBrokerRecord
+from ottla.wire.messages import (
+    BrokerRegistrationRequest,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
@@ -129,3 +137,46 @@ class Answers:
 
     def failed(self, error: KafkaError) -> None:
         self.errors.append(error)
+
+
+TOPIC_ID = uuid(77)
+
+
+def with_partitions(image: MetadataImage, *replicas: Sequence[int], name: str = "t") -> MetadataImage:
+    """The image with a topic of these partitions, each led by its first replica with all of them in sync."""
+    records: list[Any] = [TopicRecord(name=name, topic_id=TOPIC_ID)]
+    records += [
+        PartitionRecord(
+            topic_id=TOPIC_ID,
+            partition_id=index,
+            replicas=list(brokers),
+            isr=list(brokers),
+            leader=brokers[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[image.brokers[broker].directories[0] for broker in brokers],
+        )
+        for index, brokers in enumerate(replicas)
+    ]
+    return replayed(image, records)
+
+
+def set_config(image: MetadataImage, key: str, value: str, topic: str = "t") -> MetadataImage:
+    return replayed(image, [ConfigRecord(resource_type=2, resource_name=topic, name=key, value=value)])
+
+
+def changed(image: MetadataImage, index: int = 0, **fields: Any) -> MetadataImage:
+    """The image after a PartitionChangeRecord with these fields."""
+    return replayed(image, [PartitionChangeRecord(topic_id=TOPIC_ID, partition_id=index, **fields)])
+
+
+def fenced(image: MetadataImage, *broker_ids: int) -> MetadataImage:
+    """The image after these brokers were fenced, one after the other."""
+    for broker_id in broker_ids:
+        result = fence_broker(image, settings_with(), broker_id, image.brokers[broker_id].epoch)
+        image = replayed(image, result.records)
+    return image
+
+
+def the_partition(image: MetadataImage, index: int = 0, name: str = "t") -> PartitionRegistration:
+    return image.topics.by_name[name].partitions[index]

@@ -11,7 +11,9 @@ from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
 from ottla.controller.lifecycle import BrokerLifecycle, BrokerState
 from ottla.errors import ErrorCode, KafkaError
-from ottla.wire.messages import CreateTopicsRequest, UnregisterBrokerRequest
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY_IMAGE
+from ottla.wire.messages import BrokerRegistrationResponse, CreateTopicsRequest, UnregisterBrokerRequest
 
 
 class Node:
@@ -24,11 +26,16 @@ class Node:
         self.lifecycle = BrokerLifecycle(
             clock,
             registration=registration(1),
-            register=controller.register_broker,
-            heartbeat=controller.broker_heartbeat,
+            send=self.send,
             metadata_offset=lambda: self.applied,
             heartbeat_interval_ms=2000,
         )
+
+    def send(self, request: Any, done: Any, failed: Any, *, timeout_s: float) -> None:
+        if request.NAME == "BrokerRegistrationRequest":
+            self.controller.register_broker(request, done, failed)
+        else:
+            self.controller.broker_heartbeat(request, done, failed)
 
     def start(self) -> None:
         self.lifecycle.start(lambda: self.events.append("running"))
@@ -37,7 +44,7 @@ class Node:
         """Commit and apply."""
         self.log.commit()
         self.applied = self.log.log_end_offset - 1
-        self.lifecycle.metadata_applied()
+        self.lifecycle.publish(MetadataDelta(EMPTY_IMAGE), self.controller.image)
         self.log.commit()
 
 
@@ -111,20 +118,17 @@ def test_a_broker_that_was_unregistered_registers_again(node: Node) -> None:
 def test_heartbeats_go_on_after_a_failure(clock: VirtualClock) -> None:
     beats: list[Any] = []
 
-    def heartbeat(request: Any, done: Any, failed: Any) -> None:
+    def send(request: Any, done: Any, failed: Any, *, timeout_s: float) -> None:
+        if request.NAME == "BrokerRegistrationRequest":
+            done(BrokerRegistrationResponse(broker_epoch=5))
+            return
         beats.append(request)
         failed(KafkaError(ErrorCode.NOT_CONTROLLER, "no"))
-
-    def register(request: Any, done: Any, failed: Any) -> None:
-        from ottla.wire.messages import BrokerRegistrationResponse
-
-        done(BrokerRegistrationResponse(broker_epoch=5))
 
     lifecycle = BrokerLifecycle(
         clock,
         registration=registration(1),
-        register=register,
-        heartbeat=heartbeat,
+        send=send,
         metadata_offset=lambda: 7,
         heartbeat_interval_ms=2000,
     )

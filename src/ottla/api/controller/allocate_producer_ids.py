@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.api.base import Answer, Api, Message, RequestContext
-from ottla.api.controller.asking import controller_of, park
+from ottla.api.broker import Node
+from ottla.api.controller.asking import park
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AllocateProducerIdsResponse
 
 
-def handle(node: Any, ctx: RequestContext, request: Message) -> Answer:
-    return park(ctx, request, controller_of(node).allocate_producer_ids, on_error)
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+    return park(ctx, request, node.controller.allocate_producer_ids, on_error)
 
 
 def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from ottla.api.base import Answer, Api, Message, RequestContext
-from ottla.api.controller.asking import controller_of, park
+from ottla.api.broker import Node
+from ottla.api.controller.asking import park
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AlterPartitionResponse
 
 
-def handle(node: Any, ctx: RequestContext, request: Message) -> Answer:
-    return park(ctx, request, partial(controller_of(node).alter_partition, version=ctx.version), on_error)
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+    return park(ctx, request, partial(node.controller.alter_partition, version=ctx.version), on_error)
 
 
 def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:

@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.controller.asking import controller_of
+from ottla.api.broker import Node
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import BrokerHeartbeatResponse
 
 
-def handle(node: Any, ctx: RequestContext, request: Message) -> Answer:
-    controller = controller_of(node)
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+    controller = node.controller
     broker_id, epoch, connection = request.broker_id, request.broker_epoch, ctx.connection_id
     ctx.on_disconnect(
         ("broker heartbeat", broker_id),

@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from ottla.api.base import Answer, Api, Message, RequestContext
-from ottla.api.controller.asking import controller_of, park
+from ottla.api.broker import Node
+from ottla.api.controller.asking import park
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ElectLeadersResponse
 
 
-def handle(node: Any, ctx: RequestContext, request: Message) -> Answer:
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
     if request.topic_partitions is not None and not request.topic_partitions:
         return ElectLeadersResponse()
-    return park(ctx, request, partial(controller_of(node).elect_leaders, version=ctx.version), on_error)
+    return park(ctx, request, partial(node.controller.elect_leaders, version=ctx.version), on_error)
 
 
 def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:

@@ -6,20 +6,20 @@
 from __future__ import annotations
 
 from ottla.api.base import Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.api.topics import config_admin
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AlterConfigsResponse
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
     return config_admin.alter(
-        broker,
+        node,
         ctx,
         request,
         AlterConfigsResponse,
-        broker.controller.alter_configs,
+        lambda *asked: node.controller.alter_configs(*asked),
         may_change_loggers=False,
     )
 

@@ -1,7 +1,7 @@
 """What AlterConfigs and IncrementalAlterConfigs have in common: what this node answers by itself, and the rest.
 
 Log levels are changed here at once. A broker's own configs go through that broker, so that it can refuse them; for
-all else, and to store them, the controller is asked. The answers come back in the order of the request.
+all else, and to store them, the active controller is asked. The answers come back in the order of the request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.api.base import PARKED, Answer, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.api.topics import loggers
 from ottla.controller.result import NO_ERROR, ApiError
 from ottla.errors import ErrorCode, KafkaError
@@ -20,27 +20,30 @@ from ottla.metadata.image import ConfigResourceType
 AskController = Callable[[Message, Callable[[Message], None], Callable[[KafkaError], None]], None]
 
 
-def check_is_this_node(broker: Broker, name: str) -> None:
+def check_is_this_node(node: Node, name: str) -> None:
     """Raises INVALID_REQUEST unless the name is this node's id."""
     if not name.isdecimal():
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: '{name}'.")
-    if int(name) != broker.node_id:
+    if int(name) != node.node_id:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker.node_id}, but received {name}.",
+            f"Unexpected broker id, expected {node.node_id}, but received {name}.",
         )
 
 
 def alter(
-    broker: Broker,
+    node: Node,
     ctx: RequestContext,
     request: Message,
     response_class: Any,
-    ask_controller: AskController,
+    store: AskController,
     *,
     may_change_loggers: bool,
 ) -> Answer:
-    """Answer what concerns this node alone, have the controller do the rest, and join the results."""
+    """Answer what concerns this node alone, have the controller do the rest, and join the results.
+
+    `store` is this node's own controller, asked on its own listener; else the active one is, wherever it is.
+    """
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     own: dict[int, ApiError] = {}
     for index, resource in enumerate(request.resources):
@@ -48,9 +51,11 @@ def alter(
             continue
         try:
             if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name:
-                check_is_this_node(broker, resource.resource_name)
+                if ctx.on_controller_listener:
+                    continue
+                check_is_this_node(node, resource.resource_name)
             elif resource.resource_type == ConfigResourceType.BROKER_LOGGER and may_change_loggers:
-                check_is_this_node(broker, resource.resource_name)
+                check_is_this_node(node, resource.resource_name)
                 loggers.alter_levels(resource.configs, validate_only=request.validate_only)
                 own[index] = NO_ERROR
         except KafkaError as error:
@@ -68,7 +73,15 @@ def alter(
         resources=[resource for index, resource in enumerate(request.resources) if index not in own],
         validate_only=request.validate_only,
     )
-    ask_controller(rest, done, lambda error: ctx.respond(all_failed(request, response_class, error)))
+
+    def failed(error: KafkaError) -> None:
+        ctx.respond(all_failed(request, response_class, error))
+
+    if ctx.on_controller_listener:
+        store(rest, done, failed)
+    else:
+        timeout_s = node.config.int("request.timeout.ms") / 1000
+        node.to_controller.send(rest, done, failed, timeout_s=timeout_s)
     return PARKED
 
 

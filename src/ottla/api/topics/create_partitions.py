@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import CreatePartitionsResponse
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
-    broker.controller.create_partitions(
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+    node.controller.create_partitions(
         request, ctx.respond, lambda error: ctx.respond(on_error(ctx, request, error))
     )
     return PARKED
@@ -30,4 +30,4 @@ def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Messag
     )
 
 
-API = Api(ApiKey.CREATE_PARTITIONS, 0, 3, handle, on_error)
+API = Api(ApiKey.CREATE_PARTITIONS, 0, 3, handle, on_error, forward=True)

@@ -7,14 +7,14 @@ new topic's counts and configs; 6 may answer THROTTLING_QUOTA_EXCEEDED; 7 tells 
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import CreateTopicsResponse
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
-    broker.controller.create_topics(
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+    node.controller.create_topics(
         request, ctx.respond, lambda error: ctx.respond(on_error(ctx, request, error))
     )
     return PARKED
@@ -31,4 +31,4 @@ def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Messag
     )
 
 
-API = Api(ApiKey.CREATE_TOPICS, 2, 7, handle, on_error)
+API = Api(ApiKey.CREATE_TOPICS, 2, 7, handle, on_error, forward=True)

@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteTopicsResponse
 from ottla.wire.uuid import ZERO_UUID
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
-    broker.controller.delete_topics(
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+    node.controller.delete_topics(
         request,
         ctx.respond,
         lambda error: ctx.respond(on_error(ctx, request, error)),
@@ -36,4 +36,4 @@ def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Messag
     )
 
 
-API = Api(ApiKey.DELETE_TOPICS, 1, 6, handle, on_error)
+API = Api(ApiKey.DELETE_TOPICS, 1, 6, handle, on_error, forward=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ottla.api.base import Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.api.topics import loggers
 from ottla.api.topics.config_admin import check_is_this_node
 from ottla.config.definitions import BROKER_KEYS, ConfigDef
@@ -33,14 +33,14 @@ _GROUP: Final = 8
 """Sources beside those of brokers and topics, by Kafka's numbers."""
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+def handle(node: Node, ctx: RequestContext, request: Message) -> Message:
     results = []
     for resource in request.resources:
         result = DescribeConfigsResponse.DescribeConfigsResult(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
         try:
-            result.configs = _describe(broker, resource, with_synonyms=request.include_synonyms)
+            result.configs = _describe(node, resource, with_synonyms=request.include_synonyms)
         except KafkaError as error:
             result.error_code = error.code
             result.error_message = error.message
@@ -48,45 +48,45 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(broker: Broker, resource: Message, *, with_synonyms: bool) -> list[Message]:
+def _describe(node: Node, resource: Message, *, with_synonyms: bool) -> list[Message]:
     kind, name = resource.resource_type, resource.resource_name
     # An empty list of keys is what old clients send for all of them.
     keys = resource.configuration_keys or None
     if kind == ConfigResourceType.TOPIC:
-        return _entries(_topic(broker, name, keys), with_synonyms)
+        return _entries(_topic(node, name, keys), with_synonyms)
     if kind == ConfigResourceType.BROKER:
         if not name:
-            return _entries(describe_broker_defaults(broker.config, keys), with_synonyms)
-        check_is_this_node(broker, name)
-        return _entries(describe_broker(broker.config, keys), with_synonyms)
+            return _entries(describe_broker_defaults(node.config, keys), with_synonyms)
+        check_is_this_node(node, name)
+        return _entries(describe_broker(node.config, keys), with_synonyms)
     if kind == ConfigResourceType.BROKER_LOGGER:
-        check_is_this_node(broker, name)
+        check_is_this_node(node, name)
         return [
             _result(logger, level, _LOGGER)
             for logger, level in loggers.current_levels().items()
             if keys is None or logger in keys
         ]
     if kind == ConfigResourceType.GROUP and name:
-        return _stored(broker, kind, name, GROUP_KEYS, keys, _GROUP, with_synonyms=with_synonyms)
+        return _stored(node, kind, name, GROUP_KEYS, keys, _GROUP, with_synonyms=with_synonyms)
     if kind == ConfigResourceType.CLIENT_METRICS and name:
         return _stored(
-            broker, kind, name, CLIENT_METRICS_KEYS, keys, _CLIENT_METRICS, with_synonyms=with_synonyms
+            node, kind, name, CLIENT_METRICS_KEYS, keys, _CLIENT_METRICS, with_synonyms=with_synonyms
         )
     if kind in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The resource must have a name.")
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind} for resource '{name}'.")
 
 
-def _topic(broker: Broker, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
+def _topic(node: Node, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
     validate_topic_name(name)
-    if name not in broker.image.topics.by_name:
+    if name not in node.image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
-    overrides = broker.image.configs.of(ConfigResourceType.TOPIC, name)
-    return describe_topic(broker.config, overrides, keys)
+    overrides = node.image.configs.of(ConfigResourceType.TOPIC, name)
+    return describe_topic(node.config, overrides, keys)
 
 
 def _stored(
-    broker: Broker,
+    node: Node,
     kind: int,
     name: str,
     definitions: Mapping[str, ConfigDef],
@@ -96,11 +96,11 @@ def _stored(
     with_synonyms: bool,
 ) -> list[Message]:
     """A resource that has nothing but its own configs and their defaults."""
-    own = broker.image.configs.of(kind, name)
+    own = node.image.configs.of(kind, name)
     wanted = definitions.keys() if keys is None else definitions.keys() & set(keys)
     results = []
     for key in sorted(wanted):
-        synonyms = _defaults(broker, definitions[key]) if kind == ConfigResourceType.GROUP else []
+        synonyms = _defaults(node, definitions[key]) if kind == ConfigResourceType.GROUP else []
         if key in own:
             synonyms.insert(0, _synonym(key, own[key], source))
         value = synonyms[0].value if synonyms else definitions[key].default
@@ -116,12 +116,12 @@ def _stored(
     return results
 
 
-def _defaults(broker: Broker, definition: ConfigDef) -> list[Message]:
+def _defaults(node: Node, definition: ConfigDef) -> list[Message]:
     """What holds for a group that does not say: the broker's key of its kind, or a fixed value."""
     synonym = broker_synonym(definition.name)
     if synonym not in BROKER_KEYS:
         return [_synonym(definition.name, definition.default, ConfigSource.DEFAULT_CONFIG)]
-    (entry,) = describe_broker(broker.config, [synonym])
+    (entry,) = describe_broker(node.config, [synonym])
     return [_synonym(s.name, s.value, s.source) for s in entry.synonyms]
 
 

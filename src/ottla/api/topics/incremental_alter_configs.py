@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from ottla.api.base import Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.api.topics import config_admin
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import IncrementalAlterConfigsResponse
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
     return config_admin.alter(
-        broker,
+        node,
         ctx,
         request,
         IncrementalAlterConfigsResponse,
-        broker.controller.incremental_alter_configs,
+        lambda *asked: node.controller.incremental_alter_configs(*asked),
         may_change_loggers=True,
     )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import UnregisterBrokerResponse
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
-    broker.controller.unregister_broker(
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+    node.controller.unregister_broker(
         request, ctx.respond, lambda error: ctx.respond(on_error(ctx, request, error))
     )
     return PARKED
@@ -20,4 +20,4 @@ def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Messag
     return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
 
 
-API = Api(ApiKey.UNREGISTER_BROKER, 0, 0, handle, on_error)
+API = Api(ApiKey.UNREGISTER_BROKER, 0, 0, handle, on_error, forward=True)

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.api.broker import Node
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import UpdateFeaturesResponse
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
-    broker.controller.update_features(
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+    node.controller.update_features(
         request,
         ctx.respond,
         lambda error: ctx.respond(on_error(ctx, request, error)),
@@ -26,4 +26,4 @@ def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Messag
     return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
-API = Api(ApiKey.UPDATE_FEATURES, 0, 2, handle, on_error)
+API = Api(ApiKey.UPDATE_FEATURES, 0, 2, handle, on_error, forward=True)
