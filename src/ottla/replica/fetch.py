@@ -12,10 +12,11 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError
 from ottla.log.types import LogSlice, WouldBlock
 from ottla.records.batch import CorruptBatchError, iter_batches
 from ottla.replica.fetch_sessions import FetchPartition, PartitionData
+from ottla.replica.follower_fetch import diverging_epoch
 from ottla.replica.offload import outcome
 from ottla.wire.messages import FetchResponse
 
@@ -54,8 +55,11 @@ class Fetch:
         "_min_one",
         "_must_answer",
         "_new_logs",
+        "_only_leader",
         "_parked",
+        "_rack",
         "_read_committed",
+        "_replica_epoch",
         "_replica_id",
         "_replicas",
         "_results",
@@ -73,6 +77,9 @@ class Fetch:
         max_wait_ms: int,
         read_committed: bool = False,
         replica_id: int = _CONSUMER,
+        replica_epoch: int = -1,
+        only_leader: bool = True,
+        rack: str = "",
         incremental: bool = False,
     ) -> None:
         self._replicas = replicas
@@ -83,6 +90,10 @@ class Fetch:
         self._max_wait_ms = max_wait_ms
         self._read_committed = read_committed
         self._replica_id = replica_id
+        self._replica_epoch = replica_epoch
+        self._only_leader = only_leader or replica_id >= 0
+        """A consumer that knows of it may read from a follower."""
+        self._rack = rack
         self._incremental = incremental
         """Partitions of which there is nothing new may be `None` in the results."""
         self._parked: Parked | None = None
@@ -127,7 +138,11 @@ class Fetch:
     def _park(self) -> bool:
         partitions = [part.partition for part in self._entries if part.partition is not None]
         self._parked = self._replicas.waiting.park(
-            partitions, self._need(), self._max_wait_ms / 1000, self._woken
+            partitions,
+            self._need(),
+            self._max_wait_ms / 1000,
+            self._woken,
+            at_end=self._replica_id >= 0,
         )
         return self._parked is not None
 
@@ -188,7 +203,10 @@ class Fetch:
             partition = part.partition = self._replicas.find(part.key)
         epoch = part.leader_epoch
         if (epoch >= 0 and epoch != partition.leader_epoch) or not partition.is_leader:
-            partition.check_leader(epoch)
+            if self._only_leader:
+                partition.check_leader(epoch)
+            else:
+                partition.check_replica(epoch)
         log = partition.log or self._new_log(partition)
         if part.last_fetched_epoch >= 0:
             diverging = self._diverging(part, log)
@@ -196,6 +214,13 @@ class Fetch:
                 return diverging
         if self._replica_id >= 0:
             return self._read_for_follower(part, partition, log)
+        if self._rack:
+            nearer = self._replicas.nearer_replica(partition, self._rack, part.fetch_offset)
+            if nearer is not None:
+                self._must_answer = True
+                data = self._data(part, log, log.high_watermark, _EMPTY)
+                data.preferred_read_replica = nearer
+                return data
         mark = log.high_watermark
         upper = log.last_stable_offset if self._read_committed else mark
         offset = part.fetch_offset
@@ -223,39 +248,27 @@ class Fetch:
     def _read_for_follower(
         self, part: FetchPartition, partition: Partition, log: PartitionLog
     ) -> PartitionData:
-        replica_id = self._replica_id
-        if replica_id not in partition.replicas:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_LEADER_EPOCH
-                if part.leader_epoch >= 0
-                else ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"Broker {replica_id} is not a replica of {partition.topic}-{partition.index}",
-            )
-        mark = log.high_watermark
+        self._replicas.check_follower(partition, part, self._replica_id, self._replica_epoch)
         piece = log.read(
-            part.fetch_offset,
-            min(part.max_bytes, self._limit),
-            upper_offset=log.log_end_offset,
-            min_one_batch=self._min_one,
-            nowait=True,
+            part.fetch_offset, min(part.max_bytes, self._limit), min_one_batch=self._min_one, nowait=True
         )
-        if self._parked is None:
-            partition.follower_fetched(log, replica_id, part.fetch_offset)
-        return self._data(part, log, mark, self._take(piece))
+        if self._parked is None and self._replica_epoch >= 0:
+            partition.follower_fetched(
+                log,
+                self._replica_id,
+                part.fetch_offset,
+                start_offset=part.log_start_offset,
+                broker_epoch=self._replica_epoch,
+            )
+        return self._data(part, log, log.high_watermark, self._take(piece))
 
     def _diverging(self, part: FetchPartition, log: PartitionLog) -> PartitionData | None:
-        """The end of the last epoch that the log has in common with the client's, where they went apart."""
-        epoch, end_offset = log.end_offset_for_epoch(part.last_fetched_epoch)
-        if epoch < 0 or end_offset < 0 or part.fetch_offset < log.log_start_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"Offset {part.fetch_offset} of epoch {part.last_fetched_epoch} is not in the log",
-            )
-        if epoch >= part.last_fetched_epoch and end_offset >= part.fetch_offset:
+        diverging = diverging_epoch(part, log)
+        if diverging is None:
             return None
         self._must_answer = True
         data = self._data(part, log, log.high_watermark, _EMPTY)
-        data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        data.diverging_epoch = diverging
         return data
 
     def _take(self, piece: LogSlice) -> Any:

@@ -7,6 +7,9 @@ Decides which partitions a request covers and which of the results are worth sen
                    -1    full fetch, no session (closing the one it names)
                    n>0   incremental: the session's partitions with the request's changes; must be the epoch
                          that the session expects, which moves on by one
+
+A follower's session hangs on its partitions and keeps note of those with news: however many it has, a fetch costs
+what the changed ones cost.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from ottla.errors import ErrorCode
 from ottla.limits import MAX_FETCH_PARTITIONS
 
 if TYPE_CHECKING:
+    from ottla.replica.follower_fetch import FollowerFetch
     from ottla.replica.partition import Partition
 
 NO_SESSION: Final = 0
@@ -39,6 +43,7 @@ class FetchPartition:
     """A partition as a client fetches it: what it asked last, and in a session what it was told last."""
 
     __slots__ = (
+        "asked",
         "fetch_offset",
         "index",
         "key",
@@ -49,6 +54,7 @@ class FetchPartition:
         "partition",
         "sent_high_watermark",
         "sent_log_start_offset",
+        "session",
     )
 
     def __init__(
@@ -72,6 +78,36 @@ class FetchPartition:
         self.sent_log_start_offset = -1
         self.partition: Partition | None = None
         """The hosted partition, once looked up (see `ottla.replica.fetch`)."""
+        self.session: FetchSession | None = None
+        """Set while a follower's session hangs on the partition: this is its waiter there."""
+        self.asked = True
+        """The follower has told its offset since it was last taken note of."""
+
+    # -- a follower's, as a waiter on its partition
+
+    def progress(self, size: int) -> None:
+        """The log has grown."""
+        session = self.session
+        if session is not None:
+            session.fresh[self] = None
+            if session.parked is not None:
+                session.parked.wake()
+
+    def ready(self) -> None:
+        """The high watermark moved, the leader changed, the partition is gone."""
+        session = self.session
+        if session is not None:
+            session.fresh[self] = None
+            if session.parked is not None:
+                session.parked.wake_soon()
+
+    def expire(self) -> None:
+        """The broker stops."""
+        session = self.session
+        if session is not None and session.parked is not None:
+            session.parked.expire()
+
+    # -- what is asked and told
 
     def ask_again(self, newer: FetchPartition) -> None:
         self.fetch_offset = newer.fetch_offset
@@ -79,6 +115,7 @@ class FetchPartition:
         self.leader_epoch = newer.leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
         self.log_start_offset = newer.log_start_offset
+        self.asked = True
 
     def sent(self, data: PartitionData) -> bool:
         """Note what `data` tells; whether it tells the client of a session anything new."""
@@ -103,7 +140,9 @@ class FetchSession:
         "created_ms",
         "epoch",
         "evictable_key",
+        "fresh",
         "id",
+        "parked",
         "partitions",
         "privileged",
         "used_ms",
@@ -129,6 +168,28 @@ class FetchSession:
         self.epoch = next_epoch(INITIAL_EPOCH)
         """What the next request must carry."""
         self.evictable_key = (privileged, -1, session_id)
+        self.fresh: dict[FetchPartition, None] = {}
+        """A follower's partitions that there may be news of, longest waiting first."""
+        self.parked: FollowerFetch | None = None
+        """A follower's request that waits for news."""
+
+    def attach(self, part: FetchPartition) -> None:
+        """Hang on a partition, and take a first look at it."""
+        part.session = self
+        self.fresh[part] = None
+
+    def detach(self, part: FetchPartition) -> None:
+        """Let go of a partition."""
+        part.session = None
+        self.fresh.pop(part, None)
+        if part.partition is not None:
+            part.partition.tails.discard(part)
+
+    def close(self) -> None:
+        """Let go of everything. The request that waits is answered by whoever closes its connection."""
+        if self.privileged:
+            for part in self.partitions.values():
+                self.detach(part)
 
 
 def next_epoch(epoch: int) -> int:
@@ -140,7 +201,7 @@ def next_epoch(epoch: int) -> int:
 class FetchContext:
     """One request's view: `partitions` to read in order, and `finish` to turn results into what is sent."""
 
-    __slots__ = ("_cache", "_expected_epoch", "_follower", "_session", "_topic_ids", "error", "partitions")
+    __slots__ = ("_cache", "_expected_epoch", "_session", "_topic_ids", "error", "follower", "partitions")
 
     def __init__(
         self,
@@ -160,7 +221,12 @@ class FetchContext:
         self._session = session
         self._expected_epoch = session.epoch if session is not None else FINAL_EPOCH
         self._topic_ids = topic_ids
-        self._follower = follower
+        self.follower = follower
+
+    @property
+    def session(self) -> FetchSession | None:
+        """The session that the request goes on with."""
+        return self._session
 
     @property
     def incremental(self) -> bool:
@@ -180,7 +246,7 @@ class FetchContext:
         sent = [(part, data) for part, data in zip(self.partitions, results, strict=True) if data is not None]
         if self._cache is not None:
             session_id = self._cache.create(
-                self.partitions, privileged=self._follower, uses_topic_ids=self._topic_ids
+                self.partitions, privileged=self.follower, uses_topic_ids=self._topic_ids
             )
             if session_id != NO_SESSION:
                 for part, data in sent:
@@ -257,14 +323,21 @@ class FetchSessionCache:
         self, session: FetchSession, partitions: list[FetchPartition], forgotten: Iterable[PartitionKey]
     ) -> FetchContext:
         order = session.partitions
+        follower = session.privileged
         for part in partitions:
             known = order.get(part.key)
             if known is None:
                 order[part.key] = part
+                if follower:
+                    session.attach(part)
             else:
                 known.ask_again(part)
+                if follower:
+                    session.fresh[known] = None
         for key in forgotten:
-            order.pop(key, None)
+            gone = order.pop(key, None)
+            if follower and gone is not None:
+                session.detach(gone)
         if not order:
             self._remove(session)
             return FetchContext(self, partitions)
@@ -273,7 +346,8 @@ class FetchSessionCache:
             return FetchContext(self, [], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._touch(session)
         session.epoch = next_epoch(session.epoch)
-        return FetchContext(self, list(order.values()), session=session)
+        # A follower's request looks at what is fresh, not at all that the session has.
+        return FetchContext(self, [] if follower else list(order.values()), session=session)
 
     def create(self, partitions: list[FetchPartition], *, privileged: bool, uses_topic_ids: bool) -> int:
         """Open a session if there is room or someone less worthy of it; its id, or `NO_SESSION`."""
@@ -291,6 +365,9 @@ class FetchSessionCache:
             now_ms=now_ms,
         )
         self._sessions[session_id] = session
+        if privileged:
+            for part in partitions:
+                session.attach(part)
         self._touch(session)
         return session_id
 
@@ -327,7 +404,14 @@ class FetchSessionCache:
         if lived_long:
             _include(self._by_all, key)
 
+    def drop(self, session_id: int) -> None:
+        """A follower's connection is gone, and with it its session: it will open another."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self._remove(session)
+
     def _remove(self, session: FetchSession) -> None:
+        session.close()
         del self._sessions[session.id]
         _discard(self._by_privileged, session.evictable_key)
         _discard(self._by_all, session.evictable_key)

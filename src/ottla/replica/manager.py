@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.clock import Clock
+from ottla.clock import Clock, Timer
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
 from ottla.metadata.image import EMPTY_IMAGE, ConfigResourceType
+from ottla.metadata.partitions import DIRECTORY_UNASSIGNED
+from ottla.peers import Endpoint, Peers
+from ottla.replica.fetchers import Fetchers
 from ottla.replica.offload import Offload
-from ottla.replica.partition import Partition
+from ottla.replica.partition import Partition, PartitionHost
+from ottla.replica.selector import RACK_AWARE, nearer_replica
+from ottla.replica.throttle import ReplicationThrottle
 from ottla.replica.waiting import Waiting
 from ottla.wire.uuid import ZERO_UUID
 
@@ -29,6 +34,10 @@ if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
+    from ottla.replica.alter_partition import AlterPartitionSender
+    from ottla.replica.assignments import DirectoryAssignments
+    from ottla.replica.fetch_sessions import FetchPartition
+    from ottla.replica.isr import Proposal
 
 _logger = logging.getLogger(__name__)
 
@@ -42,16 +51,25 @@ class ReplicaManager:
     """Hosts partitions. `publish` follows the metadata; the lookups serve the API handlers."""
 
     __slots__ = (
-        "_clock",
+        "_alter_partition",
+        "_assignments",
+        "_broker_epoch",
         "_config",
         "_default_topic_config",
         "_doomed",
+        "_fetchers",
+        "_follower_throttle",
+        "_host",
         "_hosted",
+        "_lag_check",
         "_node_id",
+        "_rack_aware",
         "_scheduled",
         "_stopped",
         "_work",
+        "clock",
         "image",
+        "leader_throttle",
         "log_manager",
         "offload",
         "waiting",
@@ -66,14 +84,39 @@ class ReplicaManager:
         config: BrokerConfig,
         *,
         call_soon_threadsafe: Callable[..., object] | None = None,
+        peers: Peers | None = None,
+        alter_partition: AlterPartitionSender | None = None,
+        assignments: DirectoryAssignments | None = None,
+        broker_epoch: Callable[[], int] = lambda: -1,
     ) -> None:
         self.log_manager = log_manager
         self.offload = Offload(executor, call_soon_threadsafe)
         self.waiting = Waiting(clock)
         self.image: MetadataImage = EMPTY_IMAGE
-        self._clock = clock
+        self.clock = clock
+        self.leader_throttle = ReplicationThrottle("leader", clock, node_id, config)
         self._node_id = node_id
         self._config = config
+        self._rack_aware = config.opt_str("replica.selector.class") in RACK_AWARE
+        self._alter_partition = alter_partition
+        self._assignments = assignments
+        self._broker_epoch = broker_epoch
+        self._follower_throttle = ReplicationThrottle("follower", clock, node_id, config)
+        self._fetchers: Fetchers | None = None
+        if peers is not None:
+            self._fetchers = Fetchers(
+                clock, peers, node_id, config, broker_epoch, self.endpoint_of, self._follower_throttle
+            )
+        self._host = PartitionHost(
+            node_id=node_id,
+            clock=clock,
+            offload=self.offload,
+            open_log=self._open_log,
+            propose=self._propose,
+            eligible=self._may_be_in_sync,
+            alive=self._is_alive,
+            max_lag_ms=lambda: self._config.int("replica.lag.time.max.ms"),
+        )
         self._default_topic_config: TopicConfig | None = None
         self._hosted: dict[str | bytes, _Topic] = {}
         """Partitions by index, of each topic by its name and again by its id."""
@@ -82,6 +125,7 @@ class ReplicaManager:
         self._work: deque[Callable[[], None]] = deque()
         self._scheduled = False
         self._stopped = False
+        self._lag_check: Timer | None = None
 
     # -- lookups
 
@@ -129,6 +173,67 @@ class ReplicaManager:
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{image.name}-{index} is not on broker {self._node_id}"
         )
 
+    # -- other brokers
+
+    def endpoint_of(self, broker_id: int) -> Endpoint | None:
+        """Where another broker listens for brokers, if it is registered."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            return None
+        listener = broker.listeners.get(self._config.inter_broker_listener_name)
+        return None if listener is None else Endpoint(broker_id, listener.host, listener.port)
+
+    def _is_alive(self, broker_id: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def _may_be_in_sync(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return (
+            broker is not None
+            and broker.epoch == broker_epoch
+            and not broker.fenced
+            and not broker.in_controlled_shutdown
+        )
+
+    def _propose(self, partition: Partition, proposal: Proposal) -> None:
+        if self._alter_partition is not None:
+            self._alter_partition.submit(partition, proposal)
+
+    def check_follower(
+        self, partition: Partition, part: FetchPartition, replica_id: int, broker_epoch: int
+    ) -> None:
+        """Raise unless the broker that fetches is a replica, and not one of before its last registration."""
+        if replica_id not in partition.in_sync.followers:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH
+                if part.leader_epoch >= 0
+                else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"Broker {replica_id} is not a replica of {partition.topic}-{partition.index}",
+            )
+        broker = self.image.brokers.get(replica_id)
+        if broker_epoch >= 0 and broker is not None and broker.epoch > broker_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"Broker {replica_id} has registered again since epoch {broker_epoch}",
+            )
+
+    def nearer_replica(self, partition: Partition, rack: str, offset: int) -> int | None:
+        """The replica that a consumer of that rack should read from instead of the leader."""
+        return nearer_replica(partition, self.image, rack, offset) if self._rack_aware else None
+
+    def start(self) -> None:
+        """Begin to look for followers that lag, every half `replica.lag.time.max.ms`."""
+        period_s = self._config.int("replica.lag.time.max.ms") / 2000
+        self._lag_check = self.clock.call_later(period_s, self._check_lag)
+
+    def _check_lag(self) -> None:
+        for partition in self.partitions():
+            if partition.is_leader and len(partition.replicas) > 1:
+                partition.maybe_shrink()
+                partition.maybe_expand()
+        self.start()
+
     # -- following the metadata
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -139,13 +244,27 @@ class ReplicaManager:
         for change in delta.changed_topics.values():
             for index, registration in change.partition_changes.items():
                 self._reconcile(change.name, change.id, index, registration)
+        if delta.changed_brokers:
+            self._brokers_changed(delta.changed_brokers)
         for resource_type, name in delta.changed_configs:
             if resource_type == ConfigResourceType.TOPIC and name in self._hosted:
                 self._later(partial(self._update_topic_config, name))
 
+    def _brokers_changed(self, brokers: Collection[int]) -> None:
+        """Followers may have become fit to be in sync, and leaders may be somewhere else."""
+        if self._fetchers is not None:
+            self._fetchers.metadata_changed()
+        for partition in self.partitions():
+            if partition.is_leader and not partition.in_sync.followers.keys().isdisjoint(brokers):
+                partition.maybe_expand()
+
     def update_broker_config(self, config: BrokerConfig) -> None:
         """The broker's own configs changed: the defaults of all topics follow."""
         self._config = config
+        self.leader_throttle.update_config(config)
+        self._follower_throttle.update_config(config)
+        if self._fetchers is not None:
+            self._fetchers.update_config(config)
         self._default_topic_config = None
         for topic in [topic for topic in self._hosted if isinstance(topic, str)]:
             self._later(partial(self._update_topic_config, topic))
@@ -184,14 +303,29 @@ class ReplicaManager:
         if partitions is None:
             partitions = self._hosted[topic] = self._hosted[topic_id] = {}
         if partition is None:
-            partition = Partition(
-                topic, index, topic_id, node_id=self._node_id, open_log=self._open_log, offload=self.offload
-            )
+            partition = Partition(topic, index, topic_id, self._host)
             partition.update(registration)
             partitions[index] = partition
             self._later(partial(self._ensure_log, partition))
         else:
             partition.update(registration)
+            self._follow(partition)
+
+    def _follow(self, partition: Partition) -> None:
+        """Copy from the leader where another broker is it. Waits for the log to be there."""
+        if self._fetchers is None:
+            return
+        if (
+            partition.log is not None
+            and not partition.offline
+            and partition.leader not in (-1, self._node_id)
+        ):
+            try:
+                self._fetchers.follow(partition)
+            except KafkaError as error:
+                _logger.error("Cannot follow with %s: %s", partition.topic_partition, error.message)
+        else:
+            self._fetchers.unfollow(partition)
 
     def _drop_topic(self, topic: TopicImage) -> None:
         partitions = self._hosted.pop(topic.id, None)
@@ -204,6 +338,8 @@ class ReplicaManager:
 
     def _remove(self, partition: Partition) -> None:
         tp = partition.topic_partition
+        if self._fetchers is not None:
+            self._fetchers.unfollow(partition)
         partition.remove()
         self._doomed[tp] = partition.topic_id
         self._later(partial(self._delete_log, tp))
@@ -229,6 +365,7 @@ class ReplicaManager:
             return
         try:
             partition.local_log()
+            self._follow(partition)
         except KafkaError as error:
             # Its clients get the same error when they come; a failed directory must not stop the others.
             _logger.error("Cannot open the log of %s: %s", partition.topic_partition, error.message)
@@ -239,18 +376,20 @@ class ReplicaManager:
             self._delete_log(tp)
         log = self.log_manager.get(tp)
         if log is None:
-            return self.log_manager.get_or_create(
+            log = self.log_manager.get_or_create(
                 tp,
                 partition.topic_id,
                 self.topic_config(partition.topic),
                 directory_id=self._assigned_directory(partition),
             )
-        if log.topic_id == ZERO_UUID:
+        elif log.topic_id == ZERO_UUID:
             log.assign_topic_id(partition.topic_id)
         elif log.topic_id != partition.topic_id:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_TOPIC_ID, f"The log of {tp} belongs to another topic of the same name"
             )
+        if self._assignments is not None:
+            self._assignments.check(partition)
         return log
 
     def _assigned_directory(self, partition: Partition) -> bytes | None:
@@ -259,13 +398,25 @@ class ReplicaManager:
         if registration is None or self._node_id not in registration.replicas:
             return None
         assigned = registration.directory(self._node_id)
-        return assigned if any(assigned == each.directory_id for each in self.log_manager.dirs) else None
+        directories = self.log_manager.dirs
+        if any(assigned == each.directory_id and not each.offline for each in directories):
+            return assigned
+        if assigned not in (ZERO_UUID, DIRECTORY_UNASSIGNED) and any(each.offline for each in directories):
+            # An empty log in another directory would forget what this replica has acknowledged.
+            partition.offline = True
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{partition.topic_partition} lies in a log directory that is offline",
+            )
+        return None
 
     def directory_failed(self) -> None:
         """A log directory failed: its partitions go offline, and who waits for them gets the error."""
         for partition in self.partitions():
             if partition.log is not None and partition.log.failed is not None and not partition.offline:
                 partition.go_offline()
+                if self._fetchers is not None:
+                    self._fetchers.unfollow(partition)
 
     def _delete_log(self, tp: TopicPartition) -> None:
         topic_id = self._doomed.pop(tp, None)
@@ -285,25 +436,33 @@ class ReplicaManager:
         self._work.append(work)
         if not self._scheduled:
             self._scheduled = True
-            self._clock.call_later(0.0, self._run_slice)
+            self.clock.call_later(0.0, self._run_slice)
 
     def _run_slice(self) -> None:
-        end = self._clock.monotonic() + SLICE_S
+        end = self.clock.monotonic() + SLICE_S
         work = self._work
         try:
             while work and not self._stopped:
                 work.popleft()()
-                if self._clock.monotonic() >= end:
+                if self.clock.monotonic() >= end:
                     break
         finally:
             self._scheduled = bool(work) and not self._stopped
             if self._scheduled:
-                self._clock.call_later(0.0, self._run_slice)
+                self.clock.call_later(0.0, self._run_slice)
 
     def shutdown(self) -> None:
         """Answer who waits with what there is, and stop making logs. The logs are closed by their manager."""
         self._stopped = True
         self._work.clear()
+        if self._lag_check is not None:
+            self._lag_check.cancel()
+        if self._alter_partition is not None:
+            self._alter_partition.stop()
+        if self._fetchers is not None:
+            self._fetchers.stop()
         self.waiting.close()
-        for parked in {parked for partition in self.partitions() for parked in partition.waiters}:
+        for parked in {
+            parked for partition in self.partitions() for parked in (*partition.waiters, *partition.tails)
+        }:
             parked.expire()

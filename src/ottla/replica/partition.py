@@ -1,18 +1,24 @@
-"""One partition as this broker hosts it: leadership, in-sync set, high watermark, and who waits for what.
+"""One partition as this broker hosts it: as leader or follower, its high watermark, and who waits for what.
 
-The files are `ottla.log`'s; which partitions there are is the manager's; reading for clients is `ottla.replica.fetch`.
+The files are `ottla.log`'s; who is in sync is decided in `ottla.replica.isr`; which partitions there are is the
+manager's; reading for clients is `ottla.replica.fetch`, copying from a leader `ottla.replica.fetcher`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.clock import Clock
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import AppendInfo, AppendOrigin, TopicPartition
+from ottla.records.batch import read_header
 from ottla.records.validation import ValidatedBatch, finish
 from ottla.replica.appends import AppendQueue
 from ottla.replica.flushes import FlushQueue
+from ottla.replica.isr import Eligible, InSyncSet, Proposal, Pulse
 
 if TYPE_CHECKING:
     from ottla.config.topic import TopicConfig
@@ -25,41 +31,55 @@ if TYPE_CHECKING:
     from ottla.replica.offload import Offload
     from ottla.replica.waiting import Waiter
 
+_logger = logging.getLogger(__name__)
+
 ACKS_ALL = -1
 
-OpenLog = Callable[["Partition"], "PartitionLog"]
+
+@dataclass(slots=True)
+class PartitionHost:
+    """What partitions ask of the broker that hosts them."""
+
+    node_id: int
+    clock: Clock
+    offload: Offload
+    open_log: Callable[[Partition], PartitionLog]
+    propose: Callable[[Partition, Proposal], None]
+    """Ask the controller for another in-sync set; `Partition.decided` hears what it says."""
+    eligible: Eligible
+    alive: Callable[[int], bool]
+    """Whether a broker is registered and not fenced."""
+    max_lag_ms: Callable[[], float]
 
 
 class Partition:
-    """Leader state of a partition over its `PartitionLog`, which is opened when it is first needed."""
+    """State of a partition over its `PartitionLog`, which is opened when it is first needed."""
 
     __slots__ = (
+        "_alone",
         "_appends",
         "_flushes",
-        "_follower_ends",
+        "_host",
         "_isr_is_short",
-        "_node_id",
-        "_offload",
-        "_open_log",
         "epoch_start_offset",
         "gone",
+        "in_sync",
         "index",
         "is_leader",
-        "isr",
         "leader",
         "leader_epoch",
+        "leading_since",
         "log",
         "offline",
         "partition_epoch",
         "replicas",
+        "tails",
         "topic",
         "topic_id",
         "waiters",
     )
 
-    def __init__(
-        self, topic: str, index: int, topic_id: bytes, *, node_id: int, open_log: OpenLog, offload: Offload
-    ) -> None:
+    def __init__(self, topic: str, index: int, topic_id: bytes, host: PartitionHost) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -70,7 +90,9 @@ class Partition:
         self.partition_epoch = -1
         self.epoch_start_offset = 0
         """Where the log ended when this broker became leader of the epoch."""
-        self.isr: tuple[int, ...] = ()
+        self.leading_since = -1
+        """The first epoch of this broker's leadership: what it appended from then on it has not truncated."""
+        self.in_sync = InSyncSet(host.node_id, host.eligible, host.max_lag_ms)
         self.replicas: tuple[int, ...] = ()
         self.is_leader = False
         self.gone = False
@@ -78,17 +100,23 @@ class Partition:
         self.offline = False
         """Its log directory has failed."""
         self.waiters: set[Waiter] = set()
-        self._node_id = node_id
-        self._open_log = open_log
-        self._offload = offload
+        """Who waits for the high watermark: consumers, and producers with acks=all."""
+        self.tails: set[Waiter] = set()
+        """Who waits for the end of the log: followers."""
+        self._host = host
         self._appends: AppendQueue | None = None
         self._flushes: FlushQueue | None = None
-        self._follower_ends: dict[int, int] = {}
+        self._alone = True
         self._isr_is_short = False
 
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.index)
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The in-sync replicas as the controller has them."""
+        return self.in_sync.committed
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} epoch {self.leader_epoch} leader {self.leader}>"
@@ -97,22 +125,32 @@ class Partition:
 
     def update(self, registration: PartitionRegistration) -> None:
         """Follow a new assignment, leader, leader epoch or in-sync set."""
+        if registration.partition_epoch < self.partition_epoch:
+            return  # the controller's answer to AlterPartition was faster than its record
         new_epoch = registration.leader_epoch != self.leader_epoch
+        led = self.is_leader
+        news = new_epoch
+        isr_before = self.in_sync.committed
         self.replicas = registration.replicas
-        self.isr = registration.isr
+        self._alone = len(self.replicas) == 1
         self.partition_epoch = registration.partition_epoch
         self.leader = registration.leader
         self.leader_epoch = registration.leader_epoch
-        self.is_leader = registration.leader == self._node_id and not self.offline
-        self._isr_is_short = len(self.isr) < len(self.replicas)
-        if new_epoch:
-            self._follower_ends.clear()
-        if self.log is not None:
-            if new_epoch:
-                self._begin_epoch(self.log)
-            elif self.is_leader and self._advance_high_watermark(self.log):
-                self.wake_all()
-        if new_epoch:
+        self.is_leader = registration.leader == self._host.node_id and not self.offline
+        if self.is_leader:
+            if not led:
+                self.leading_since = registration.leader_epoch
+            self.in_sync.assign(registration.replicas, registration.isr, self._now_ms())
+        else:
+            self.in_sync.clear(registration.isr)
+        self._isr_is_short = len(registration.isr) < len(self.replicas)
+        if self.log is not None and self.is_leader:
+            if new_epoch or not led:
+                self._begin_epoch(self.log, new_leader=not led)
+            else:
+                news = self._advance_high_watermark(self.log) or isr_before != registration.isr
+            self.maybe_expand()
+        if news or led != self.is_leader:
             self.wake_all()
 
     def local_log(self) -> PartitionLog:
@@ -121,15 +159,25 @@ class Partition:
         if log is None:
             if self.gone or self.offline:
                 raise self._not_leader()
-            log = self.log = self._open_log(self)
-            self._begin_epoch(log)
+            log = self.log = self._host.open_log(self)
+            if self.is_leader:
+                self._begin_epoch(log, new_leader=True)
+            for tail in self.tails:
+                tail.ready()
         return log
 
-    def _begin_epoch(self, log: PartitionLog) -> None:
-        if self.is_leader:
-            self.epoch_start_offset = log.log_end_offset
-            log.assign_epoch_start_offset(self.leader_epoch, log.log_end_offset)
-            self._advance_high_watermark(log)
+    def _begin_epoch(self, log: PartitionLog, *, new_leader: bool) -> None:
+        now_ms = self._now_ms()
+        end = self.epoch_start_offset = log.log_end_offset
+        log.assign_epoch_start_offset(self.leader_epoch, end)
+        for follower in self.in_sync.followers.values():
+            follower.begin_epoch(
+                in_sync=follower.id in self.in_sync.committed,
+                new_leader=new_leader,
+                leader_end=end,
+                now_ms=now_ms,
+            )
+        self._advance_high_watermark(log)
 
     def remove(self) -> None:
         """The partition leaves this broker: everyone who waits for it gets the error."""
@@ -144,6 +192,9 @@ class Partition:
         self.is_leader = False
         self.wake_all()
 
+    def _now_ms(self) -> float:
+        return self._host.clock.monotonic() * 1000
+
     # -- checks
 
     def check_leader(self, current_epoch: int = -1) -> None:
@@ -151,6 +202,13 @@ class Partition:
         if current_epoch >= 0 and current_epoch != self.leader_epoch:
             raise self.epoch_error(current_epoch)
         if not self.is_leader:
+            raise self._not_leader()
+
+    def check_replica(self, current_epoch: int = -1) -> None:
+        """Raise unless this broker leads or follows in that epoch: what may be read by a consumer nearby."""
+        if current_epoch >= 0 and current_epoch != self.leader_epoch:
+            raise self.epoch_error(current_epoch)
+        if not self.is_leader and (self.log is None or self.offline or self.gone):
             raise self._not_leader()
 
     def epoch_error(self, current_epoch: int) -> KafkaError:
@@ -171,14 +229,14 @@ class Partition:
             )
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"Broker {self._node_id} does not lead {self.topic}-{self.index}",
+            f"Broker {self._host.node_id} does not lead {self.topic}-{self.index}",
         )
 
     def min_in_sync(self, config: TopicConfig) -> int:
         """`min.insync.replicas`, but no more than there are replicas."""
         return min(config.min_insync_replicas, len(self.replicas))
 
-    # -- appending
+    # -- appending as leader
 
     def append(
         self,
@@ -217,7 +275,7 @@ class Partition:
     ) -> None:
         """Append behind what is under way, after a look into the batch in a thread."""
         if self._appends is None:
-            self._appends = AppendQueue(self, self._offload)
+            self._appends = AppendQueue(self, self._host.offload)
         self._appends.add(batch, acks, done, guard)
 
     def flush_due(self) -> bool:
@@ -228,7 +286,7 @@ class Partition:
     def flush(self, done: FlushDone) -> None:
         """Bring all that is in the log to disk, in a thread; `done` is called on the event loop."""
         if self._flushes is None:
-            self._flushes = FlushQueue(self._offload)
+            self._flushes = FlushQueue(self._host.offload)
         self._flushes.add(self.local_log(), done)
 
     def append_validated(
@@ -267,10 +325,11 @@ class Partition:
             raise self._not_leader()
         if acks == ACKS_ALL and self._isr_is_short:
             minimum = self.min_in_sync(log.config)
-            if len(self.isr) < minimum:
+            in_sync = len(self.in_sync.committed)
+            if in_sync < minimum:
                 raise KafkaError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"{self.topic}-{self.index} has {len(self.isr)} replicas in sync, "
+                    f"{self.topic}-{self.index} has {in_sync} replicas in sync, "
                     f"min.insync.replicas asks for {minimum}",
                 )
 
@@ -278,40 +337,143 @@ class Partition:
         """Records were added to the log: move the high watermark, wake who waits for them."""
         if info.duplicate:
             return
-        if len(self.isr) == 1:
+        size = info.size
+        if self._alone:
             log.high_watermark = log.log_end_offset
         else:
-            self._advance_high_watermark(log)
-        if self.waiters:
-            size = info.size
-            for parked in self.waiters:
-                parked.progress(size)
+            for follower in self.in_sync.followers.values():
+                if follower.end_offset == info.first_offset:
+                    follower.left_behind()
+            for tail in self.tails:
+                tail.progress(size)
+            # With others in sync it moves when they fetch.
+            if len(self.in_sync.maximal) > 1 or not self._advance_high_watermark(log):
+                return
+        for parked in self.waiters:
+            parked.progress(size)
 
     def replicated(self, log: PartitionLog, end_offset: int) -> ErrorCode | None:
         """Whether records up to `end_offset` are where acks=all wants them: None while they are not."""
-        if log.high_watermark < end_offset:
-            return None
-        if self._isr_is_short and len(self.isr) < self.min_in_sync(log.config):
-            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
+        if self._isr_is_short:
+            counted = self.in_sync.maximal if log.high_watermark >= end_offset else self.in_sync.committed
+            if len(counted) < self.min_in_sync(log.config):
+                # The high watermark stays where it is while they are too few: there is nothing to wait for.
+                return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE if log.high_watermark >= end_offset else None
 
-    # -- the high watermark
+    def has_committed(self, offset: int) -> bool:
+        """Whether a record needs no more waiting for with acks=all."""
+        log = self.log
+        if log is None or offset >= log.high_watermark:
+            return False
+        return not self._isr_is_short or self.replicated(log, offset + 1) is ErrorCode.NONE
 
-    def follower_fetched(self, log: PartitionLog, replica_id: int, offset: int) -> None:
+    # -- followers and the high watermark
+
+    def follower_fetched(
+        self,
+        log: PartitionLog,
+        replica: int,
+        offset: int,
+        *,
+        start_offset: int,
+        broker_epoch: int,
+        pulse: Pulse | None = None,
+    ) -> None:
         """A follower asks from `offset` on: it has everything before."""
-        self._follower_ends[replica_id] = offset
-        if self._advance_high_watermark(log):
+        in_sync = self.in_sync
+        follower = in_sync.followers[replica]
+        before, deleted = follower.end_offset, follower.start_offset
+        follower.fetched(offset, start_offset, broker_epoch, log.log_end_offset, self._now_ms(), pulse)
+        if replica not in in_sync.maximal:
+            self.maybe_expand()
+        if offset != before and self._advance_high_watermark(log):
             self.wake_all()
+        elif start_offset != deleted:
+            for parked in self.waiters:
+                parked.ready()
 
     def _advance_high_watermark(self, log: PartitionLog) -> bool:
-        mark = log.log_end_offset
-        for replica in self.isr:
-            if replica != self._node_id:
-                mark = min(mark, self._follower_ends.get(replica, -1))
+        if self._isr_is_short and len(self.in_sync.committed) < self.min_in_sync(log.config):
+            return False  # so that whoever was in sync last has all that was ever acknowledged
+        mark = self.in_sync.high_watermark(log.log_end_offset, self._now_ms())
         if mark <= log.high_watermark:
             return False
         log.high_watermark = mark
         return True
+
+    def maybe_expand(self) -> None:
+        """Ask for a follower that has caught up to be let in."""
+        log = self.log
+        if log is not None and self._isr_is_short and self.is_leader:
+            isr = self.in_sync.expansion(log.high_watermark, self.epoch_start_offset)
+            if isr is not None:
+                self._propose(isr)
+
+    def maybe_shrink(self) -> None:
+        """Ask for followers that lag for too long to be let go."""
+        log = self.log
+        if log is not None and self.is_leader:
+            isr = self.in_sync.shrinkage(log.log_end_offset, self._now_ms())
+            if isr is not None:
+                _logger.info("%s-%d: in sync are only %s of %s", self.topic, self.index, isr, self.isr)
+                self._propose(isr)
+
+    def _propose(self, isr: tuple[int, ...]) -> None:
+        self._host.propose(self, self.in_sync.propose(isr, self.leader_epoch, self.partition_epoch))
+
+    def confirmed(
+        self, proposal: Proposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+    ) -> None:
+        """The controller has made the change. What the metadata said meanwhile stands above it."""
+        if self.in_sync.pending is not proposal:
+            return
+        if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+            return
+        self.in_sync.confirmed(isr)
+        self.partition_epoch = partition_epoch
+        self._isr_is_short = len(isr) < len(self.replicas)
+        if self.log is not None:
+            self._advance_high_watermark(self.log)
+        self.wake_all()
+        self.maybe_expand()
+
+    def refused(self, proposal: Proposal) -> None:
+        """The controller will not make the change, for the time being."""
+        if self.in_sync.pending is proposal:
+            self.in_sync.refused()
+            if self.log is not None and self.is_leader and self._advance_high_watermark(self.log):
+                self.wake_all()
+
+    # -- as follower
+
+    def append_from_leader(self, records: Buffer) -> AppendInfo:
+        """Append what the leader sent, as it is."""
+        log = self.local_log()
+        try:
+            return log.append_as_follower(records, self.leader_epoch)
+        except KafkaError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or log.log_end_offset != log.log_start_offset:
+                raise
+            first = read_header(records)
+            if not first.base_offset < log.log_end_offset <= first.last_offset:
+                raise
+            # The leader's log begins amid a batch: ours begins with that batch.
+            log.truncate_fully_and_start_at(first.base_offset)
+            return log.append_as_follower(records, self.leader_epoch)
+
+    def follow_marks(self, log: PartitionLog, high_watermark: int, log_start: int) -> None:
+        """Take over the leader's high watermark and log start as far as this log goes."""
+        mark = min(high_watermark, log.log_end_offset)
+        moved = mark > log.high_watermark
+        if moved:
+            log.high_watermark = mark
+        if log_start > log.log_start_offset:
+            log.advance_log_start(min(log_start, log.high_watermark))
+            moved = True
+        if moved:
+            for parked in self.waiters:
+                parked.ready()
 
     # -- events
 
@@ -319,11 +481,13 @@ class Partition:
         """Something other than an append happened that whoever waits may want to look at."""
         for parked in self.waiters:
             parked.ready()
+        for tail in self.tails:
+            tail.ready()
 
     # -- what admin requests do to it
 
     def delete_records(self, offset: int) -> int:
-        """Move the log start up to `offset` (-1: the high watermark); the low watermark after it."""
+        """Move the log start up to `offset` (-1: the high watermark); where that is."""
         self.check_leader()
         log = self.local_log()
         policy = log.config.cleanup_policy
@@ -337,4 +501,9 @@ class Partition:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not an offset")
         log.advance_log_start(target)
         self.wake_all()
-        return log.log_start_offset
+        return target
+
+    def low_watermark(self) -> int:
+        """Below it no replica on a living broker has anything left."""
+        self.check_leader()
+        return self.in_sync.low_watermark(self.local_log().log_start_offset, self._host.alive)

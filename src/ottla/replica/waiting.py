@@ -40,11 +40,14 @@ class Waiter(Protocol):
 class Parked:
     """A request that waits. `need` is how many more bytes would make it worth waking."""
 
-    __slots__ = ("_queued", "_waiting", "need", "partitions", "timer", "wake")
+    __slots__ = ("_queued", "_waiting", "at_end", "need", "partitions", "timer", "wake")
 
-    def __init__(self, waiting: Waiting, partitions: list[Partition], need: int, wake: Wake) -> None:
+    def __init__(
+        self, waiting: Waiting, partitions: list[Partition], need: int, wake: Wake, at_end: bool
+    ) -> None:
         self._waiting = waiting
         self._queued = False
+        self.at_end = at_end
         self.partitions = partitions
         self.need = need
         self.wake: Wake | None = wake
@@ -103,13 +106,24 @@ class Waiting:
         self.count = 0
         """Requests that wait now."""
 
-    def park(self, partitions: Iterable[Partition], need: int, timeout_s: float, wake: Wake) -> Parked | None:
-        """Hang a request on its partitions; None when too many wait already."""
+    def park(
+        self,
+        partitions: Iterable[Partition],
+        need: int,
+        timeout_s: float,
+        wake: Wake,
+        *,
+        at_end: bool = False,
+    ) -> Parked | None:
+        """Hang a request on its partitions; None when too many wait already.
+
+        It hears of what becomes readable; `at_end`, as a follower does, of everything that is appended.
+        """
         if self.count >= self._limit:
             return None
-        parked = Parked(self, list(partitions), need, wake)
+        parked = Parked(self, list(partitions), need, wake, at_end)
         for partition in parked.partitions:
-            partition.waiters.add(parked)
+            (partition.tails if at_end else partition.waiters).add(parked)
         parked.timer = self._clock.call_later(timeout_s, self._expire, parked)
         self.count += 1
         return parked
@@ -120,7 +134,7 @@ class Waiting:
             parked.timer.cancel()
             parked.timer = None
         for partition in parked.partitions:
-            partition.waiters.discard(parked)
+            (partition.tails if parked.at_end else partition.waiters).discard(parked)
 
     def enqueue(self, parked: Parked) -> None:
         self._ready.append(parked)

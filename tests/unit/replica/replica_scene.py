@@ -80,6 +80,9 @@ class Context:
     def on_close(self, callback: Callable[[], None]) -> None:
         self._on_close.append(callback)
 
+    def on_disconnect(self, key: Any, callback: Callable[[], None]) -> None:
+        self._on_close.append(callback)
+
     def disconnect(self) -> None:
         self.closed = True
         for callback in self._on_close:
@@ -159,7 +162,9 @@ class Scene:
                 name=changed.name,
                 partition_changes={index: changed.partitions[index] for index in wanted},
             )
-        delta = SimpleNamespace(changed_topics=changes, deleted_topics=deletions, changed_configs=set())
+        delta = SimpleNamespace(
+            changed_topics=changes, deleted_topics=deletions, changed_configs=set(), changed_brokers=set()
+        )
         self.broker.image = replace(image, topics=TopicsImage(by_name, by_id))
         self.replicas.publish(delta, self.broker.image)
         for publisher in self.publishers:
@@ -169,7 +174,10 @@ class Scene:
         image = self.replicas.image
         resources = {**image.configs.resources, (ConfigResourceType.TOPIC, name): configs}
         delta = SimpleNamespace(
-            changed_topics={}, deleted_topics={}, changed_configs={(ConfigResourceType.TOPIC, name)}
+            changed_topics={},
+            deleted_topics={},
+            changed_configs={(ConfigResourceType.TOPIC, name)},
+            changed_brokers=set(),
         )
         self.broker.image = replace(image, configs=ConfigurationsImage(resources))
         self.replicas.publish(delta, self.broker.image)

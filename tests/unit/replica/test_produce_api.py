@@ -154,7 +154,7 @@ def test_acks_all_waits_for_the_in_sync_replicas(scene):
     scene.turn()
     assert ctx.response is None
     partition = scene.replicas.partition("t", 0)
-    partition.follower_fetched(partition.log, 2, 1)
+    partition.follower_fetched(partition.log, 2, 1, start_offset=0, broker_epoch=1)
     scene.turn()
     (answer,) = results(ctx.response)
     assert (answer.error_code, answer.base_offset) == (0, 0)

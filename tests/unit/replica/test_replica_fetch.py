@@ -309,10 +309,13 @@ def test_only_what_all_in_sync_replicas_have_is_readable(scene):
     scene.append("t", 0, b"a")
     consumer = fetch(scene, part())
     assert not consumer.done
-    follower = fetch(scene, part(leader_epoch=0), replica_id=2)
+    follower = fetch(scene, part(leader_epoch=0), replica_id=2, replica_epoch=7)
     assert follower.offsets() == [0]
     assert not consumer.done
-    caught_up = fetch(scene, part(offset=1, leader_epoch=0), replica_id=2)
+    fetch(scene, part(offset=1, leader_epoch=0), replica_id=2)
+    scene.turn()
+    assert not consumer.done, "whoever does not know the broker's epoch is not the broker"
+    caught_up = fetch(scene, part(offset=1, leader_epoch=0), replica_id=2, replica_epoch=7)
     scene.turn()
     assert consumer.offsets() == [0]
     assert consumer.results[0].high_watermark == 1

@@ -2,34 +2,69 @@
 
 0, 1  the same
 2     flexible
+
+The answer waits until every replica on a living broker has heard of it, or the request's time is up.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
 from ottla.api.data.produce import INTERNAL_TOPICS
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteRecordsResponse as Response
 
+if TYPE_CHECKING:
+    from ottla.replica.partition import Partition
+    from ottla.replica.waiting import Parked
+
 _NO_LOW_WATERMARK: Final = -1
+_ONLY_EVENTS: Final = 1 << 62
+"""More bytes than will ever be appended: only what followers tell wakes the request."""
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
-    return Response(
+class _Deletion(NamedTuple):
+    partition: Partition
+    offset: int
+    result: Message
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    waiting: list[_Deletion] = []
+    response = Response(
         topics=[
             Response.DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_delete(broker, topic.name, part) for part in topic.partitions]
+                name=topic.name,
+                partitions=[_delete(broker, topic.name, part, waiting) for part in topic.partitions],
             )
             for topic in request.topics
         ]
     )
+    waiting = _unfinished(waiting, expired=False)
+    if not waiting:
+        return response
+
+    def woken(expired: bool) -> int:
+        waiting[:] = _unfinished(waiting, expired=expired)
+        if waiting:
+            return _ONLY_EVENTS
+        ctx.respond(response)
+        return 0
+
+    parked: Parked | None = broker.replicas.waiting.park(
+        {each.partition: None for each in waiting}, _ONLY_EVENTS, max(request.timeout_ms, 0) / 1000, woken
+    )
+    if parked is None:
+        _unfinished(waiting, expired=True)
+        return response
+    ctx.on_close(parked.cancel)
+    return PARKED
 
 
-def _delete(broker: Broker, topic: str, part: Message) -> Message:
+def _delete(broker: Broker, topic: str, part: Message, waiting: list[_Deletion]) -> Message:
     result = Response.DeleteRecordsPartitionResult(partition_index=part.partition_index)
     try:
         partition = broker.replicas.partition(topic, part.partition_index)
@@ -37,11 +72,33 @@ def _delete(broker: Broker, topic: str, part: Message) -> Message:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Records of the internal topic {topic} cannot be deleted"
             )
-        result.low_watermark = partition.delete_records(part.offset)
+        waiting.append(_Deletion(partition, partition.delete_records(part.offset), result))
     except KafkaError as error:
-        result.low_watermark = _NO_LOW_WATERMARK
-        result.error_code = error.code
+        _fail(result, error.code)
     return result
+
+
+def _unfinished(waiting: list[_Deletion], *, expired: bool) -> list[_Deletion]:
+    """Those that some replica has yet to hear of; the others' results are filled in."""
+    left = []
+    for each in waiting:
+        try:
+            low_watermark = each.partition.low_watermark()
+        except KafkaError as error:
+            _fail(each.result, error.code)
+            continue
+        if low_watermark >= each.offset:
+            each.result.low_watermark = low_watermark
+        elif expired:
+            _fail(each.result, ErrorCode.REQUEST_TIMED_OUT)
+        else:
+            left.append(each)
+    return left
+
+
+def _fail(result: Message, code: ErrorCode) -> None:
+    result.low_watermark = _NO_LOW_WATERMARK
+    result.error_code = code
 
 
 def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:

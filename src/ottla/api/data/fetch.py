@@ -25,16 +25,25 @@ from ottla.api.broker import Broker
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.fetch import Fetch, Results
-from ottla.replica.fetch_sessions import FetchContext, FetchPartition, PartitionKey
+from ottla.replica.fetch_sessions import (
+    FetchContext,
+    FetchPartition,
+    FetchSession,
+    PartitionData,
+    PartitionKey,
+)
+from ottla.replica.follower_fetch import FollowerFetch
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import FetchResponse
 
 READ_COMMITTED: Final = 1
+_FROM_FOLLOWERS: Final = 11
 _TOPIC_IDS: Final = 13
 _REPLICA_STATE: Final = 15
 _LEADER_HINTS: Final = 16
 _STORAGE_ERRORS: Final = 6
 
+_FOLLOWER_SESSION: Final = "follower's fetch session"
 _HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _TopicResponse: Any = FetchResponse.FetchableTopicResponse
 
@@ -52,6 +61,9 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     )
     if session.error:
         return FetchResponse(error_code=session.error)
+    replica_epoch = -1 if version < _REPLICA_STATE else request.replica_state.replica_epoch
+    if replica_id >= 0 and session.session is not None:
+        return _fetch_for_follower(broker, ctx, request, session.session, replica_id, replica_epoch)
     fetch = Fetch(
         broker.replicas,
         session.partitions,
@@ -61,11 +73,42 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
         max_wait_ms=request.max_wait_ms,
         read_committed=request.isolation_level == READ_COMMITTED,
         replica_id=replica_id,
+        replica_epoch=replica_epoch,
+        only_leader=version < _FROM_FOLLOWERS,
+        rack=request.rack_id,
         incremental=session.incremental,
     )
     results = fetch.start()
     if results is not None:
         return _response(broker, ctx, session, results)
+    ctx.on_close(fetch.cancel)
+    return PARKED
+
+
+def _fetch_for_follower(
+    broker: Broker,
+    ctx: RequestContext,
+    request: Message,
+    session: FetchSession,
+    replica_id: int,
+    replica_epoch: int,
+) -> Answer:
+    def response(sent: list[tuple[FetchPartition, PartitionData]]) -> Message:
+        return _assemble(broker, ctx, ErrorCode.NONE, session.id, sent)
+
+    fetch = FollowerFetch(
+        broker.replicas,
+        session,
+        lambda sent: ctx.respond(response(sent)),
+        replica_id=replica_id,
+        replica_epoch=replica_epoch,
+        max_bytes=min(request.max_bytes, broker.config.int("fetch.max.bytes")),
+        min_bytes=request.min_bytes,
+        max_wait_ms=request.max_wait_ms,
+    )
+    sent = fetch.start()
+    if sent is not None:
+        return response(sent)
     ctx.on_close(fetch.cancel)
     return PARKED
 
@@ -99,6 +142,19 @@ def _respond(broker: Broker, ctx: RequestContext, session: FetchContext, results
 
 def _response(broker: Broker, ctx: RequestContext, session: FetchContext, results: Results) -> Message:
     error, session_id, sent = session.finish(results)
+    if session.follower and session_id:
+        # Its partitions need not be watched for a follower that has gone: it will open another session.
+        ctx.on_disconnect(_FOLLOWER_SESSION, partial(broker.fetch_sessions.drop, session_id))
+    return _assemble(broker, ctx, error, session_id, sent)
+
+
+def _assemble(
+    broker: Broker,
+    ctx: RequestContext,
+    error: ErrorCode,
+    session_id: int,
+    sent: Iterable[tuple[FetchPartition, PartitionData]],
+) -> Message:
     version = ctx.version
     by_id = version >= _TOPIC_IDS
     topics: list[Any] = []

@@ -85,7 +85,9 @@ def _append(broker: Broker, ctx: RequestContext, request: Message, verified: Ver
                     log_start_offset=result.log_start_offset,
                 )
                 answers.append(answer)
-                if (acks != ACKS_ALL or len(partition.isr) == 1) and not partition.flush_due():
+                if (
+                    acks != ACKS_ALL or partition.has_committed(result.last_offset)
+                ) and not partition.flush_due():
                     continue
             else:
                 answer = _PartitionResponse(index=index)

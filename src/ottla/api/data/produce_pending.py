@@ -48,6 +48,7 @@ def fill(answer: Message, result: AppendInfo | KafkaError) -> None:
 
 class _Unreplicated(NamedTuple):
     partition: Partition
+    leader_epoch: int
     end_offset: int
     answer: Message
 
@@ -105,8 +106,10 @@ class PendingProduce:
 
     def secure(self, partition: Partition, appended: AppendInfo, answer: Message) -> None:
         """Wait for the disk where `flush.messages` asks for it, and for the in-sync replicas where acks does."""
-        if self._acks == ACKS_ALL and len(partition.isr) > 1:
-            self._unreplicated.append(_Unreplicated(partition, appended.last_offset + 1, answer))
+        if self._acks == ACKS_ALL and not partition.has_committed(appended.last_offset):
+            self._unreplicated.append(
+                _Unreplicated(partition, partition.leader_epoch, appended.last_offset + 1, answer)
+            )
         if partition.flush_due():
             self._in_threads += 1
             partition.flush(partial(self._flushed, answer))
@@ -162,7 +165,12 @@ class PendingProduce:
         for each in self._unreplicated:
             partition = each.partition
             code: ErrorCode | None
-            if partition.log is None or not partition.is_leader:
+            if (
+                partition.log is None
+                or not partition.is_leader
+                or each.leader_epoch < partition.leading_since
+            ):
+                # Whoever leads now, or led meanwhile, may have the record or may not.
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             else:
                 code = partition.replicated(partition.log, each.end_offset)
