@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from ottla.api.registry import supported
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.connection import Connection, Peer
+from ottla.net.dispatch import Dispatcher
 from ottla.testing.sim.network import Network, Transport
 from ottla.testing.sim.process import Process
 
 if TYPE_CHECKING:
+    from ottla.api.broker import Node
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
-    from ottla.net.dispatch import Dispatcher
+    from ottla.config.listeners import Listener
 
 
 class SimFront:
@@ -25,7 +29,8 @@ class SimFront:
         self._clock = clock
         self._network = network
         self._process = process
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[str, dict[Connection, None]] = {}
+        self._buffers = ReceiveBuffers(config.int("queued.max.request.bytes"))
         self._ids = itertools.count(1)
         self._all_gone: asyncio.Event | None = None
 
@@ -33,10 +38,22 @@ class SimFront:
     def addresses(self) -> dict[str, tuple[str, int]]:
         return {listener.name: (listener.host, listener.port) for listener in self._config.listeners}
 
-    def serve(self, name: str, dispatcher: Dispatcher) -> None:
-        """Accept connections on a listener."""
-        listener = next(each for each in self._config.listeners if each.name == name)
-        buffers = ReceiveBuffers(self._config.int("queued.max.request.bytes"))
+    def open(self, node: Node, *, controllers: bool) -> None:
+        for listener in self._configured(controllers=controllers):
+            dispatcher = Dispatcher(node, supported(on_controller_listener=controllers))
+            self._serve(listener, dispatcher)
+
+    def _configured(self, *, controllers: bool) -> tuple[Listener, ...]:
+        return self._config.controller_listeners if controllers else self._config.broker_listeners
+
+    def _serve(self, listener: Listener, dispatcher: Dispatcher) -> None:
+        connections: dict[Connection, None] = {}
+        self._connections[listener.name] = connections
+
+        def lost(connection: Connection) -> None:
+            connections.pop(connection, None)
+            if self._all_gone is not None and not connections:
+                self._all_gone.set()
 
         def accept(transport: Transport) -> None:
             host, port = transport.remote
@@ -45,19 +62,19 @@ class SimFront:
                 client_host=host,
                 local_host=listener.host,
                 local_port=listener.port,
-                listener_name=name,
-                on_controller_listener=name in self._config.controller_listener_names,
+                listener_name=listener.name,
+                on_controller_listener=listener.name in self._config.controller_listener_names,
             )
             connection = Connection(
                 dispatcher,
-                buffers,
+                self._buffers,
                 self._clock,
                 call_soon=self._network.loop.call_soon,
                 max_request_bytes=self._config.int("socket.request.max.bytes"),
                 peer=peer,
-                on_lost=self._lost,
+                on_lost=lost,
             )
-            self._connections[connection] = None
+            connections[connection] = None
             transport.open(connection)
 
         self._network.listen(self._process, (listener.host, listener.port), accept)
@@ -65,25 +82,22 @@ class SimFront:
     def update(self, config: BrokerConfig) -> None:
         """Caps on connections are not simulated."""
 
-    async def stop(self, grace_s: float) -> None:
-        self.discard()
-        if not self._connections:
-            return
-        self._all_gone = all_gone = asyncio.Event()
-        for connection in list(self._connections):
-            connection.finish()
-        abort = self._clock.call_later(grace_s, self._abort_all)
-        await all_gone.wait()
-        abort.cancel()
+    async def stop(self, grace_s: float, *, controllers: bool) -> None:
+        for listener in self._configured(controllers=controllers):
+            self._network.unlisten(self._process, (listener.host, listener.port))
+            connections = self._connections.get(listener.name, {})
+            if connections:
+                self._all_gone = all_gone = asyncio.Event()
+                for connection in list(connections):
+                    connection.finish()
+                abort = self._clock.call_later(grace_s, _abort_all, connections)
+                await all_gone.wait()
+                abort.cancel()
 
     def discard(self) -> None:
         self._network.unlisten(self._process)
 
-    def _abort_all(self) -> None:
-        for connection in list(self._connections):
-            connection.abort()
 
-    def _lost(self, connection: Any) -> None:
-        self._connections.pop(connection, None)
-        if self._all_gone is not None and not self._connections:
-            self._all_gone.set()
+def _abort_all(connections: Iterable[Connection]) -> None:
+    for connection in list(connections):
+        connection.abort()

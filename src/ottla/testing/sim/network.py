@@ -218,6 +218,8 @@ class Network:
         self._listening: dict[Address, tuple[Process, Accept]] = {}
         self._transports: dict[Transport, None] = {}
         self._ports = 40_000
+        self.on_delivery: Callable[[bytes | None], None] | None = None
+        """Told of everything that arrives."""
         loop.network = self
 
     def link(self, source: str, target: str) -> Link:
@@ -230,10 +232,11 @@ class Network:
             raise OSError(errno.EADDRINUSE, f"{address} is taken")
         self._listening[address] = (process, accept)
 
-    def unlisten(self, process: Process) -> None:
-        """Give all ports of a process back."""
+    def unlisten(self, process: Process, only: Address | None = None) -> None:
+        """Give the ports of a process back, or one of them."""
         for address in [a for a, (owner, _) in self._listening.items() if owner is process]:
-            del self._listening[address]
+            if only in (None, address):
+                del self._listening[address]
 
     def died(self, process: Process) -> None:
         """The operating system closes what the process had."""
@@ -326,6 +329,8 @@ class Network:
                 self._pump_at(now + 0.2 + self._random.random() * 0.8, sender)
             return
         outbox.popleft()
+        if self.on_delivery is not None:
+            self.on_delivery(chunk.data)
         self._hand(receiver, chunk.data, chunk.reset)
         if outbox:
             self._pump_at(max(now, outbox[0].due), sender)

@@ -1,0 +1,141 @@
+"""One simulated node: the production server on its own file system, through as many lives as faults give it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ottla.config.broker import BrokerConfig
+from ottla.log.memfs import MemFs
+from ottla.metadata.node_format import format_new_node
+from ottla.server import Server, Surroundings
+from ottla.testing.sim.clock import SimClock
+from ottla.testing.sim.front import SimFront
+from ottla.testing.sim.loop import SimLoop
+from ottla.testing.sim.network import Network
+from ottla.testing.sim.process import Process, SimExecutor
+
+if TYPE_CHECKING:
+    from ottla.api.broker import Broker
+
+CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
+
+
+class SimNode:
+    """A node by its id, `host` on the network. All faults of a single machine are here."""
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        network: Network,
+        node_id: int,
+        properties: Mapping[str, str],
+        rng: random.Random,
+        on_failed: Callable[[SimNode, BaseException], None],
+    ) -> None:
+        self.loop = loop
+        self.network = network
+        self.node_id = node_id
+        self.host = f"n{node_id}"
+        self.random = rng
+        self.clock = SimClock(loop, rng, skew_ms=rng.randint(-200, 200))
+        self.config = BrokerConfig(properties)
+        self.fs = MemFs(self.clock.now_ms)
+        self.slow_disk = 0.0
+        """Seconds by which work in threads may be late."""
+        self.server: Server | None = None
+        self.process: Process | None = None
+        self.lives = 0
+        self._on_failed = on_failed
+        format_new_node(
+            self.fs,
+            self.config,
+            cluster_id=CLUSTER_ID,
+            new_id=self.clock.random_uuid,
+            now_ms=self.clock.now_ms(),
+        )
+
+    @property
+    def broker(self) -> Broker | None:
+        return None if self.server is None else self.server.broker
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    # -- life and death
+
+    def start(self) -> None:
+        """Start a new process."""
+        assert not self.alive
+        self.lives += 1
+        self.process = process = Process(f"{self.host}.{self.lives}", self.host)
+        executor = SimExecutor(self.loop, self.random, self._disk_delay)
+        self.server = server = Server(
+            self.config,
+            Surroundings(
+                clock=self.clock,
+                fs=self.fs,
+                executor=executor,
+                connect=self._connect,
+                make_front=lambda config, clock: SimFront(config, clock, self.network, process),
+            ),
+        )
+        self.loop.spawn(process, self._run(server))
+
+    async def _run(self, server: Server) -> None:
+        try:
+            await server.start()
+            failure = await server.wait_failed()
+        except Exception as error:  # noqa: BLE001 - a node that cannot start is a finding, not an end of the run
+            failure = error
+        self._on_failed(self, failure)
+        self.kill()
+
+    async def _connect(self, new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any:
+        return await self.network.connect(new_protocol, host, port)
+
+    def _disk_delay(self) -> float:
+        delay = self.random.random() * 0.002
+        return delay + self.random.random() * self.slow_disk if self.slow_disk else delay
+
+    def kill(self) -> None:
+        """kill -9: what was written stays, what was held in memory is gone."""
+        if self.alive:
+            self._end()
+            self.fs = self.fs.kill()
+
+    def lose_power(self) -> None:
+        """What was not synced may be gone, too."""
+        if self.alive:
+            self._end()
+            self.fs = self.fs.crash(self.random)
+
+    def _end(self) -> None:
+        assert self.process is not None
+        process, self.process, self.server = self.process, None, None
+        process.die()
+        self.network.died(process)
+
+    def hold(self) -> None:
+        """SIGSTOP."""
+        if self.process is not None:
+            self.process.hold()
+
+    def resume(self) -> None:
+        if self.process is not None and self.process.alive and not self.process.running:
+            self.loop.resume(self.process)
+
+    def stop(self) -> asyncio.Task[None] | None:
+        """An orderly stop."""
+        if self.process is None or self.server is None:
+            return None
+        return self.loop.spawn(self.process, self._stop(self.server))
+
+    async def _stop(self, server: Server) -> None:
+        await server.stop()
+        if self.server is server:
+            self._end()
+            self.fs = self.fs.kill()
