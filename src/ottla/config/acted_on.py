@@ -34,8 +34,10 @@ _BROKER: Final = frozenset(
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
         "auto.create.topics.enable",
+        "auto.leader.rebalance.enable",
         "broker.heartbeat.interval.ms",
         "broker.rack",
+        "broker.session.timeout.ms",
         "connections.max.idle.ms",
         "controller.quorum.election.timeout.ms",
         "controller.quorum.fetch.timeout.ms",
@@ -77,6 +79,7 @@ _BROKER: Final = frozenset(
         "group.streams.max.standby.replicas",
         "group.streams.num.standby.replicas",
         "group.streams.session.timeout.ms",
+        "leader.imbalance.check.interval.seconds",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.enable",
@@ -96,6 +99,7 @@ _BROKER: Final = frozenset(
         "metadata.log.max.snapshot.interval.ms",
         "metadata.log.segment.bytes",
         "metadata.log.segment.ms",
+        "metadata.max.idle.interval.ms",
         "metadata.max.retention.bytes",
         "metadata.max.retention.ms",
         "num.partitions",
@@ -139,6 +143,8 @@ _BROKER: Final = frozenset(
         "transaction.state.log.segment.bytes",
         "transaction.two.phase.commit.enable",
         "transactional.id.expiration.ms",
+        "unclean.leader.election.enable",
+        "unclean.leader.election.interval.ms",
     }
 )
 
