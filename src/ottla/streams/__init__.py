@@ -1,0 +1,64 @@
+"""Streams in the words of Kafka Streams: build a topology, test it in plain Python, run it on Spark."""
+
+from ottla.streams.dsl.builder import StreamsBuilder
+from ottla.streams.dsl.grouped import KGroupedStream, KGroupedTable
+from ottla.streams.dsl.kstream import KStream
+from ottla.streams.dsl.ktable import GlobalKTable, KTable
+from ottla.streams.errors import ProcessingError, SerializationError, StreamsError, TopologyError
+from ottla.streams.expressions import Expression, col, lit, struct
+from ottla.streams.graph.topology import Topology
+from ottla.streams.interpreter.context import Processor, ProcessorContext, PunctuationType
+from ottla.streams.interpreter.driver import TopologyTestDriver
+from ottla.streams.records import Change, Record, Window, Windowed
+from ottla.streams.serdes import Serde
+from ottla.streams.windows import (
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    Suppressed,
+    TimeWindows,
+    hopping,
+    session,
+    sliding,
+    tumbling,
+    until_time_limit,
+    until_window_closes,
+)
+
+__all__ = [
+    "Change",
+    "Expression",
+    "GlobalKTable",
+    "JoinWindows",
+    "KGroupedStream",
+    "KGroupedTable",
+    "KStream",
+    "KTable",
+    "ProcessingError",
+    "Processor",
+    "ProcessorContext",
+    "PunctuationType",
+    "Record",
+    "Serde",
+    "SerializationError",
+    "SessionWindows",
+    "SlidingWindows",
+    "StreamsBuilder",
+    "StreamsError",
+    "Suppressed",
+    "TimeWindows",
+    "Topology",
+    "TopologyError",
+    "TopologyTestDriver",
+    "Window",
+    "Windowed",
+    "col",
+    "hopping",
+    "lit",
+    "session",
+    "sliding",
+    "struct",
+    "tumbling",
+    "until_time_limit",
+    "until_window_closes",
+]

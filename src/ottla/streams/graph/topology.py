@@ -1,0 +1,152 @@
+"""Nodes, edges and stores of an application, and the parts (sub-topologies) that run apart from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from ottla.streams.errors import TopologyError
+from ottla.streams.graph.operators import GlobalTableSource, Operator, Sink, Source, Store
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    name: str
+    operator: Operator
+    parents: list[Node] = field(default_factory=list)
+    children: list[Node] = field(default_factory=list)
+    stores: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"Node({self.name})"
+
+
+@dataclass(slots=True)
+class Subtopology:
+    id: int
+    nodes: list[Node]
+    is_global: bool
+
+    @property
+    def sources(self) -> list[Node]:
+        return [node for node in self.nodes if isinstance(node.operator, Source)]
+
+
+class Topology:
+    """Nodes in the order they were added; parents always come before their children."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.stores: dict[str, Store] = {}
+        self._copartitioned: list[frozenset[str]] = []
+
+    def add(
+        self, name: str, operator: Operator, parents: Iterable[str] = (), stores: Iterable[str] = ()
+    ) -> Node:
+        if name in self.nodes:
+            raise TopologyError(f"two operators are named {name}: give one of them another name")
+        node = Node(name, operator, [self.nodes[parent] for parent in parents], [], list(stores))
+        for parent in node.parents:
+            parent.children.append(node)
+        self.nodes[name] = node
+        return node
+
+    def add_store(self, store: Store) -> Store:
+        known = self.stores.get(store.name)
+        if known is not None and known is not store:
+            raise TopologyError(f"two state stores are named {store.name}: give one of them another name")
+        self.stores[store.name] = store
+        return store
+
+    def connect(self, node: str, stores: Iterable[str]) -> None:
+        held = self.nodes[node].stores
+        held.extend(store for store in stores if store not in held)
+
+    @property
+    def sources(self) -> list[Node]:
+        return [node for node in self.nodes.values() if isinstance(node.operator, Source)]
+
+    @property
+    def sinks(self) -> list[Node]:
+        return [node for node in self.nodes.values() if isinstance(node.operator, Sink)]
+
+    def source_topics(self) -> list[str]:
+        """Topics that are read from outside, each once, in order."""
+        topics = (
+            topic
+            for node in self.sources
+            if isinstance(node.operator, Source) and not node.operator.internal
+            for topic in node.operator.topics
+        )
+        return list(dict.fromkeys(topics))
+
+    def repartition_topics(self, application_id: str) -> list[str]:
+        return [
+            f"{application_id}-{node.operator.topic}"
+            for node in self.sinks
+            if isinstance(node.operator, Sink) and node.operator.internal
+        ]
+
+    def changelog_topics(self, application_id: str) -> list[str]:
+        return [
+            f"{application_id}-{store.name}-changelog"
+            for store in self.stores.values()
+            if store.logged and not store.global_ and self.users(store.name)
+        ]
+
+    def users(self, store: str) -> list[Node]:
+        return [node for node in self.nodes.values() if store in node.stores]
+
+    def subtopologies(self) -> list[Subtopology]:
+        """Groups of nodes held together by edges or by a store, numbered by their first node."""
+        leaders = _Leaders(self.nodes)
+        for node in self.nodes.values():
+            for parent in node.parents:
+                leaders.unite(parent.name, node.name)
+        for name, store in self.stores.items():
+            users = [] if store.global_ else self.users(name)
+            for one, other in pairwise(users):
+                leaders.unite(one.name, other.name)
+        groups: dict[str, list[Node]] = {}
+        for name, node in self.nodes.items():
+            groups.setdefault(leaders.of(name), []).append(node)
+        return [
+            Subtopology(number, nodes, any(isinstance(node.operator, GlobalTableSource) for node in nodes))
+            for number, nodes in enumerate(groups.values())
+        ]
+
+    def walk(self, start: Node) -> Iterator[Node]:
+        """A node and everything after it, each once, parents first where possible."""
+        seen: dict[str, Node] = {}
+        waiting = [start]
+        while waiting:
+            node = waiting.pop(0)
+            if node.name not in seen:
+                seen[node.name] = node
+                waiting.extend(node.children)
+        yield from seen.values()
+
+    def describe(self) -> str:
+        """The text of Kafka Streams' `Topology.describe()`."""
+        from ottla.streams.graph.describe import describe
+
+        return describe(self)
+
+
+class _Leaders:
+    """Disjoint sets by name; the earliest name leads."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._leader = {name: name for name in names}
+        self._order = {name: index for index, name in enumerate(self._leader)}
+
+    def of(self, name: str) -> str:
+        while self._leader[name] != name:
+            self._leader[name] = self._leader[self._leader[name]]
+            name = self._leader[name]
+        return name
+
+    def unite(self, one: str, other: str) -> None:
+        first, second = sorted((self.of(one), self.of(other)), key=self._order.__getitem__)
+        self._leader[second] = first

@@ -1,0 +1,1 @@
+"""What a topology means, in plain Python: processors, stores and tasks, and the driver for tests."""

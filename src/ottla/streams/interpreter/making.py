@@ -1,0 +1,36 @@
+"""Stores for a task, by what the topology says they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ottla.streams.graph.operators import Store, StoreKind
+from ottla.streams.interpreter.buffers import SuppressBuffer, TimeOrdered
+from ottla.streams.interpreter.foreign_keys import SubscriptionStore
+from ottla.streams.interpreter.state import StateMap
+from ottla.streams.interpreter.stores import KeyValueStore, SessionStore, TableStore, WindowStore
+
+
+def make_store(store: Store, entries: StateMap) -> Any:
+    match store.kind:
+        case StoreKind.KEY_VALUE if store.timestamped:
+            return TableStore(entries, store.key_serde)
+        case StoreKind.KEY_VALUE:
+            return KeyValueStore(entries, store.key_serde)
+        case StoreKind.WINDOW:
+            return WindowStore(
+                entries, store.key_serde, store.retention_ms, keep_duplicates=store.keep_duplicates
+            )
+        case StoreKind.SESSION:
+            return SessionStore(entries, store.key_serde, store.retention_ms)
+        case StoreKind.BUFFER:
+            return SuppressBuffer(entries)
+        case StoreKind.OUTER_JOIN:
+            return TimeOrdered(entries)
+        case StoreKind.SUBSCRIPTIONS:
+            return SubscriptionStore(entries)
+
+
+def make_stores(stores: Iterable[Store], make_map: Callable[[str], StateMap]) -> dict[str, Any]:
+    return {store.name: make_store(store, make_map(store.name)) for store in stores}

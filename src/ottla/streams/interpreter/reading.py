@@ -1,0 +1,58 @@
+"""Records at the door: bytes to values, time, and what happens to those that cannot be read or processed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.streams.errors import ProcessingError, StreamsError
+from ottla.streams.graph.operators import OnError, Source
+from ottla.streams.graph.topology import Node
+from ottla.streams.interpreter.context import RecordMetadata
+from ottla.streams.interpreter.task import Task
+from ottla.streams.records import Record
+from ottla.streams.serdes import natural_serde
+
+DeadLetter = Callable[[str, Record], None]
+
+
+def read_source(
+    task: Task,
+    node: Node,
+    source: Source,
+    raw: Record,
+    metadata: RecordMetadata,
+    dead_letter: DeadLetter,
+) -> None:
+    """Decodes a record and gives it to its source node, under the source's rule for errors."""
+    try:
+        record = decode(source, raw)
+        if record.timestamp >= 0:
+            task.process(node.name, record, metadata)
+    except Exception as problem:
+        if source.on_error is OnError.SKIP:
+            return
+        if source.on_error is OnError.DEAD_LETTER and source.dead_letter_topic is not None:
+            dead_letter(source.dead_letter_topic, _with_reason(raw, problem, metadata))
+            return
+        if isinstance(problem, StreamsError):
+            raise
+        where = f"{metadata.topic}-{metadata.partition} at offset {metadata.offset}"
+        raise ProcessingError(f"a record of {where} failed: {type(problem).__name__}: {problem}") from problem
+
+
+def decode(source: Source, raw: Record) -> Record:
+    key = (source.key_serde or natural_serde).deserialize(raw.key)
+    value = (source.value_serde or natural_serde).deserialize(raw.value)
+    timestamp = raw.timestamp if source.timestamp_of is None else source.timestamp_of(value, raw.timestamp)
+    return Record(key, value, timestamp, raw.headers)
+
+
+def _with_reason(raw: Record, problem: Exception, metadata: RecordMetadata) -> Record:
+    reason = (
+        ("__streams.errors.exception", type(problem).__name__.encode()),
+        ("__streams.errors.message", str(problem).encode()),
+        ("__streams.errors.topic", metadata.topic.encode()),
+        ("__streams.errors.partition", str(metadata.partition).encode()),
+        ("__streams.errors.offset", str(metadata.offset).encode()),
+    )
+    return raw.with_headers((*raw.headers, *reason))

@@ -1,0 +1,67 @@
+"""Which processor does what an operator says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.streams.graph import operators as op
+from ottla.streams.graph.topology import Node
+from ottla.streams.interpreter import (
+    aggregates,
+    foreign_keys,
+    joins,
+    stateless,
+    suppress,
+    tables,
+    windowed,
+)
+from ottla.streams.interpreter.node import NodeProcessor
+
+if TYPE_CHECKING:
+    from ottla.streams.interpreter.task import Task
+
+_PROCESSORS: Final[dict[type[Any], type[NodeProcessor]]] = {
+    op.Source: NodeProcessor,
+    op.Sink: stateless.SinkProcessor,
+    op.PassThrough: NodeProcessor,
+    op.Map: stateless.MapProcessor,
+    op.SelectKey: stateless.SelectKeyProcessor,
+    op.MapValues: stateless.MapValuesProcessor,
+    op.FlatMap: stateless.FlatMapProcessor,
+    op.FlatMapValues: stateless.FlatMapValuesProcessor,
+    op.Filter: stateless.FilterProcessor,
+    op.Peek: stateless.PeekProcessor,
+    op.Foreach: stateless.ForeachProcessor,
+    op.Print: stateless.PrintProcessor,
+    op.Branch: stateless.BranchProcessor,
+    op.Process: stateless.UserProcessor,
+    op.Aggregate: aggregates.AggregateProcessor,
+    op.Reduce: aggregates.ReduceProcessor,
+    op.TableAggregate: aggregates.TableAggregateProcessor,
+    op.TableReduce: aggregates.TableReduceProcessor,
+    op.WindowAggregate: windowed.WindowAggregateProcessor,
+    op.SlidingAggregate: windowed.SlidingAggregateProcessor,
+    op.SessionAggregate: windowed.SessionAggregateProcessor,
+    op.TableSource: tables.TableSourceProcessor,
+    op.GlobalTableSource: tables.GlobalTableSourceProcessor,
+    op.TableFilter: tables.TableFilterProcessor,
+    op.TableMapValues: tables.TableMapValuesProcessor,
+    op.TableToStream: tables.TableToStreamProcessor,
+    op.TableSelect: tables.TableSelectProcessor,
+    op.TableJoinSide: tables.TableJoinSideProcessor,
+    op.TableJoinMerge: tables.TableJoinMergeProcessor,
+    op.Suppress: suppress.SuppressProcessor,
+    op.JoinWindow: joins.JoinWindowProcessor,
+    op.StreamJoinSide: joins.StreamJoinSideProcessor,
+    op.StreamTableJoin: joins.StreamTableJoinProcessor,
+    op.ForeignSend: foreign_keys.ForeignSendProcessor,
+    op.ForeignReceive: foreign_keys.ForeignReceiveProcessor,
+    op.ForeignLookup: foreign_keys.ForeignLookupProcessor,
+    op.ForeignChanged: foreign_keys.ForeignChangedProcessor,
+    op.ForeignResolve: foreign_keys.ForeignResolveProcessor,
+}
+
+
+def make_processor(node: Node, task: Task, known: Mapping[str, NodeProcessor]) -> NodeProcessor:
+    return _PROCESSORS[type(node.operator)](node, task, known)

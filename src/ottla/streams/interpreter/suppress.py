@@ -1,0 +1,45 @@
+"""Holding a table's changes back until they are final, or for a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.streams.errors import ProcessingError
+from ottla.streams.interpreter.keys import encode_key
+from ottla.streams.interpreter.node import NodeProcessor
+from ottla.streams.interpreter.stores import NEVER
+from ottla.streams.records import Record
+
+
+class SuppressProcessor(NodeProcessor):
+    scalars = ("observed",)
+
+    def __init__(self, *args: Any) -> None:
+        self.observed = NEVER
+        super().__init__(*args)
+
+    def open(self) -> None:
+        self.buffer = self.task.stores[self.operator.store]
+
+    def process(self, record: Record) -> None:
+        self.observed = max(self.observed, record.timestamp)
+        windowed = self.operator.windowed
+        time = record.key.end if windowed else record.timestamp
+        self.buffer.hold(
+            time, encode_key(record.key), (record.key, record.value, record.timestamp, record.headers)
+        )
+        suppressed = self.operator.suppressed
+        expiry = self.observed - (self.operator.grace_ms if windowed else suppressed.wait_ms)
+        self._release(lambda held_since: held_since <= expiry)
+        limit = suppressed.max_records
+        if limit is not None and self.buffer.count > limit:
+            if not suppressed.emit_early_when_full:
+                raise ProcessingError(
+                    f"{self.node.name} holds {self.buffer.count} changes back, more than its limit of {limit}"
+                )
+            self._release(lambda _: self.buffer.count > limit)
+
+    def _release(self, may_go: Any) -> None:
+        for key, change, timestamp, headers in self.buffer.release_while(may_go):
+            if change.new is not None or not self.operator.windowed:
+                self.forward(Record(key, change, timestamp, headers))
