@@ -18,7 +18,7 @@ import click
 from ottla import __version__
 from ottla.cli.memory import keep_freed_buffers
 from ottla.cli.refuse import describe_os_error, refuse
-from ottla.cli.settings import node_config, parse_assignments
+from ottla.cli.settings import node_config, parse_assignments, read_properties
 from ottla.config.acted_on import unused_keys
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Listener, format_address
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ottla.server import Server
 
 log = logging.getLogger("ottla")
+
+STOP_WITH_STDIN = "OTTLA_STOP_WITH_STDIN"
+"""Set for a node whose standard input is held open by its supervisor: its end is the node's."""
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -40,12 +43,30 @@ _WATCHDOG_FILE = "OTTLA_LOOP_WATCHDOG"
 @click.option("--data", metavar="DIR", help="Where the data lives (log.dirs). [default: ./ottla-data]")
 @click.option("--listen", metavar="HOST:PORT", help="Where clients connect. [default: localhost:9092]")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set one key; may be repeated.")
+@click.option(
+    "--brokers",
+    type=int,
+    metavar="N",
+    help="Run a cluster of N processes, on ports counted up from --listen.",
+)
 @click.option("--log-level", type=click.Choice(_LOG_LEVELS), default="warning", show_default=True)
 def start(
-    file: str | None, data: str | None, listen: str | None, settings: tuple[str, ...], log_level: str
+    file: str | None,
+    data: str | None,
+    listen: str | None,
+    settings: tuple[str, ...],
+    brokers: int | None,
+    log_level: str,
 ) -> None:
     """Run a node: on its own a whole cluster of one, broker and controller."""
     try:
+        if brokers is not None:
+            from ottla.cli.supervisor import plan_cluster, supervise
+
+            given = read_properties(file) if file is not None else {}
+            given.update(parse_assignments(settings, "--set"))
+            supervise(plan_cluster(brokers, data, listen, given), log_level)
+            return
         config = node_config(file, parse_assignments(settings, "--set"), data, listen)
     except KafkaError as error:
         refuse(error.message)
@@ -84,6 +105,9 @@ async def _serve(config: BrokerConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
+    if os.environ.get(STOP_WITH_STDIN):
+        # Nothing is ever said there; that it can be read means that the supervisor is gone.
+        loop.add_reader(sys.stdin.fileno(), stopping.set)
     server = Server(config)
     with _watched_loop():
         await _run_server(server, config, stopping)
