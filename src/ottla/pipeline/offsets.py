@@ -2,10 +2,146 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from ottla.client.raw import GROUP, Brokers, raise_for, raw_settings
+from ottla.errors import KafkaError
+from ottla.pipeline.failures import PipelineError
+from ottla.wire.messages import OffsetCommitRequest
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_KAFKA_SOURCE: Final = "KafkaV2["
+_RETRY_S: Final = 30.0
+_OFFSET_COMMIT: Final = 9
+
+SourceOffsets = dict[str, dict[int, int]]
+"""The next offset to read, by topic and partition."""
+
+
+def query_id_of(batch: DataFrame) -> str:
+    """The id of the query whose `foreachBatch` this is called in; it stays the same over restarts."""
+    told = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    if told is None:
+        raise PipelineError("this is not within the foreachBatch of a streaming query")
+    return told
+
+
+def source_offsets(batch: DataFrame) -> SourceOffsets:
+    """How far the query's Kafka sources are read with this batch, from within its `foreachBatch`."""
+    session: Any = batch.sparkSession
+    uuid = session._jvm.java.util.UUID.fromString(query_id_of(batch))
+    execution = session._jsparkSession.sharedState().activeStreamingQueries().get(uuid)
+    found: SourceOffsets = {}
+    sources = execution.sources()
+    for at in range(sources.size()):
+        source = sources.apply(at)
+        offset = execution.availableOffsets().get(source)
+        if source.toString().startswith(_KAFKA_SOURCE) and offset.isDefined():
+            _merge(found, offset.get().json())
+    return found
+
+
+def _merge(into: SourceOffsets, told: str) -> None:
+    """Add a Kafka source's offsets; where two sources read one partition, the slower one counts."""
+    for topic, partitions in json.loads(told).items():
+        known = into.setdefault(topic, {})
+        for partition, offset in partitions.items():
+            known[int(partition)] = min(offset, known.get(int(partition), offset))
+
+
+def commit_group_offsets(
+    brokers: Brokers, group: str, offsets: Mapping[str, Mapping[int, int]], metadata: str = ""
+) -> None:
+    """Commit offsets of a group that has no members, outside any transaction."""
+    request = OffsetCommitRequest
+    asked = request(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[
+            request.OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    request.OffsetCommitRequestPartition(
+                        partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                    )
+                    for partition, offset in partitions.items()
+                ],
+            )
+            for topic, partitions in offsets.items()
+        ],
+    )
+
+    def ask() -> None:
+        answer = brokers.ask(brokers.coordinator(GROUP, group), asked, _OFFSET_COMMIT)
+        for topic in answer.topics:
+            for told in topic.partitions:
+                raise_for(told.error_code, f"the offset of {topic.name}-{told.partition_index}")
+
+    brokers.retrying(ask, _RETRY_S)
+
+
+class LagTracker(StreamingQueryListener):
+    """Commits what a query has read to a group after each of its batches, until it is stopped."""
+
+    def __init__(self, query: StreamingQuery, group: str, brokers: Brokers) -> None:
+        super().__init__()
+        self._query_id = str(query.id)
+        self._group = group
+        self._brokers = brokers
+        self.committed: SourceOffsets = {}
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        if str(event.progress.id) == self._query_id:
+            self.commit(event.progress)
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        pass
+
+    def commit(self, progress: Any) -> None:
+        """Commit the offsets of a progress report; a broker that cannot take them now gets the next ones."""
+        found: SourceOffsets = {}
+        for source in progress["sources"] if isinstance(progress, dict) else progress.sources:
+            description, end = (
+                (source["description"], source["endOffset"])
+                if isinstance(source, dict)
+                else (source.description, source.endOffset)
+            )
+            if description.startswith(_KAFKA_SOURCE) and end:
+                _merge(found, end if isinstance(end, str) else json.dumps(end))
+        if not found or found == self.committed:
+            return
+        try:
+            commit_group_offsets(self._brokers, self._group, found)
+            self.committed = found
+        except KafkaError as error:
+            log.warning("group %s: the offsets of query %s: %s", self._group, self._query_id, error)
+
+    def stop(self) -> None:
+        """Commit no more."""
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.streams.removeListener(self)
+        self._brokers.close()
 
 
 def track_lag(
@@ -13,6 +149,34 @@ def track_lag(
     *,
     group: str,
     bootstrap_servers: str | None = None,
-    options: dict[str, Any] | None = None,
-) -> Any:
-    """Commit a query's source offsets to a consumer group after each batch; `.stop()` of what comes back ends it."""
+    options: Mapping[str, Any] | None = None,
+) -> LagTracker:
+    """Commit a query's source offsets to a consumer group after each batch, so that every Kafka tool shows its lag.
+
+    The brokers are those of the query's own source unless given. `.stop()` of what comes back ends it.
+    """
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise PipelineError("there is no Spark session in this thread")
+    servers = bootstrap_servers or _servers_of(query)
+    tracker = LagTracker(query, group, Brokers(raw_settings(servers, options)))
+    session.streams.addListener(tracker)
+    # What was read before the listener was there.
+    if (last := query.lastProgress) is not None:
+        tracker.commit(last)
+    return tracker
+
+
+def _servers_of(query: StreamingQuery) -> str:
+    """Where the query's first Kafka source reads from."""
+    told: Any = query
+    leaves = told._jsq.streamingQuery().analyzedPlan().collectLeaves()
+    for at in range(leaves.size()):
+        leaf = leaves.apply(at)
+        if leaf.getClass().getSimpleName() == "StreamingRelationV2":
+            servers = leaf.extraOptions().get("kafka.bootstrap.servers")
+            if servers:
+                return str(servers)
+    raise PipelineError("the query has no Kafka source that tells its brokers: give bootstrap_servers")

@@ -6,13 +6,44 @@ with the timestamp added. What goes over the wire is in `transaction.py` (driver
 
 from __future__ import annotations
 
+import logging
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.client.raw import Brokers, raw_settings
+from ottla.errors import KafkaError
+from ottla.pipeline.failures import PipelineError, SinkFenced
+from ottla.pipeline.offsets import query_id_of, source_offsets
+from ottla.pipeline.shuffle import checked, retried_stage, spread
+from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, writing
+from ottla.pipeline.topics import max_message_bytes
+from ottla.pipeline.transaction import CommitUnknown, TransactionDriver
+from ottla.pipeline.writer import Grant
+from ottla.records.codecs import COMPRESSION_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+log = logging.getLogger(__name__)
+
+MOST_ATTEMPTS: Final = 5
+
+_LOST: Final = (
+    RETRIED,
+    "Python worker exited unexpectedly",
+    "ExecutorLostFailure",
+    "Lost task",
+    "FetchFailed",
+    "was lost",
+    "was killed",
+    "Connection reset by peer",
+    "Broken pipe",
+    "EOFException",
+)
+"""Words of a failure that says nothing against the batch itself: it is written again, in the next epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +54,10 @@ class WriteResult:
     records: int
     skipped: bool = False
     attempts: int = 1
+
+
+class _Again(Exception):
+    """The batch was not written, and may be tried once more."""
 
 
 class KafkaSink:
@@ -46,7 +81,35 @@ class KafkaSink:
         compression: str = "none",
         transaction_timeout_ms: int = 900_000,
         options: Mapping[str, Any] | None = None,
-    ) -> None: ...
+    ) -> None:
+        if compression not in COMPRESSION_NAMES:
+            raise PipelineError(
+                f"compression is one of {', '.join(sorted(COMPRESSION_NAMES))}, not {compression}"
+            )
+        self._settings = raw_settings(bootstrap_servers, options)
+        self._transactional_id = transactional_id
+        self._topic = topic
+        self._group = group
+        self._exactly_once = exactly_once
+        self._compression = int(COMPRESSION_NAMES[compression])
+        self._timeout_ms = transaction_timeout_ms
+        self._driver: TransactionDriver | None = None
+        self._lineage = ""
+        self._last_batch = -1
+        self._fenced: SinkFenced | None = None
+        self._brokers = Brokers(self._settings)
+        self._max_batch_bytes: int | None = None
+
+    @property
+    def transactional_id(self) -> str | None:
+        return self._transactional_id
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """For `foreachBatch`: lineage and source offsets are those of the running query."""
+        lineage = query_id_of(df)
+        if self._transactional_id is None:
+            self._transactional_id = f"ottla-{lineage}"
+        self.write(df, batch_id, lineage=lineage, offsets=source_offsets(df))
 
     def write(
         self,
@@ -58,12 +121,108 @@ class KafkaSink:
     ) -> WriteResult:
         """Write a (batch) DataFrame as one transaction. A batch id of the same lineage (a checkpoint's query id)
         that was committed before is skipped; `offsets` ({topic: {partition: next offset}}) are committed with it."""
-        raise AssertionError
+        rows = checked(df, self._topic)
+        if not self._exactly_once:
+            grant = Grant(self._settings, compression=self._compression, max_batch_bytes=self._batch_bytes())
+            return WriteResult(batch_id, self._run(rows, grant))
+        driver = self._ready(lineage)
+        if batch_id is not None and batch_id <= self._last_batch:
+            log.info("batch %d of %s is committed already", batch_id, driver.transactional_id)
+            return WriteResult(batch_id, 0, skipped=True)
+        for attempt in range(1, MOST_ATTEMPTS + 1):
+            try:
+                records = self._write_once(driver, rows, batch_id, offsets or {})
+                return WriteResult(batch_id, records, attempts=attempt)
+            except SinkFenced as error:
+                self._fenced = error
+                raise
+            except CommitUnknown:
+                if self._was_committed(driver, batch_id):
+                    return WriteResult(batch_id, -1, attempts=attempt)
+            except _Again as error:
+                if attempt == MOST_ATTEMPTS:
+                    assert error.__cause__ is not None
+                    raise error.__cause__ from None
+                log.warning("batch %s is written again: %s", batch_id, str(error)[:300])
+        raise PipelineError(f"batch {batch_id} could not be committed in {MOST_ATTEMPTS} attempts")
 
-    def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """For `foreachBatch`: lineage and source offsets are those of the running query."""
+    def _ready(self, lineage: str) -> TransactionDriver:
+        """The driver of the transactions, begun at the first batch."""
+        if self._fenced is not None:
+            raise self._fenced
+        if self._driver is None:
+            name = self._transactional_id or f"ottla-{uuid.uuid4()}"
+            self._transactional_id = name
+            driver = TransactionDriver(
+                self._settings, name, timeout_ms=self._timeout_ms, compression=self._compression
+            )
+            driver.begin()
+            self._driver, self._lineage = driver, lineage
+            self._last_batch = driver.last_batch(lineage)
+        elif lineage != self._lineage:
+            raise PipelineError(
+                f"transactional id {self._transactional_id} serves query {self._lineage} in this process already: "
+                f"give query {lineage} a sink of its own"
+            )
+        return self._driver
 
-    def close(self) -> None: ...
+    def _write_once(
+        self,
+        driver: TransactionDriver,
+        rows: DataFrame,
+        batch_id: int | None,
+        offsets: Mapping[str, Mapping[int, int]],
+    ) -> int:
+        batch = -1 if batch_id is None else batch_id
+        try:
+            records = self._run(rows, driver.grant(self._batch_bytes()))
+            driver.mark(batch, self._lineage)
+            group = driver.transactional_id if self._group is None else self._group
+            if offsets and group:
+                unknown = driver.commit_offsets(group, offsets, f"batch={batch}")
+                if unknown:
+                    log.debug("offsets of another cluster's partitions stay out: %s", unknown)
+        except SinkFenced:
+            raise
+        except Exception as error:
+            driver.abort()
+            if any(words in str(error) for words in _LOST):
+                raise _Again(str(error)) from error
+            raise
+        driver.commit()
+        self._last_batch = max(self._last_batch, batch)
+        return records
+
+    def _was_committed(self, driver: TransactionDriver, batch_id: int | None) -> bool:
+        """After a lost answer: take the id again, which ends all that was open, and look at the mark."""
+        before = self._last_batch
+        driver.begin()
+        self._last_batch = max(before, driver.last_batch(self._lineage))
+        return batch_id is not None and self._last_batch >= batch_id
+
+    def _run(self, rows: DataFrame, grant: Grant) -> int:
+        """Have the tasks write; how many records they wrote. Every task must have run once only."""
+        known = count_partitions(self._brokers, self._topic) if self._topic is not None else None
+        spreaded = spread(rows, self._settings, self._topic, known)
+        report = spreaded.mapInArrow(writing(grant, self._topic), REPORT).collect()
+        if grant.transactional_id is not None and retried_stage(rows.sparkSession, report):
+            raise PipelineError(RETRIED)
+        return sum(row["records"] for row in report)
+
+    def _batch_bytes(self) -> int:
+        if self._max_batch_bytes is None:
+            try:
+                self._max_batch_bytes = max_message_bytes(self._brokers, self._topic)
+            except KafkaError as error:
+                log.debug("max.message.bytes is not told: %s", error)
+                self._max_batch_bytes = max_message_bytes(self._brokers, None)
+        return self._max_batch_bytes
+
+    def close(self) -> None:
+        self._brokers.close()
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
 
 
 def kafka_sink(
@@ -79,4 +238,19 @@ def kafka_sink(
 ) -> WriteResult | DataStreamWriter:
     """Write a DataFrame to Kafka. A batch one is written at once; of a streaming one comes the writer, to be given a
     checkpoint, a trigger and an output mode, and started."""
-    raise AssertionError
+    sink = KafkaSink(
+        bootstrap_servers,
+        transactional_id=transactional_id,
+        topic=topic,
+        group=group,
+        exactly_once=exactly_once,
+        compression=compression,
+        options=options,
+    )
+    if df.isStreaming:
+        checked(df, topic)
+        return df.writeStream.foreachBatch(sink)
+    try:
+        return sink.write(df)
+    finally:
+        sink.close()

@@ -1,0 +1,247 @@
+"""The driver's side of a transaction that many tasks write in: its id and epoch, offsets, the batch's mark, the end.
+
+States: `begin` fences whoever had the id before and finishes what it left open. Then, per batch, tasks write with the
+`grant`, and `commit` or `abort` ends the transaction and moves to the next epoch. A fenced driver stays fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ottla.client.connection import ConnectionFailed
+from ottla.client.raw import GROUP, TRANSACTION, Brokers, raise_for
+from ottla.client.settings import Settings
+from ottla.errors import ErrorCode, KafkaError
+from ottla.pipeline.failures import PipelineError, SinkFenced
+from ottla.pipeline.markers import BATCHES_TOPIC, encode_mark, last_mark, make_batches_topic
+from ottla.pipeline.writer import BatchWriter, Grant, Place
+from ottla.wire.messages import (
+    AddOffsetsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+    TxnOffsetCommitRequest,
+)
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""The next offset to read, by topic and partition."""
+
+_IMPLICIT_LEVEL: Final = 2
+_ADDS_OFFSETS: Final = 4
+_FENCED: Final = frozenset(
+    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
+
+
+class CommitUnknown(Exception):
+    """It cannot be told whether a commit took place: begin again, and look at the last mark."""
+
+
+class TransactionDriver:
+    """Holds a transactional id. Not for several threads at once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        transactional_id: str,
+        *,
+        timeout_ms: int = 900_000,
+        retry_s: float = 120.0,
+        compression: int = 0,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self._settings = settings
+        self._timeout_ms = timeout_ms
+        self._retry_s = retry_s
+        self._compression = compression
+        self._producer_id = -1
+        self._epoch = -1
+        self._implicit = True
+        self.brokers = Brokers(settings)
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """The producer id and epoch in force."""
+        return self._producer_id, self._epoch
+
+    def grant(self, max_batch_bytes: int = 1_000_000) -> Grant:
+        return Grant(
+            settings=self._settings,
+            transactional_id=self.transactional_id,
+            producer_id=self._producer_id,
+            epoch=self._epoch,
+            implicit=self._implicit,
+            compression=self._compression,
+            max_batch_bytes=max_batch_bytes,
+            retry_s=self._retry_s,
+        )
+
+    def begin(self) -> None:
+        """Take the id over: older drivers and their tasks are fenced, and what they left open is ended."""
+        make_batches_topic(self.brokers, self._retry_s)
+        self._renew()
+        features = self.brokers.any().features.finalized_features
+        levels = {one.name: one.max_version_level for one in features}
+        self._implicit = levels.get("transaction.version", 0) >= _IMPLICIT_LEVEL
+
+    def _renew(self) -> None:
+        asked = InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
+        )
+
+        def ask() -> Any:
+            answer = self.brokers.ask(self.brokers.coordinator(TRANSACTION, self.transactional_id), asked, 5)
+            raise_for(answer.error_code, f"transactional id {self.transactional_id}")
+            return answer
+
+        try:
+            answer = self.brokers.retrying(ask, self._retry_s)
+        except KafkaError as error:
+            if error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+                raise PipelineError(
+                    f"the broker takes no transaction timeout of {self._timeout_ms} ms: "
+                    "its transaction.max.timeout.ms is smaller"
+                ) from None
+            raise
+        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+
+    def last_batch(self, lineage: str) -> int:
+        """The id of the last batch of this lineage that was committed; -1 for none. Only right after `begin`."""
+        mark = self.brokers.retrying(lambda: last_mark(self.brokers, self.transactional_id), self._retry_s)
+        return mark.batch_id if mark is not None and mark.lineage == lineage else -1
+
+    def mark(self, batch_id: int, lineage: str) -> None:
+        """Write down, within the transaction, which batch it is."""
+        writer = BatchWriter(self.brokers, self.grant())
+        with self._fencing():
+            writer.add(Place(BATCHES_TOPIC, 0), [encode_mark(self.transactional_id, batch_id, lineage)])
+            writer.flush()
+
+    def commit_offsets(self, group: str, offsets: Offsets, metadata: str) -> list[Place]:
+        """Commit a consumer group's offsets within the transaction; the partitions that this cluster does not have,
+        and so could not take, come back."""
+        request = TxnOffsetCommitRequest
+        asked = request(
+            transactional_id=self.transactional_id,
+            group_id=group,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            generation_id=-1,
+            member_id="",
+            topics=[
+                request.TxnOffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        request.TxnOffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                        )
+                        for partition, offset in partitions.items()
+                    ],
+                )
+                for topic, partitions in offsets.items()
+            ],
+        )
+
+        def ask() -> list[Place]:
+            unknown: list[Place] = []
+            answer = self.brokers.ask(
+                self.brokers.coordinator(GROUP, group), asked, 5 if self._implicit else _ADDS_OFFSETS
+            )
+            for topic in answer.topics:
+                for told in topic.partitions:
+                    place = Place(topic.name, told.partition_index)
+                    if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        unknown.append(place)
+                    else:
+                        raise_for(told.error_code, f"the offset of {place.topic}-{place.partition}")
+            return unknown
+
+        with self._fencing():
+            if not self._implicit:
+                self.brokers.retrying(lambda: self._add_group(group), self._retry_s)
+            return self.brokers.retrying(ask, self._retry_s)
+
+    def _add_group(self, group: str) -> None:
+        asked = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            group_id=group,
+        )
+        coordinator = self.brokers.coordinator(TRANSACTION, self.transactional_id)
+        raise_for(self.brokers.ask(coordinator, asked, 4).error_code, f"group {group} in the transaction")
+
+    def commit(self) -> None:
+        """End the transaction: all of it becomes visible at once. CommitUnknown where the answer was lost."""
+        self._end(committed=True)
+
+    def abort(self) -> None:
+        """End the transaction as if it had never been; what its tasks may still send is refused."""
+        try:
+            self._end(committed=False)
+        except CommitUnknown:
+            self._renew()
+
+    def _end(self, *, committed: bool) -> None:
+        asked = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            committed=committed,
+        )
+        lost = False
+
+        def ask() -> Any:
+            nonlocal lost
+            try:
+                coordinator = self.brokers.coordinator(TRANSACTION, self.transactional_id)
+                answer = self.brokers.ask(coordinator, asked, 5 if self._implicit else 4)
+            except ConnectionFailed:
+                # Sent again with the same epoch it is known for the one it is.
+                lost = True
+                raise
+            raise_for(answer.error_code, f"the end of transaction {self.transactional_id}")
+            return answer
+
+        try:
+            answer = self.brokers.retrying(ask, self._retry_s)
+        except KafkaError as error:
+            if lost:
+                raise CommitUnknown(str(error)) from error
+            if error.code == ErrorCode.INVALID_TXN_STATE and not committed:
+                # Nothing was written yet, so there is nothing to abort; a new epoch shuts out late writers.
+                self._renew()
+                return
+            if error.code in _FENCED:
+                raise self._fenced(error) from error
+            raise
+        if self._implicit and answer.producer_id >= 0:
+            self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+        else:
+            self._renew()
+
+    def _fencing(self) -> _Fencing:
+        return _Fencing(self)
+
+    def _fenced(self, error: KafkaError) -> SinkFenced:
+        return SinkFenced(
+            f"transactional id {self.transactional_id} has been taken over by another driver, or this transaction "
+            f"was open for longer than its {self._timeout_ms} ms ({error.code.name}): this driver stops"
+        )
+
+    def close(self) -> None:
+        self.brokers.close()
+
+
+class _Fencing:
+    """Turns a broker's word for an old epoch into the exception that ends the driver."""
+
+    def __init__(self, driver: TransactionDriver) -> None:
+        self._driver = driver
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, KafkaError) and error.code in _FENCED:
+            raise self._driver._fenced(error) from error
