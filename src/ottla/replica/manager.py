@@ -20,6 +20,8 @@ from ottla.log.types import TopicPartition
 from ottla.metadata.image import EMPTY_IMAGE, ConfigResourceType
 from ottla.metadata.partitions import DIRECTORY_UNASSIGNED
 from ottla.peers import Endpoint, Peers
+from ottla.replica.alter_partition import AlterPartitionSender, Send
+from ottla.replica.assignments import DirectoryAssignments
 from ottla.replica.fetchers import Fetchers
 from ottla.replica.offload import Offload
 from ottla.replica.partition import Partition, PartitionHost
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-    from ottla.replica.alter_partition import AlterPartitionSender
-    from ottla.replica.assignments import DirectoryAssignments
     from ottla.replica.fetch_sessions import FetchPartition
     from ottla.replica.isr import Proposal
 
@@ -53,7 +53,6 @@ class ReplicaManager:
     __slots__ = (
         "_alter_partition",
         "_assignments",
-        "_broker_epoch",
         "_config",
         "_default_topic_config",
         "_doomed",
@@ -85,8 +84,7 @@ class ReplicaManager:
         *,
         call_soon_threadsafe: Callable[..., object] | None = None,
         peers: Peers | None = None,
-        alter_partition: AlterPartitionSender | None = None,
-        assignments: DirectoryAssignments | None = None,
+        to_controller: Send | None = None,
         broker_epoch: Callable[[], int] = lambda: -1,
     ) -> None:
         self.log_manager = log_manager
@@ -98,9 +96,13 @@ class ReplicaManager:
         self._node_id = node_id
         self._config = config
         self._rack_aware = config.opt_str("replica.selector.class") in RACK_AWARE
-        self._alter_partition = alter_partition
-        self._assignments = assignments
-        self._broker_epoch = broker_epoch
+        self._alter_partition: AlterPartitionSender | None = None
+        self._assignments: DirectoryAssignments | None = None
+        if to_controller is not None:
+            self._alter_partition = AlterPartitionSender(clock, node_id, broker_epoch, to_controller)
+            self._assignments = DirectoryAssignments(
+                clock, node_id, broker_epoch, log_manager, lambda: self.image, to_controller
+            )
         self._follower_throttle = ReplicationThrottle("follower", clock, node_id, config)
         self._fetchers: Fetchers | None = None
         if peers is not None:

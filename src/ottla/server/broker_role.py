@@ -64,7 +64,19 @@ def make_broker(
     """All services of a broker, on logs that are loaded. Nothing of it follows the metadata yet."""
     config, clock = node.config, node.clock
     post = loop.call_soon_threadsafe
-    replicas = ReplicaManager(log_manager, clock, executor, config.node_id, config, call_soon_threadsafe=post)
+    replicas = ReplicaManager(
+        log_manager,
+        clock,
+        executor,
+        config.node_id,
+        config,
+        call_soon_threadsafe=post,
+        peers=node.peers,
+        to_controller=lambda request, done, failed: node.to_controller.send(
+            request, done, failed, timeout_s=config.int("request.timeout.ms") / 1000
+        ),
+        broker_epoch=lambda: lifecycle.broker_epoch,
+    )
     producer_ids = ProducerIds(_allocator(node, lifecycle))
 
     def end_offsets(*marker: Any) -> None:

@@ -220,6 +220,7 @@ class Server:
             loader.add_publisher(publisher)
         loader.add_publisher(lifecycle.publish)
         broker.replicas.remove_strays()
+        broker.replicas.start()
         log_manager.start()
 
         broker.transactions.start()
