@@ -19,6 +19,12 @@ class RaftConfig:
     max_retention_bytes: int
     max_retention_ms: int
     node: NodeConfig
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    fetch_max_bytes: int
+    fetch_snapshot_max_bytes: int
+    auto_join: bool
+    """A controller that is no voter asks to become one."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> RaftConfig:
@@ -49,6 +55,12 @@ class RaftConfig:
             max_retention_ms=config.int("metadata.max.retention.ms"),
             node=NodeConfig(
                 election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
+                election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),
                 fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
             ),
+            request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
+            retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
+            fetch_max_bytes=config.int("controller.quorum.fetch.max.bytes"),
+            fetch_snapshot_max_bytes=config.int("controller.quorum.fetch.snapshot.max.bytes"),
+            auto_join=config.bool("controller.quorum.auto.join.enable"),
         )

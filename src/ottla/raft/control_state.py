@@ -33,6 +33,11 @@ class ControlState:
         elif message.NAME == "KRaftVersionRecord":
             self._kraft_versions.append((offset, message.kraft_version))
 
+    def truncate(self, end_offset: int) -> None:
+        """The log was cut here: what it said from there on was never so."""
+        self._voters = [(o, v) for o, v in self._voters if o < end_offset]
+        self._kraft_versions = [(o, v) for o, v in self._kraft_versions if o < end_offset]
+
     @property
     def voters(self) -> VoterSet:
         return self._voters[-1][1] if self._voters else self._static

@@ -1,6 +1,7 @@
 """What goes into the node (`step`) and comes out of it (`ready`): plain values, no bytes.
 
-The votes carry what Kafka's Vote request and response carry; the rest are events of this node's own log.
+Messages between replicas carry what Kafka's Vote, BeginQuorumEpoch and EndQuorumEpoch carry; the rest are events of
+this node's own log and of its connections.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from ottla.raft.quorum_state import ElectionState
 from ottla.raft.types import OffsetAndEpoch, ReplicaKey
+from ottla.raft.voters import VoterSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,27 @@ class VoteResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginQuorumEpoch:
+    """The leader tells a voter that it leads."""
+
+    sender: ReplicaKey
+    receiver: ReplicaKey
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpoch:
+    """The leader has resigned: a voter may stand for election, those with the most of the log first."""
+
+    sender: ReplicaKey
+    receiver: ReplicaKey
+    epoch: int
+    preferred: tuple[ReplicaKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LogAppended:
-    """This node's log now ends here; it may not be durable yet."""
+    """This node's log now ends here (it may also have been cut); it may not be durable yet."""
 
     end: OffsetAndEpoch
 
@@ -51,8 +72,17 @@ class LogFlushed:
 
 
 @dataclass(frozen=True, slots=True)
+class VotersChanged:
+    """The log (or what is left of it) says who the voters are, written at this offset."""
+
+    voters: VoterSet
+    offset: int | None
+    kraft_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fetched:
-    """A replica has fetched from this leader: its log is durable up to this offset."""
+    """A replica has fetched from this leader: its log is durable up to this offset (-1: it loads a snapshot)."""
 
     replica: ReplicaKey
     end_offset: int
@@ -60,15 +90,22 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class LeaderFound:
-    """This node has heard who leads an epoch."""
+    """This node has heard of an epoch, and who leads it if the other knew."""
 
-    leader_id: int
+    leader_id: int | None
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderHeard:
-    """This follower's leader has answered a fetch."""
+    """This follower's leader has answered a fetch; everything below the offset is committed (None: not known)."""
+
+    high_watermark: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderGone:
+    """The operating system says that nobody listens where this follower's leader was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +113,21 @@ class Resign:
     """This leader is asked to step down."""
 
 
-Input = VoteRequest | VoteResponse | LogAppended | LogFlushed | Fetched | LeaderFound | LeaderHeard | Resign
-Outgoing = VoteRequest | VoteResponse
+Input = (
+    VoteRequest
+    | VoteResponse
+    | BeginQuorumEpoch
+    | EndQuorumEpoch
+    | LogAppended
+    | LogFlushed
+    | VotersChanged
+    | Fetched
+    | LeaderFound
+    | LeaderHeard
+    | LeaderGone
+    | Resign
+)
+Outgoing = VoteRequest | VoteResponse | BeginQuorumEpoch | EndQuorumEpoch
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ the log before the next.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
 from itertools import pairwise
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.raft.batches import read_batches
 from ottla.raft.config import RaftConfig
+from ottla.raft.format import FORMAT_SNAPSHOT
 from ottla.raft.snapshots import (
     SnapshotReader,
     parse_snapshot_name,
@@ -25,10 +27,18 @@ from ottla.raft.snapshots import (
     write_snapshot_file,
 )
 from ottla.raft.types import CLUSTER_METADATA, CommittedBatch, OffsetAndEpoch, RecordSerde
-from ottla.records.batch import iter_batches
+from ottla.records.batch import Buffer, iter_batches
 from ottla.wire.uuid import METADATA_TOPIC_ID
 
 _READ_BYTES: Final = 1 << 20
+
+
+class Position(Enum):
+    """How a follower's log stands to its leader's."""
+
+    VALID = "valid"
+    DIVERGING = "diverging"
+    SNAPSHOT = "snapshot"
 
 
 class MetadataLog:
@@ -187,6 +197,86 @@ class MetadataLog:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: nothing can be read at offset {offset}"
             )
         return buf
+
+    # What a leader looks up for those that fetch, and a follower does with what it gets
+
+    @property
+    def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
+        return self._snapshots[0] if self._snapshots else None
+
+    def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """The largest epoch up to this one, and where it ends; where that is not known, the end of the log."""
+        found, end_offset = self._log.leader_epochs.end_offset_for(epoch, self._log.log_end_offset)
+        if found < 0 or end_offset < 0:
+            return self.end
+        earliest = self.earliest_snapshot_id
+        if earliest is not None and end_offset == earliest.offset and found == epoch:
+            # The log begins with the next epoch: what came before it is the snapshot.
+            return earliest
+        return OffsetAndEpoch(end_offset, found)
+
+    def check_position(self, offset: int, epoch: int) -> tuple[Position, OffsetAndEpoch]:
+        """Whether a log that ends at this offset, after a record of this epoch, is a beginning of this one."""
+        start, latest = self._log.log_start_offset, self.latest_snapshot_id
+        if offset == 0 and latest is not None and latest != FORMAT_SNAPSHOT:
+            # An empty log: the snapshot is the shorter way.
+            return Position.SNAPSHOT, latest
+        if start == 0 and offset == 0:
+            return Position.VALID, OffsetAndEpoch(0, 0)
+        earliest = self.earliest_snapshot_id
+        if (
+            earliest is not None
+            and latest is not None
+            and (offset < start or (offset == start and epoch != earliest.epoch) or epoch < earliest.epoch)
+        ):
+            return Position.SNAPSHOT, latest
+        end = self.end_of_epoch(epoch)
+        if end.epoch != epoch or end.offset < offset:
+            return Position.DIVERGING, end
+        return Position.VALID, OffsetAndEpoch(offset, epoch)
+
+    def fetch(self, offset: int, max_bytes: int) -> Buffer:
+        """Bytes of batches from an offset on, the last perhaps cut off; at least one whole batch if there is one."""
+        end = self._log.log_end_offset
+        return b"" if offset >= end else self._log.read(offset, max_bytes, upper_offset=end).records
+
+    def append_fetched(self, records: Buffer, epoch: int) -> list[tuple[int, Any]]:
+        """Append what a leader of this epoch gave; gives the control messages in it with their offsets."""
+        start = self._log.log_end_offset
+        self._log.append_as_follower(records, epoch)
+        return list(self.control_messages(start))
+
+    def truncate_to_end_of(self, end: OffsetAndEpoch) -> int:
+        """Drop what the leader does not have: it says where this epoch ends with it. Gives the new end."""
+        offset = end.offset
+        if end.epoch > 0:
+            own = self.end_of_epoch(end.epoch)
+            offset = min(own.offset, end.offset) if own.epoch == end.epoch else own.offset
+        self._log.truncate_to(offset)
+        return self._log.log_end_offset
+
+    def start_at(self, snapshot_id: OffsetAndEpoch, size: int, last_timestamp: int) -> None:
+        """A snapshot of the leader's is here: the log goes on behind it, and what it had is forgotten."""
+        self.add_snapshot(snapshot_id, size, last_timestamp)
+        self._log.truncate_fully_and_start_at(snapshot_id.offset)
+        older = [s for s in self._snapshots if s != snapshot_id]
+        self._snapshots = [snapshot_id]
+        for expired in older:
+            self._fs.remove(f"{self.directory}/{snapshot_name(expired)}")
+            self._sizes.pop(expired, None)
+            self._timestamps.pop(expired, None)
+
+    def has_snapshot(self, snapshot_id: OffsetAndEpoch) -> bool:
+        return snapshot_id in self._snapshots
+
+    def snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, size: int) -> tuple[int, Buffer]:
+        """The size of a snapshot's file, and a part of it."""
+        file = self._fs.open(f"{self.directory}/{snapshot_name(snapshot_id)}")
+        try:
+            whole = file.size()
+            return whole, file.pread(min(size, whole - position), position) if position < whole else b""
+        finally:
+            file.close()
 
     def flush(self, end_offset: int) -> None:
         """Make everything below this offset durable. Blocks."""

@@ -9,12 +9,15 @@
                                                        Unattached: a higher epoch
     Candidate    asks for votes in a new epoch, has    Leader: a majority voted       Follower: a leader is found
                  voted for itself                      Prospective: refused, timeout  Unattached: a higher epoch
-    Leader       appends; commits what a majority has  Resigned: asked to             Unattached: a higher epoch
+    Leader       appends; commits what a majority has  Resigned: asked to, or a majority has not fetched for long
+                                                       Unattached, Follower: a higher epoch
     Resigned     led this epoch and gave it up, or     Unattached: timeout (epoch+1) or a higher epoch
                  was restarted in it                   Follower: a leader is found    Prospective: only voter
-    Follower     fetches from the leader               Prospective: fetch timeout     Unattached: a higher epoch
+    Follower     fetches from the leader               Prospective: fetch timeout, or the leader has resigned or is
+                                                       known to be gone               Unattached: a higher epoch
 
-A quorum of one goes from any state it starts in through Prospective and Candidate to Leader at once.
+An observer (a broker, or a controller that is no voter) is only ever Unattached or Follower. A quorum of one goes
+from any state it starts in through Prospective and Candidate to Leader at once.
 """
 
 from __future__ import annotations
@@ -26,9 +29,12 @@ from enum import Enum
 from typing import Any, Final
 
 from ottla.raft.messages import (
+    BeginQuorumEpoch,
+    EndQuorumEpoch,
     Fetched,
     Input,
     LeaderFound,
+    LeaderGone,
     LeaderHeard,
     LogAppended,
     LogFlushed,
@@ -37,7 +43,9 @@ from ottla.raft.messages import (
     Resign,
     VoteRequest,
     VoteResponse,
+    VotersChanged,
 )
+from ottla.raft.progress import LeaderProgress, Progress
 from ottla.raft.quorum_state import ElectionState
 from ottla.raft.types import OffsetAndEpoch, ReplicaKey, ReplicaState
 from ottla.raft.voters import VoterNode, VoterSet
@@ -65,19 +73,27 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
 """The table above."""
 
 
-@dataclass(slots=True)
-class _Progress:
-    end_offset: int = -1
-    last_fetch_ms: int = -1
-    last_caught_up_ms: int = -1
-
-
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
     """Kafka's `controller.quorum.*` timeouts."""
 
     election_timeout_ms: int = 1_000
+    election_backoff_max_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
+
+    @property
+    def check_quorum_ms(self) -> int:
+        """A leader from whom no majority has fetched for this long gives up."""
+        return self.fetch_timeout_ms * 3 // 2
+
+    @property
+    def begin_quorum_ms(self) -> int:
+        """So often a leader tells voters that do not fetch that it leads."""
+        return self.fetch_timeout_ms // 2
+
+
+HURRY_MS: Final = (10, 50)
+"""How long a voter waits before it stands for election when its leader is known to be gone: first in this range."""
 
 
 class RaftNode:
@@ -111,10 +127,13 @@ class RaftNode:
         self._deadline_ms: int | None = None
         self._granted: set[int] = set()
         self._refused: set[int] = set()
-        self._progress: dict[int, _Progress] = {}
-        self._observers: dict[ReplicaKey, _Progress] = {}
+        self._progress: LeaderProgress | None = None
+        self._begin_due_ms = 0
         self._told: tuple[int | None, int] = (None, 0)
         self._has_fetched = False
+        self._leader_gone = False
+        self._hurried = 0
+        """How often this node has stood for election since its leader went."""
         self._ready = Ready()
         self._start_from(election or ElectionState())
 
@@ -133,16 +152,43 @@ class RaftNode:
     def tick(self, now_ms: int) -> None:
         """Time has moved on to here."""
         self._now_ms = max(self._now_ms, now_ms)
-        if self._deadline_ms is None or self._now_ms < self._deadline_ms:
+        if self.state is State.LEADER:
+            self._tick_leader()
+        elif self._deadline_ms is None or self._now_ms < self._deadline_ms:
             return
-        if not self.is_voter:
-            self._deadline_ms = None
         elif self.state is State.RESIGNED:
             self._become_unattached(self.epoch + 1)
+        elif not self.is_voter:
+            if self.state in (State.PROSPECTIVE, State.CANDIDATE):
+                self._become_unattached(self.epoch)
+            self._deadline_ms = None
         elif self.state is State.PROSPECTIVE:
             self._give_up()
         else:
             self._become_prospective()
+
+    def _tick_leader(self) -> None:
+        progress = self._progress
+        if progress is None or len(progress.voters) == 1:
+            return
+        if self._now_ms >= progress.quorum_seen_ms + self._config.check_quorum_ms:
+            self._resign()
+        elif self._now_ms >= self._begin_due_ms:
+            self._tell_voters()
+
+    @property
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When `tick` has something to do, if nothing else happens."""
+        if self.state is not State.LEADER:
+            return self._deadline_ms
+        progress = self._progress
+        if progress is None or len(progress.voters) == 1:
+            return None
+        return min(self._begin_due_ms, progress.quorum_seen_ms + self._config.check_quorum_ms)
 
     def step(self, message: Input) -> None:
         """Take in a message of another replica, or an event of this one's log."""
@@ -151,6 +197,8 @@ class RaftNode:
                 self._advance_local(message.end_offset)
             case LogAppended():
                 self.log_end = message.end
+            case VotersChanged():
+                self._change_voters(message)
             case Fetched():
                 self._advance_replica(message)
             case VoteRequest():
@@ -159,9 +207,14 @@ class RaftNode:
                 self._count_vote(message)
             case LeaderFound():
                 self._follow(message)
+            case BeginQuorumEpoch():
+                self._follow(LeaderFound(message.sender.id, message.epoch))
+            case EndQuorumEpoch():
+                self._end_of_epoch(message)
             case LeaderHeard():
-                self._has_fetched = self.state is State.FOLLOWER
-                self._reset_deadline()
+                self._hear(message)
+            case LeaderGone():
+                self._hurry()
             case Resign():
                 self._resign()
 
@@ -181,12 +234,25 @@ class RaftNode:
     def voter_states(self) -> tuple[ReplicaState, ...]:
         """The voters and how far they are, as the leader knows."""
         return tuple(
-            self._replica_state(node.key, self._progress.get(node.key.id, _Progress()))
+            self._replica_state(node.key, self.progress_of(node.key) or Progress())
             for node in self.voters.nodes.values()
         )
 
     def observer_states(self) -> tuple[ReplicaState, ...]:
-        return tuple(self._replica_state(key, progress) for key, progress in self._observers.items())
+        if self._progress is None:
+            return ()
+        return tuple(self._replica_state(key, known) for key, known in self._progress.observers.items())
+
+    def progress_of(self, key: ReplicaKey) -> Progress | None:
+        """How far a replica is, if this node leads and knows."""
+        return None if self._progress is None else self._progress.of(key)
+
+    @property
+    def committed_here(self) -> int | None:
+        """The high watermark as this leader may tell it: once a record of its own epoch is committed."""
+        if self.high_watermark is None or self.high_watermark <= self.epoch_start_offset:
+            return None
+        return self.high_watermark
 
     # Transitions
 
@@ -213,8 +279,7 @@ class RaftNode:
         self._granted.clear()
         self._refused.clear()
         if state is not State.LEADER:
-            self._progress.clear()
-            self._observers.clear()
+            self._progress = None
         self._reset_deadline()
 
     def _tell(self, leader_id: int | None) -> None:
@@ -238,8 +303,11 @@ class RaftNode:
             self._become_unattached(self.epoch)
         else:
             self._enter(State.FOLLOWER)
+        if self._leader_gone:
+            self._hurry()
 
     def _become_prospective(self) -> None:
+        self._has_fetched = False
         self._enter(State.PROSPECTIVE)
         self._campaign(pre_vote=True)
 
@@ -259,27 +327,100 @@ class RaftNode:
         self.voted_key = None
         self._ready.election = self._election()
         self.epoch_start_offset = self.log_end.offset
-        self._progress = {voter: _Progress() for voter in self.voters.nodes}
+        self._leader_gone = False
+        self._progress = LeaderProgress(self.local.key, self.voters, self._now_ms)
         self._ready.control = self._start_of_epoch(granting)
+        self._tell_voters()
 
     def _follow(self, message: LeaderFound) -> None:
-        if message.leader_id == self.local.key.id or message.epoch < self.epoch:
+        if message.epoch < self.epoch:
             return
-        if message.epoch == self.epoch and self.leader_id is not None:
+        if message.leader_id is None or message.leader_id == self.local.key.id:
+            if message.epoch > self.epoch:
+                self._become_unattached(message.epoch)
+            return
+        if message.epoch == self.epoch and self.leader_id is not None and self.state is not State.UNATTACHED:
             return
         if message.epoch > self.epoch:
             self.epoch = message.epoch
             self.voted_key = None
         self.leader_id = message.leader_id
-        self._has_fetched = False
+        self._has_fetched = self._leader_gone = False
+        self._hurried = 0
         self._ready.election = self._election()
         self._enter(State.FOLLOWER)
         self._tell(self.leader_id)
 
+    def _hear(self, message: LeaderHeard) -> None:
+        if self.state is not State.FOLLOWER:
+            return
+        self._has_fetched = True
+        self._leader_gone = False
+        self._hurried = 0
+        self._reset_deadline()
+        if message.high_watermark is not None:
+            offset = min(message.high_watermark, self.log_end.offset)
+            if self.high_watermark is None or offset > self.high_watermark:
+                self.high_watermark = offset
+                self._ready.high_watermark = offset
+
+    def _hurry(self) -> None:
+        """The leader is gone: no need to wait for its time to run out, nor to protect it from an election."""
+        waiting = self.state is State.FOLLOWER or (self.state is State.UNATTACHED and self._leader_gone)
+        if not (waiting and self.is_voter):
+            return
+        self._leader_gone, self._has_fetched = True, False
+        self._shorten_deadline()
+
+    def _shorten_deadline(self) -> None:
+        pause = self._random.randint(*HURRY_MS) << min(self._hurried, 6)
+        self._hurried += 1
+        due_ms = self._now_ms + min(pause, self._config.election_timeout_ms)
+        self._deadline_ms = due_ms if self._deadline_ms is None else min(self._deadline_ms, due_ms)
+
+    def _end_of_epoch(self, message: EndQuorumEpoch) -> None:
+        self._follow(LeaderFound(message.sender.id, message.epoch))
+        if self.state is not State.FOLLOWER or self.leader_id != message.sender.id or not self.is_voter:
+            return
+        self._leader_gone, self._has_fetched = True, False
+        position = next(
+            (i for i, key in enumerate(message.preferred) if key.matches(self.local.key)),
+            len(message.preferred),
+        )
+        if position == 0:
+            self._become_prospective()
+            return
+        limit = self._config.election_backoff_max_ms
+        first = limit >> (len(message.preferred) - 1)
+        self._deadline_ms = self._now_ms + min(limit, first << (position - 1))
+
     def _resign(self) -> None:
-        if self.state is State.LEADER:
-            self._enter(State.RESIGNED)
-            self._tell(None)
+        if self.state is not State.LEADER or self._progress is None:
+            return
+        others = self._progress.others
+        self._enter(State.RESIGNED)
+        for key in others:
+            self._send(EndQuorumEpoch(self.local.key, key, self.epoch, tuple(others)))
+        self._tell(None)
+
+    def _tell_voters(self) -> None:
+        """Let voters that do not fetch know who leads."""
+        assert self._progress is not None
+        pause = self._config.begin_quorum_ms
+        self._begin_due_ms = self._now_ms + pause
+        for key in self._progress.others:
+            last_ms = self._progress.voters[key].last_fetch_ms
+            if last_ms < 0 or self._now_ms - last_ms >= pause:
+                self._send(BeginQuorumEpoch(self.local.key, key, self.epoch))
+
+    def _change_voters(self, message: VotersChanged) -> None:
+        self.voters, self.voters_offset = message.voters, message.offset
+        self.kraft_version = message.kraft_version
+        if self._progress is not None:
+            self._progress.change_voters(message.voters)
+            self._update_high_watermark()
+        elif self._deadline_ms is None and self.state is not State.LEADER:
+            self._reset_deadline()
 
     # Elections
 
@@ -318,6 +459,8 @@ class RaftNode:
                 # Lost: wait out the rest of the timeout, then ask again, with a pre-vote first.
                 self._granted.clear()
                 self._refused.clear()
+                if self._leader_gone:
+                    self._shorten_deadline()
 
     def _answer_vote(self, message: VoteRequest) -> None:
         if message.epoch > self.epoch:
@@ -362,31 +505,19 @@ class RaftNode:
         return control
 
     def _advance_local(self, end_offset: int) -> None:
-        if self.state is State.LEADER:
-            progress = self._progress.get(self.local.key.id)
-            if progress is not None:
-                progress.end_offset = max(progress.end_offset, end_offset)
+        if self._progress is not None:
+            self._progress.flushed(end_offset)
             self._update_high_watermark()
 
     def _advance_replica(self, message: Fetched) -> None:
-        if self.state is not State.LEADER:
-            return
-        progress = (
-            self._progress.get(message.replica.id)
-            if self.voters.is_voter(message.replica)
-            else self._observers.setdefault(message.replica, _Progress())
-        )
-        if progress is None:
-            return
-        progress.end_offset = max(progress.end_offset, message.end_offset)
-        progress.last_fetch_ms = self._now_ms
-        if message.end_offset >= self.log_end.offset:
-            progress.last_caught_up_ms = self._now_ms
-        self._update_high_watermark()
+        if self._progress is not None and message.replica.id != self.local.key.id:
+            self._progress.fetched(message.replica, message.end_offset, self.log_end.offset, self._now_ms)
+            self._update_high_watermark()
 
     def _update_high_watermark(self) -> None:
-        offsets = sorted((p.end_offset for p in self._progress.values()), reverse=True)
-        offset = offsets[self.voters.majority - 1]
+        if self._progress is None or not self._progress.voters:
+            return
+        offset = self._progress.majority_offset
         # Only a record of the leader's own epoch commits by being on a majority; earlier ones commit with it.
         if offset > self.epoch_start_offset and (self.high_watermark is None or offset > self.high_watermark):
             self.high_watermark = offset
@@ -410,7 +541,7 @@ class RaftNode:
             timeout = self._config.election_timeout_ms
             self._deadline_ms = self._now_ms + timeout + self._random.randrange(timeout)
 
-    def _replica_state(self, key: ReplicaKey, progress: _Progress) -> ReplicaState:
+    def _replica_state(self, key: ReplicaKey, progress: Progress) -> ReplicaState:
         if key.id == self.local.key.id and self.is_leader:
             return ReplicaState(key, self.log_end.offset, self._now_ms, self._now_ms)
         return ReplicaState(key, progress.end_offset, progress.last_fetch_ms, progress.last_caught_up_ms)

@@ -88,6 +88,41 @@ def write_snapshot_file(fs: Fs, directory: str, name: str, buffers: Iterable[byt
     return size
 
 
+class SnapshotDownload:
+    """A snapshot that comes from the leader piece by piece; it counts once `finish` has made it durable."""
+
+    __slots__ = ("_directory", "_file", "_fs", "_name", "epoch", "position", "snapshot_id")
+
+    def __init__(self, fs: Fs, directory: str, snapshot_id: OffsetAndEpoch, epoch: int) -> None:
+        self.snapshot_id = snapshot_id
+        self.epoch = epoch
+        """Of the leader it comes from."""
+        self.position = 0
+        self._fs = fs
+        self._directory = directory
+        self._name = snapshot_name(snapshot_id)
+        self._file = fs.open(self._partial, create=True, truncate=True)
+
+    @property
+    def _partial(self) -> str:
+        return f"{self._directory}/{self._name.removesuffix(SUFFIX)}{PARTIAL_SUFFIX}"
+
+    def append(self, data: bytes) -> None:
+        self.position += self._file.append([data])
+
+    def finish(self) -> int:
+        """Give it its name, durably. Blocks. Gives its size."""
+        self._file.fsync()
+        self._file.close()
+        self._fs.rename(self._partial, f"{self._directory}/{self._name}")
+        self._fs.fsync_dir(self._directory)
+        return self.position
+
+    def discard(self) -> None:
+        self._file.close()
+        self._fs.remove(self._partial)
+
+
 class SnapshotReader:
     """A snapshot file, checked to be whole: its control messages, and its records in batches."""
 

@@ -111,6 +111,10 @@ class VoterSet:
         """With this voter in place of the one of its id."""
         return VoterSet({**self.nodes, node.key.id: node})
 
+    def without_voter(self, key: ReplicaKey) -> VoterSet:
+        """Without this voter, if it is one."""
+        return VoterSet({i: node for i, node in self.nodes.items() if node.key != key})
+
     def needs_update(self, node: VoterNode) -> bool:
         """The voter is in the set, but not as it is now."""
         known = self.nodes.get(node.key.id)

@@ -9,6 +9,7 @@ flush NODE                  the node's log is durable
 fetch NODE BY               a follower has fetched everything of the leader's log
 found NODE LEADER EPOCH     the node hears who leads
 heard NODE                  the node's leader answers a fetch
+gone NODE                   nobody listens where the node's leader was
 resign NODE                 the leader steps down
 restart NODE                the node starts again from what it persisted
 """
@@ -19,8 +20,11 @@ import random
 from typing import Any
 
 from ottla.raft.messages import (
+    BeginQuorumEpoch,
+    EndQuorumEpoch,
     Fetched,
     LeaderFound,
+    LeaderGone,
     LeaderHeard,
     LogAppended,
     LogFlushed,
@@ -107,6 +111,9 @@ class Dialogue:
     def heard(self, node: str) -> None:
         self._step(int(node), LeaderHeard())
 
+    def gone(self, node: str) -> None:
+        self._step(int(node), LeaderGone())
+
     def resign(self, node: str) -> None:
         self._step(int(node), Resign())
 
@@ -145,6 +152,10 @@ class Dialogue:
 
 
 def _text(message: Outgoing) -> str:
+    if isinstance(message, BeginQuorumEpoch):
+        return f"I lead epoch {message.epoch}"
+    if isinstance(message, EndQuorumEpoch):
+        return f"I lead epoch {message.epoch} no more, go first {[key.id for key in message.preferred]}"
     kind = "pre-vote" if message.pre_vote else "vote"
     if isinstance(message, VoteRequest):
         log = f"{message.last_log.offset} in epoch {message.last_log.epoch}"

@@ -1,0 +1,484 @@
+"""A replica of the metadata log: the pure node on a real log, made durable off the loop; commits, tells listeners.
+
+It knows nothing of other nodes: what they say comes in through `step`, what the node says to them goes out through
+`send`, and `changed` is called after each turn of the wheel, for those who wait for something (`driver.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from ottla.clock import Clock
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.context import LogContext
+from ottla.log.fs import Fs
+from ottla.raft.batches import control_batch, data_batch
+from ottla.raft.config import RaftConfig
+from ottla.raft.control_state import ControlState
+from ottla.raft.messages import Input, LogAppended, LogFlushed, Outgoing, Ready, VotersChanged
+from ottla.raft.metadata_log import MetadataLog
+from ottla.raft.node import RaftNode
+from ottla.raft.quorum_state import QuorumStateStore
+from ottla.raft.snapshots import snapshot_buffers
+from ottla.raft.types import (
+    MAX_BATCH_BYTES,
+    CommittedBatch,
+    OffsetAndEpoch,
+    RaftListener,
+    RecordSerde,
+)
+from ottla.raft.voters import VoterNode, VoterSet
+from ottla.records.batch import Buffer
+
+OnCommit = Callable[[int], None]
+Post = Callable[[Callable[[], None]], object]
+
+_SHARED_BYTES: Final = 8 << 20
+"""Up to this much of the log is held in memory, decoded, while a start hands it to the listeners."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    batch: CommittedBatch
+    on_commit: OnCommit | None
+
+
+class Replica:
+    """Log, node, control state and listeners of one replica. All methods are called on the event loop."""
+
+    log: MetadataLog
+    node: RaftNode
+    control: ControlState
+
+    def __init__(
+        self,
+        fs: Fs,
+        data_dir: str,
+        *,
+        local: VoterNode,
+        static_voters: VoterSet,
+        always_durable: bool,
+        config: RaftConfig,
+        clock: Clock,
+        executor: Executor,
+        post: Post,
+        serde: RecordSerde,
+        on_fault: Callable[[BaseException], None],
+        send: Callable[[Outgoing], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self.local = local
+        self.clock = clock
+        self.config = config
+        self.listeners: list[RaftListener] = []
+        self.on_leader_change: list[Callable[[int | None, int], object]] = []
+        self.handed_offset = 0
+        """Everything below was handed to the listeners."""
+        self.closed = False
+        self.fault: BaseException | None = None
+        self._fs = fs
+        self._data_dir = data_dir
+        self._static_voters = static_voters
+        self._always_durable = always_durable
+        self._executor = executor
+        self._post = post
+        self._serde = serde
+        self._on_fault = on_fault
+        self._send = send
+        self._changed = changed
+        self._pending: deque[_Pending] = deque()
+        self._durable_end = 0
+        self._loaded = False
+        self._starting = False
+        self._flushing = False
+        self._processing = False
+        self._snapshotting = False
+        self._store: QuorumStateStore
+
+    # Life
+
+    def now_ms(self) -> int:
+        """The node's time, which never goes back."""
+        return int(self.clock.monotonic() * 1000)
+
+    def open(self, check: Callable[[VoterSet], None]) -> None:
+        """Load log, snapshot and election; `check` may refuse the voters that are in force."""
+        context = LogContext(self._fs, self.clock.now_ms, self.clock.random, remove_later=self._remove_later)
+        self.log = MetadataLog(context, self._data_dir, self.config, self._serde)
+        self._store = QuorumStateStore(self._fs, self.log.directory)
+        election = self._store.read()
+        self.log.cut_damage(None if election is None else election.epoch)
+        self.control = self._load_control_state()
+        check(self.control.voters)
+        self.node = RaftNode(
+            self.local,
+            voters=self.control.voters,
+            voters_offset=self.control.voters_offset,
+            kraft_version=self.control.kraft_version,
+            election=election,
+            log_end=self.log.end,
+            rng=self.clock.random,
+            config=self.config.node,
+        )
+
+    def start(self) -> None:
+        """Begin; a quorum of one has committed everything and told its listeners when this returns."""
+        self._starting = True
+        self.node.start(self.now_ms())
+        self._process()
+        self._flush_now()
+        self._process()
+        self._starting = False
+        self.log.clean(self.clock.now_ms())
+        if self._pending:
+            self._request_flush()
+
+    def _flush_now(self) -> None:
+        end = self.log.end.offset
+        self.log.flush(end)
+        self._durable_end = end
+        self.node.step(LogFlushed(end))
+
+    def close(self) -> None:
+        """Make durable (and in a quorum of one commit) what was appended, then close."""
+        if self.closed:
+            return
+        if self.fault is None:
+            self._flush_now()
+            self._process()
+        self.closed = True
+        self.log.close()
+
+    def _remove_later(self, paths: Sequence[str], _delay_ms: int) -> None:
+        # No replica reads these files but this one: no need to wait, only to stay off the loop.
+        for path in paths:
+            self._executor.submit(self._fs.remove, path)
+
+    def _load_control_state(self) -> ControlState:
+        state = ControlState(self._static_voters)
+        start = self.log.start_offset
+        snapshot_id = self.log.latest_snapshot_id
+        if snapshot_id is not None:
+            snapshot = self.log.read_snapshot(snapshot_id)
+            state.load_snapshot(snapshot_id.offset, snapshot.kraft_version, snapshot.voters)
+            start = snapshot_id.offset
+        for offset, message in self.log.control_messages(start):
+            state.replay(offset, message)
+        return state
+
+    # Events
+
+    @property
+    def is_static(self) -> bool:
+        """The voters are those of `controller.quorum.voters`."""
+        return bool(self._static_voters.nodes) and self.control.voters_offset is None
+
+    @property
+    def running(self) -> bool:
+        return not self.closed and self.fault is None
+
+    def step(self, message: Input) -> None:
+        """Tell the node, and do what it wants done. A listener that cannot follow stops the replica."""
+        if not self.running:
+            return
+        self.node.tick(self.now_ms())
+        self.node.step(message)
+        self.process()
+
+    def tick(self) -> None:
+        if self.running:
+            self.node.tick(self.now_ms())
+            self.process()
+
+    def process(self) -> None:
+        try:
+            self._process()
+        except Exception as e:  # noqa: BLE001 - a listener that cannot follow the log: the node must stop
+            self.fail(e)
+
+    def fail(self, error: BaseException) -> None:
+        # After a failed fsync nobody knows what is on the disk: nothing may be acknowledged any more.
+        if self.fault is None:
+            self.fault = error
+            self._pending.clear()
+            self._on_fault(error)
+
+    # Appending
+
+    def append(self, records: Sequence[Any], on_commit: OnCommit | None = None) -> int:
+        """See `RaftDriver.append`."""
+        if not self.running or not self.node.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the metadata quorum")
+        if not records:
+            raise ValueError("there is nothing to append")
+        values = [self._serde.encode(record) for record in records]
+        buf = data_batch(values, self.log.end.offset, self.node.epoch, self.clock.now_ms())
+        if len(buf) > MAX_BATCH_BYTES:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"{len(records)} metadata records take {len(buf)} bytes, more than the {MAX_BATCH_BYTES} of a batch",
+            )
+        last_offset = self._write(buf, records, on_commit)
+        self._request_flush()
+        if not self._processing:
+            self._changed()
+        return last_offset
+
+    def append_voters(self, voters: VoterSet) -> int:
+        """Write new voters into the log, which makes them count at once; gives the record's offset."""
+        offset = self._append_control([voters.to_record()])
+        self._request_flush()
+        self.process()
+        return offset
+
+    def _append_control(self, control: Sequence[Any]) -> int:
+        base_offset = self.log.end.offset
+        buf = control_batch(control, base_offset, self.node.epoch, self.clock.now_ms())
+        last_offset = self._write(buf, (), None, count=len(control))
+        self._replay_control([(base_offset + i, message) for i, message in enumerate(control)])
+        return last_offset
+
+    def _write(self, buf: bytes, records: Sequence[Any], on_commit: OnCommit | None, count: int = 0) -> int:
+        base_offset = self.log.end.offset
+        last_offset = base_offset + (count or len(records)) - 1
+        epoch, now_ms = self.node.epoch, self.clock.now_ms()
+        try:
+            self.log.append(buf, epoch)
+        except KafkaError as e:
+            self.fail(e)
+            raise
+        batch = CommittedBatch(base_offset, last_offset, epoch, now_ms, len(buf), records)
+        self._pending.append(_Pending(batch, on_commit))
+        self.node.step(LogAppended(OffsetAndEpoch(last_offset + 1, epoch)))
+        return last_offset
+
+    def _replay_control(self, control: Iterable[tuple[int, Any]]) -> None:
+        changed = False
+        for offset, message in control:
+            self.control.replay(offset, message)
+            changed = changed or message.NAME in ("VotersRecord", "KRaftVersionRecord")
+        if changed:
+            self._tell_voters()
+
+    def _tell_voters(self) -> None:
+        control = self.control
+        self.node.step(VotersChanged(control.voters, control.voters_offset, control.kraft_version))
+
+    # Following
+
+    @property
+    def is_durable(self) -> bool:
+        """Everything in the log is on disk, as far as it has to be: what a fetch from its end tells the leader."""
+        durable = self._durable_end >= self.log.end.offset or not self._must_be_durable
+        return durable and not self._flushing
+
+    def make_durable(self) -> None:
+        """Bring to disk what is not there yet (an observer's log need not be, until it becomes a voter)."""
+        if not self.is_durable:
+            self._request_flush()
+
+    @property
+    def _must_be_durable(self) -> bool:
+        return self._always_durable or self.node.is_voter
+
+    def append_fetched(self, records: Buffer) -> None:
+        """Append what the leader gave. Raises KafkaError for bytes that are no batches of it."""
+        try:
+            control = self.log.append_fetched(records, self.node.epoch)
+        except KafkaError as e:
+            if e.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self.fail(e)
+            raise
+        self.node.step(LogAppended(self.log.end))
+        self._replay_control(control)
+        if self._must_be_durable:
+            self._request_flush()
+
+    def truncate(self, end: OffsetAndEpoch) -> None:
+        """The leader's log says that this one diverges from it after `end`."""
+        committed = self.node.high_watermark
+        offset = self.log.truncate_to_end_of(end)
+        if committed is not None and offset < committed:
+            self.fail(
+                KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"the leader's log diverges at {offset}, but everything below {committed} was committed",
+                )
+            )
+            return
+        self._durable_end = min(self._durable_end, offset)
+        self.control.truncate(offset)
+        self.node.step(LogAppended(self.log.end))
+        self._tell_voters()
+
+    def take_snapshot(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
+        """A snapshot of the leader's was brought to disk: begin anew from it."""
+        snapshot = self.log.read_snapshot(snapshot_id)
+        self.log.start_at(snapshot_id, size, snapshot.last_contained_log_timestamp)
+        self._durable_end = snapshot_id.offset
+        self.control.load_snapshot(snapshot_id.offset, snapshot.kraft_version, snapshot.voters)
+        self.node.step(LogAppended(self.log.end))
+        self._tell_voters()
+        if self._loaded:
+            self.node.high_watermark = self.handed_offset = snapshot_id.offset
+            self.log.set_high_watermark(snapshot_id.offset)
+            self._hand_snapshot(snapshot_id)
+
+    # Durability
+
+    def _request_flush(self) -> None:
+        """One fsync at a time: what is appended while it runs shares the next one."""
+        if self._flushing:
+            return
+        self._flushing = True
+        end = self.log.end.offset
+        future = self._executor.submit(self.log.flush, end)
+        future.add_done_callback(lambda done: self._post(partial(self._flushed, end, done)))
+
+    def _flushed(self, end: int, future: Future[None]) -> None:
+        self._flushing = False
+        if not self.running:
+            return
+        error = future.exception()
+        if error is not None:
+            self.fail(error)
+            return
+        self._durable_end = end
+        self.step(LogFlushed(end))
+        if self.running and self.log.end.offset > end and self._must_be_durable:
+            self._request_flush()
+
+    # What the node wants done
+
+    def _process(self) -> None:
+        if self._processing:
+            return
+        self._processing = True
+        try:
+            while ready := self.node.ready():
+                self._do(ready)
+        finally:
+            self._processing = False
+        self._changed()
+
+    def _do(self, ready: Ready) -> None:
+        if ready.election is not None:
+            self._store.write(ready.election, self.control.voters.ids, self.control.kraft_version)
+        if ready.control:
+            self._append_control(ready.control)
+            if not self._starting:
+                self._request_flush()
+        if not self.node.is_leader:
+            # Of another epoch's leader now: if they are committed after all, they come from the log.
+            self._pending.clear()
+        for message in ready.outgoing:
+            self._send(message)
+        if ready.high_watermark is not None:
+            self._commit(ready.high_watermark)
+        if ready.leader_change is not None:
+            for listener in self.listeners:
+                listener.handle_leader_change(*ready.leader_change)
+            for callback in self.on_leader_change:
+                callback(*ready.leader_change)
+
+    def _commit(self, high_watermark: int) -> None:
+        committed: list[_Pending] = []
+        while self._pending and self._pending[0].batch.next_offset <= high_watermark:
+            committed.append(self._pending.popleft())
+        start, self.handed_offset = self.handed_offset, high_watermark
+        self.log.set_high_watermark(high_watermark)
+        if not self._loaded:
+            self._loaded = True
+            self._load(high_watermark)
+        elif committed and committed[0].batch.base_offset == start:
+            batches = [p.batch for p in committed]
+            for listener in self.listeners:
+                listener.handle_commit(batches)
+        else:
+            for listener, read in self._for_each(partial(self._committed, start, high_watermark), 0):
+                listener.handle_commit(read)
+        for pending in committed:
+            if pending.on_commit is not None:
+                # Each in a turn of its own: one that fails must not keep the others from being told.
+                self._post(partial(pending.on_commit, pending.batch.last_offset))
+
+    def _load(self, high_watermark: int) -> None:
+        """Bring the listeners from nothing to the high watermark."""
+        start = self.log.start_offset
+        snapshot_id = self.log.latest_snapshot_id
+        if snapshot_id is not None:
+            start = snapshot_id.offset
+            self._hand_snapshot(snapshot_id)
+        for listener, batches in self._for_each(
+            partial(self._committed, start, high_watermark), self.log.size
+        ):
+            listener.handle_commit(batches)
+
+    def _hand_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        snapshot = self.log.read_snapshot(snapshot_id)
+        for listener, batches in self._for_each(snapshot.batches, snapshot.size):
+            listener.handle_load_snapshot(snapshot_id, batches)
+
+    def _for_each(
+        self, read: Callable[[], Iterator[CommittedBatch]], size: int
+    ) -> Iterator[tuple[RaftListener, Iterable[CommittedBatch]]]:
+        """The batches for every listener: decoded once for all if they are few, else as each one reads them."""
+        shared = list(read()) if size <= _SHARED_BYTES else None
+        for listener in self.listeners:
+            yield listener, read() if shared is None else shared
+
+    def _committed(self, start: int, end: int) -> Iterator[CommittedBatch]:
+        for batch, _ in self.log.read(start, end):
+            yield batch
+
+    # Snapshots
+
+    @property
+    def can_snapshot(self) -> bool:
+        """No snapshot is being written."""
+        return self.running and not self._snapshotting
+
+    def snapshot(self, snapshot_id: OffsetAndEpoch, values: Iterable[bytes], last_timestamp: int) -> None:
+        """See `RaftDriver.snapshot`."""
+        latest = self.log.latest_snapshot_id
+        if not self.can_snapshot or (latest is not None and latest.offset >= snapshot_id.offset):
+            return
+        if snapshot_id.offset > self.handed_offset:
+            raise ValueError(
+                f"a snapshot at {snapshot_id.offset} is past the high watermark {self.handed_offset}"
+            )
+        kraft_version, voters = self.control.at(snapshot_id.offset)
+        buffers = snapshot_buffers(
+            snapshot_id.epoch,
+            values,
+            kraft_version=kraft_version,
+            voters=voters,
+            last_timestamp=last_timestamp,
+            now_ms=self.clock.now_ms(),
+        )
+        self._snapshotting = True
+        future = self._executor.submit(self.log.write_snapshot, snapshot_id, buffers)
+        future.add_done_callback(
+            lambda done: self._post(partial(self._snapshot_written, snapshot_id, last_timestamp, done))
+        )
+
+    def _snapshot_written(
+        self, snapshot_id: OffsetAndEpoch, last_timestamp: int, future: Future[int]
+    ) -> None:
+        self._snapshotting = False
+        if not self.running:
+            return
+        error = future.exception()
+        if error is not None:
+            self.fail(error)
+            return
+        latest = self.log.latest_snapshot_id
+        if latest is not None and latest.offset >= snapshot_id.offset:
+            return  # the leader's snapshot was loaded meanwhile
+        self.log.add_snapshot(snapshot_id, future.result(), last_timestamp)
+        self.log.clean(self.clock.now_ms())

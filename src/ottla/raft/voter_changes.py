@@ -1,0 +1,380 @@
+"""Changing the voters of a dynamic quorum: the leader adds, removes and updates them; a node asks for what concerns it.
+
+One change at a time, each a VotersRecord in the log: it counts from its append on, and is answered when committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from ottla.clock import Timer
+from ottla.errors import ErrorCode
+from ottla.peers import Endpoint, PeerFailure
+from ottla.raft.contacts import VOTES, Contacts
+from ottla.raft.messages import Fetched, Resign
+from ottla.raft.node import State
+from ottla.raft.replica import Replica
+from ottla.raft.requests import listeners_of
+from ottla.raft.types import ReplicaKey
+from ottla.raft.voters import KRaftVersions, VoterEndpoint, VoterNode, VoterSet
+from ottla.wire import messages
+from ottla.wire.uuid import ZERO_UUID
+
+log = logging.getLogger(__name__)
+
+Respond = Callable[[Any], object]
+Finish = Callable[[ErrorCode, str | None], object]
+
+_CAUGHT_UP_MS: Final = 3_600_000
+"""Who becomes a voter has fetched within this time, or the quorum would wait for it."""
+
+_KRAFT_VERSION: Final = "kraft.version"
+
+
+@dataclass(eq=False, slots=True)
+class _Change:
+    finish: Finish
+    offset: int | None = None
+    """Of its record, once it is written."""
+    timer: Timer | None = None
+
+
+class VoterChanges:
+    """The leader's side. `changed` is to be called when the high watermark or the leader may have changed."""
+
+    def __init__(self, replica: Replica, contacts: Contacts, cluster_id: str) -> None:
+        self._replica = replica
+        self._contacts = contacts
+        self._cluster_id = cluster_id
+        self._change: _Change | None = None
+
+    # Requests
+
+    def add(self, request: Any, respond: Respond) -> None:
+        """AddRaftVoter."""
+        finish = partial(_answer, messages.AddRaftVoterResponse, respond)
+        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+        listeners = listeners_of(request.listeners)
+        problem = self._request_problem(request.cluster_id, key, "Add")
+        if problem is None and self._contacts.listener not in listeners:
+            problem = (
+                ErrorCode.INVALID_REQUEST,
+                "Add voter request didn't include the endpoint for the default listener "
+                f"{self._contacts.listener}",
+            )
+        problem = problem or self._change_problem("adding")
+        if problem is None and key.id in self._replica.node.voters.nodes:
+            problem = (
+                ErrorCode.DUPLICATE_VOTER,
+                f"The voter id for {_show(key)} is already part of the set of voters "
+                f"{_show_all(self._replica.node.voters)}.",
+            )
+        if problem is not None:
+            finish(*problem)
+            return
+        change = self._begin(finish)
+        address = listeners[self._contacts.listener]
+        self._contacts.send(
+            Endpoint(key.id, address.host, address.port),
+            VOTES,
+            messages.ApiVersionsRequest(client_software_name="ottla", client_software_version="raft"),
+            partial(self._versions_told, change, key, listeners, request.ack_when_committed),
+            partial(self._versions_failed, change, key),
+        )
+
+    def remove(self, request: Any, respond: Respond) -> None:
+        """RemoveRaftVoter."""
+        finish = partial(_answer, messages.RemoveRaftVoterResponse, respond)
+        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+        problem = self._request_problem(request.cluster_id, key, "Remove") or self._change_problem("removing")
+        voters = self._replica.node.voters
+        if problem is None and not (key.id in voters.nodes and voters.nodes[key.id].key == key):
+            problem = (
+                ErrorCode.VOTER_NOT_FOUND,
+                f"Cannot remove voter {_show(key)} from the set of voters {_show_all(voters)}",
+            )
+        elif problem is None and len(voters.nodes) == 1:
+            problem = (ErrorCode.INVALID_REQUEST, f"Cannot remove {_show(key)}: it is the only voter")
+        if problem is not None:
+            finish(*problem)
+            return
+        self._write(self._begin(finish), voters.without_voter(key))
+
+    def update(self, request: Any, respond: Respond, listener: str) -> None:
+        """UpdateRaftVoter."""
+
+        def finish(error: ErrorCode, _message: str | None) -> None:
+            respond(self._update_answer(error, listener))
+
+        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+        listeners = listeners_of(request.listeners)
+        feature = request.kraft_version_feature
+        versions = KRaftVersions(feature.min_supported_version, feature.max_supported_version)
+        replica = self._replica
+        if request.cluster_id is not None and request.cluster_id != self._cluster_id:
+            finish(ErrorCode.INCONSISTENT_CLUSTER_ID, None)
+            return
+        error = self._leader_error(request.current_leader_epoch)
+        if error is None and (
+            key.id < 0
+            or key.directory_id == ZERO_UUID
+            or self._contacts.listener not in listeners
+            or not 0 <= versions.min <= replica.node.kraft_version <= versions.max
+        ):
+            error = ErrorCode.INVALID_REQUEST
+        dynamic = replica.node.kraft_version > 0
+        if error is None and (self._change is not None or replica.node.committed_here is None):
+            error = ErrorCode.REQUEST_TIMED_OUT
+        if error is None and dynamic and not self._voters_are_committed:
+            error = ErrorCode.REQUEST_TIMED_OUT
+        known = replica.node.voters.nodes.get(key.id)
+        if error is None and (known is None or (dynamic and known.key != key)):
+            error = ErrorCode.VOTER_NOT_FOUND
+        if error is not None:
+            finish(error, None)
+            return
+        voter = VoterNode(key, listeners, versions)
+        replica.step(Fetched(key, -1))
+        if dynamic and known != voter:
+            replica.append_voters(replica.node.voters.with_voter(voter))
+        finish(ErrorCode.NONE, None)
+
+    def _update_answer(self, error: ErrorCode, listener: str) -> Any:
+        cls = messages.UpdateRaftVoterResponse
+        leader = self._contacts.leader(listener)
+        told = cls.CurrentLeader(leader_id=leader.id_or_nobody, leader_epoch=leader.epoch)
+        if leader.endpoint is not None:
+            told.host, told.port = leader.endpoint.host, leader.endpoint.port
+        return cls(error_code=error, current_leader=told)
+
+    # Checks
+
+    def _leader_error(self, epoch: int) -> ErrorCode | None:
+        node = self._replica.node
+        if epoch < node.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > node.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return None if node.is_leader and self._replica.running else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def _request_problem(
+        self, cluster_id: str | None, key: ReplicaKey, verb: str
+    ) -> tuple[ErrorCode, str | None] | None:
+        if cluster_id is not None and cluster_id != self._cluster_id:
+            return (
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+                f'The given id "{cluster_id}" doesn\'t match the cluster id "{self._cluster_id}"',
+            )
+        error = self._leader_error(self._replica.node.epoch)
+        if error is not None:
+            return error, None
+        if key.id < 0 or key.directory_id == ZERO_UUID:
+            return ErrorCode.INVALID_REQUEST, f"{verb} voter request didn't include a valid voter"
+        return None
+
+    def _change_problem(self, doing: str) -> tuple[ErrorCode, str] | None:
+        node = self._replica.node
+        if self._change is not None:
+            return ErrorCode.REQUEST_TIMED_OUT, "The leader is still at another change of the voters"
+        if node.committed_here is None:
+            return ErrorCode.REQUEST_TIMED_OUT, "The leader has not committed anything in its epoch yet"
+        if node.kraft_version == 0:
+            return (
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Cluster doesn't support {doing} voter because the {_KRAFT_VERSION} feature is 0",
+            )
+        if not self._voters_are_committed:
+            return ErrorCode.REQUEST_TIMED_OUT, "The latest change of the voters is not committed yet"
+        return None
+
+    @property
+    def _voters_are_committed(self) -> bool:
+        node = self._replica.node
+        return (
+            node.voters_offset is not None
+            and node.committed_here is not None
+            and node.voters_offset < node.committed_here
+        )
+
+    # A change under way
+
+    def _begin(self, finish: Finish) -> _Change:
+        change = self._change = _Change(finish)
+        timeout_s = self._replica.config.request_timeout_ms / 1000
+        change.timer = self._replica.clock.call_later(timeout_s, self._time_out, change)
+        return change
+
+    def _end(self, change: _Change, error: ErrorCode, message: str | None = None) -> None:
+        if change is not self._change:
+            return
+        self._change = None
+        if change.timer is not None:
+            change.timer.cancel()
+        change.finish(error, message)
+
+    def _time_out(self, change: _Change) -> None:
+        self._end(change, ErrorCode.REQUEST_TIMED_OUT, "The change of the voters took too long")
+
+    def _versions_told(
+        self,
+        change: _Change,
+        key: ReplicaKey,
+        listeners: Mapping[str, VoterEndpoint],
+        ack_when_committed: bool,
+        response: Any,
+    ) -> None:
+        node = self._replica.node
+        if change is not self._change or not node.is_leader:
+            return
+        if response.error_code:
+            self._end(
+                change,
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Aborted adding {_show(key)}: it answered ApiVersions with error {response.error_code}",
+            )
+            return
+        feature = next((f for f in response.supported_features if f.name == _KRAFT_VERSION), None)
+        versions = (
+            KRaftVersions(0, 0)
+            if feature is None
+            else KRaftVersions(feature.min_version, feature.max_version)
+        )
+        if not versions.min <= node.kraft_version <= versions.max:
+            self._end(
+                change,
+                ErrorCode.INVALID_REQUEST,
+                f"Aborted adding {_show(key)}: its {_KRAFT_VERSION} range {versions.min}-{versions.max} doesn't "
+                f"support the finalized version {node.kraft_version}",
+            )
+            return
+        known = node.progress_of(key)
+        if known is None or known.last_caught_up_ms < 0 or node.now_ms - known.last_fetch_ms > _CAUGHT_UP_MS:
+            self._end(
+                change, ErrorCode.REQUEST_TIMED_OUT, f"Aborted adding {_show(key)}: it is lagging behind"
+            )
+            return
+        if not ack_when_committed:
+            finish, change.finish = change.finish, _say_nothing
+            finish(ErrorCode.NONE, None)
+        self._write(change, node.voters.with_voter(VoterNode(key, listeners, versions)))
+
+    def _versions_failed(self, change: _Change, key: ReplicaKey, why: PeerFailure) -> None:
+        self._end(
+            change, ErrorCode.REQUEST_TIMED_OUT, f"New voter {_show(key)} is not ready to receive requests"
+        )
+        log.info("Node %d, to be added to the voters, cannot be asked: %s", key.id, why.value)
+
+    def _write(self, change: _Change, voters: VoterSet) -> None:
+        log.info("The voters of the metadata quorum become %s", _show_all(voters))
+        change.offset = self._replica.log.end.offset
+        self._replica.append_voters(voters)
+
+    def changed(self) -> None:
+        """Look whether the change under way is committed, or can never be by this node."""
+        node, change = self._replica.node, self._change
+        if change is not None and not node.is_leader:
+            self._end(change, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif change is not None and change.offset is not None and (node.committed_here or 0) > change.offset:
+            self._end(change, ErrorCode.NONE)
+        if node.is_leader and not node.is_voter and self._voters_are_committed:
+            # It has led its own removal to the end.
+            self._replica.step(Resign())
+
+
+def _answer(cls: Any, respond: Respond, error: ErrorCode, message: str | None) -> None:
+    respond(cls(error_code=error, error_message=message))
+
+
+def _say_nothing(_error: ErrorCode, _message: str | None) -> None:
+    """The answer was given when the record was written."""
+
+
+def _show(key: ReplicaKey) -> str:
+    return f"{key.id} ({key.directory_id.hex()})"
+
+
+def _show_all(voters: VoterSet) -> str:
+    return "[" + ", ".join(_show(node.key) for node in voters.nodes.values()) + "]"
+
+
+class VoterUpkeep:
+    """A follower's side: tells the leader that this voter has moved, and asks to be let in where it joins by itself."""
+
+    def __init__(self, replica: Replica, contacts: Contacts, cluster_id: str, can_become_voter: bool) -> None:
+        self._replica = replica
+        self._contacts = contacts
+        self._cluster_id = cluster_id
+        self._can_become_voter = can_become_voter
+        self._timer: Timer | None = None
+
+    def changed(self) -> None:
+        """Begin to look now and then, if there is anything to look after."""
+        if self._timer is None and self._replica.running and self._request() is not None:
+            period_s = 3 * self._replica.config.node.fetch_timeout_ms / 1000
+            self._timer = self._replica.clock.call_later(period_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        request = self._request()
+        node = self._replica.node
+        if request is None or node.leader_id is None:
+            return
+        endpoint = self._contacts.endpoint_of(node.leader_id)
+        if endpoint is not None:
+            self._contacts.send(endpoint, VOTES, request, self._answered, self._failed)
+        self.changed()
+
+    def _request(self) -> Any | None:
+        replica, node, local = self._replica, self._replica.node, self._replica.local
+        if node.state is not State.FOLLOWER or node.kraft_version == 0 or not self._can_become_voter:
+            return None
+        if node.is_voter:
+            return self._update() if node.voters.needs_update(local) else None
+        if not replica.config.auto_join:
+            return None
+        old = node.voters.nodes.get(local.key.id)
+        if old is not None:
+            # This node, before its directory was lost.
+            return messages.RemoveRaftVoterRequest(
+                cluster_id=self._cluster_id, voter_id=old.key.id, voter_directory_id=old.key.directory_id
+            )
+        cls = messages.AddRaftVoterRequest
+        return cls(
+            cluster_id=self._cluster_id,
+            timeout_ms=replica.config.request_timeout_ms,
+            voter_id=local.key.id,
+            voter_directory_id=local.key.directory_id,
+            listeners=self._listeners(cls),
+            ack_when_committed=False,
+        )
+
+    def _update(self) -> Any:
+        cls, local = messages.UpdateRaftVoterRequest, self._replica.local
+        return cls(
+            cluster_id=self._cluster_id,
+            current_leader_epoch=self._replica.node.epoch,
+            voter_id=local.key.id,
+            voter_directory_id=local.key.directory_id,
+            listeners=self._listeners(cls),
+            kraft_version_feature=cls.KRaftVersionFeature(
+                min_supported_version=local.kraft_versions.min,
+                max_supported_version=local.kraft_versions.max,
+            ),
+        )
+
+    def _listeners(self, cls: Any) -> list[Any]:
+        return [
+            cls.Listener(name=name, host=e.host, port=e.port)
+            for name, e in self._replica.local.listeners.items()
+        ]
+
+    def _answered(self, response: Any) -> None:
+        if response.error_code:
+            log.info("The leader answers %s with error %d", response.NAME, response.error_code)
+
+    def _failed(self, why: PeerFailure) -> None:
+        log.info("The leader could not be asked to change the voters: %s", why.value)
