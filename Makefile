@@ -31,6 +31,9 @@ $(SPARK): requirements/spark.txt $(STAMP)
 run: setup  ## start a broker on localhost:9092, data under ./ottla-data
 	@exec $(BIN)/ottla start
 
+run-cluster: setup  ## start three brokers on localhost:9092 to 9094, data under ./ottla-cluster
+	@exec $(BIN)/ottla start --brokers 3 --data ottla-cluster
+
 test: setup-spark  ## all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 

@@ -287,6 +287,8 @@ class Server:
 
     async def _leave(self, lifecycle: BrokerLifecycle) -> None:
         """Let the controller move leadership away before anything is closed; but not for ever."""
+        if not self._config.bool("controlled.shutdown.enable"):
+            return
         done = asyncio.Event()
         lifecycle.begin_controlled_shutdown(done.set)
         try:
