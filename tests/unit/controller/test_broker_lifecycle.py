@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_harness import FakeLog, registration
+from controller_harness import FakeLog, image_with_brokers, registration
 
 from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
@@ -13,7 +13,13 @@ from ottla.controller.lifecycle import BrokerLifecycle, BrokerState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE
-from ottla.wire.messages import BrokerRegistrationResponse, CreateTopicsRequest, UnregisterBrokerRequest
+from ottla.wire.messages import (
+    BrokerHeartbeatResponse,
+    BrokerRegistrationChangeRecord,
+    BrokerRegistrationResponse,
+    CreateTopicsRequest,
+    UnregisterBrokerRequest,
+)
 
 
 class Node:
@@ -138,3 +144,118 @@ def test_heartbeats_go_on_after_a_failure(clock: VirtualClock) -> None:
     lifecycle.stop()
     clock.advance(10)
     assert len(beats) == 4
+
+
+class Recorder:
+    """A channel to the controller that the test answers for."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.sent: list[tuple[Any, Any, Any]] = []
+        self.offset = 3
+        self.lifecycle = BrokerLifecycle(
+            clock,
+            registration=registration(1),
+            send=self.send,
+            metadata_offset=lambda: self.offset,
+            heartbeat_interval_ms=2000,
+        )
+
+    def send(self, request: Any, done: Any, failed: Any, *, timeout_s: float) -> None:
+        assert timeout_s == 4
+        self.sent.append((request, done, failed))
+
+    def answer(self, **fields: Any) -> Any:
+        """Answer the last request; gives it."""
+        request, done, _ = self.sent[-1]
+        if request.NAME == "BrokerRegistrationRequest":
+            done(BrokerRegistrationResponse(**fields))
+        else:
+            done(BrokerHeartbeatResponse(**fields))
+        return request
+
+
+@pytest.fixture
+def recorder(clock: VirtualClock) -> Recorder:
+    made = Recorder(clock)
+    made.lifecycle.start(lambda: None)
+    made.answer(broker_epoch=8)
+    made.answer(is_caught_up=True, is_fenced=False)
+    assert made.lifecycle.state is BrokerState.RUNNING
+    return made
+
+
+def test_a_broker_stays_fenced_until_it_is_ready(clock: VirtualClock) -> None:
+    recorder = Recorder(clock)
+    events: list[str] = []
+    recorder.lifecycle.start(
+        lambda: events.append("running"), on_caught_up=lambda: events.append("caught up")
+    )
+    recorder.answer(broker_epoch=8)
+    assert recorder.answer(is_caught_up=False, is_fenced=True).want_fence
+    clock.advance(0.011)
+    assert recorder.answer(is_caught_up=True, is_fenced=True).want_fence
+    assert events == ["caught up"]
+    # Loading takes its time; heartbeats go on as usual.
+    clock.advance(2)
+    assert recorder.answer(is_caught_up=True, is_fenced=True).want_fence
+    recorder.lifecycle.ready()
+    assert not recorder.answer(is_caught_up=True, is_fenced=False).want_fence
+    assert events == ["caught up", "running"]
+
+
+def test_a_new_controller_hears_of_the_broker_at_once(recorder: Recorder) -> None:
+    before = len(recorder.sent)
+    recorder.lifecycle.controller_changed()
+    assert len(recorder.sent) == before + 1
+    # While one is under way the next one waits for its answer.
+    recorder.lifecycle.controller_changed()
+    assert len(recorder.sent) == before + 1
+    recorder.answer(is_caught_up=True, is_fenced=False)
+    assert len(recorder.sent) == before + 2
+
+
+def test_the_controller_hears_at_once_that_we_know_of_anothers_shutdown(recorder: Recorder) -> None:
+    before = len(recorder.sent)
+    image = image_with_brokers(1, 2)
+    delta = MetadataDelta(image)
+    delta.replay(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, in_controlled_shutdown=1))
+    recorder.offset = 99
+    recorder.lifecycle.publish(delta, delta.apply(99, 1))
+    assert len(recorder.sent) == before + 1
+    assert recorder.sent[-1][0].current_metadata_offset == 99
+    recorder.answer(is_caught_up=True, is_fenced=False)
+    other = MetadataDelta(image)
+    other.replay(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, fenced=1))
+    recorder.lifecycle.publish(other, other.apply(100, 1))
+    assert len(recorder.sent) == before + 1
+
+
+def test_failed_directories_are_told_until_the_controller_knows(
+    recorder: Recorder, clock: VirtualClock
+) -> None:
+    too_late: list[str] = []
+    recorder.lifecycle.directory_failed(b"d" * 16, 30, lambda: too_late.append("d"))
+    assert recorder.sent[-1][0].offline_log_dirs == [b"d" * 16]
+    recorder.lifecycle.directory_failed(b"e" * 16, 30, lambda: too_late.append("e"))
+    recorder.answer(is_caught_up=True, is_fenced=False)
+    assert recorder.sent[-1][0].offline_log_dirs == [b"d" * 16, b"e" * 16]
+    clock.advance(31)
+    assert too_late == ["e"]
+
+
+def test_directories_that_get_nothing_new_are_told(recorder: Recorder) -> None:
+    assert recorder.sent[-1][0].cordoned_log_dirs is None
+    recorder.lifecycle.cordon([b"d" * 16])
+    assert recorder.sent[-1][0].cordoned_log_dirs == [b"d" * 16]
+
+
+def test_while_it_waits_to_go_it_asks_often(recorder: Recorder, clock: VirtualClock) -> None:
+    events: list[str] = []
+    recorder.lifecycle.begin_controlled_shutdown(lambda: events.append("stopped"))
+    before = len(recorder.sent)
+    recorder.answer(is_caught_up=True, is_fenced=False, should_shut_down=False)
+    clock.advance(0.02)
+    assert len(recorder.sent) == before + 1
+    assert recorder.answer(should_shut_down=True).want_shut_down
+    assert events == ["stopped"]
