@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.clock import Clock, Timer
-from ottla.coordinator.batching import OpenBatch, build_plain, build_transactional
+from ottla.coordinator.batching import Company, OpenBatch, build_plain, build_transactional, size_of
 from ottla.coordinator.loading import Loaded, Slice, load_slice
 from ottla.coordinator.partition import CoordinatorPartition
 from ottla.coordinator.records import CoordinatorRecord, RecordSerde
@@ -90,6 +90,7 @@ class ShardHost(Generic[S]):
         self._timers = Timers(around.clock, self._run_timer)
         self._batch: OpenBatch | None = None
         self._linger: Timer | None = None
+        self._company = Company(around.linger_ms)
         self._written = 0
         """The end of what was appended here: answers wait until the high watermark is there."""
         self._pending: deque[Waiter] = deque()
@@ -264,21 +265,27 @@ class ShardHost(Generic[S]):
         log, serde = self._log, self._around.serde
         assert log is not None and self.shard is not None
         log.check_can_append()
-        encoded = [(serde.key_bytes(record), serde.value_bytes(record)) for record in records]
+        encoded = [serde.encode(record) for record in records]
+        size = size_of(encoded)
         batch = self._batch
-        if batch is None or not batch.has_room_for(encoded):
+        if batch is None or not batch.has_room_for(size):
             self._flush()
             batch = OpenBatch(log.log_end_offset, now_ms, log.max_batch_bytes)
-            batch.check_fits(encoded)
+            batch.check_fits(size)
             self._batch = batch
-            if self._around.linger_ms:
-                delay_ms = max(self._around.linger_ms, 0)
-                self._linger = self._around.clock.call_later(delay_ms / 1000, self._flush)
-        first = batch.add(encoded, waiter)
+            linger_ms = self._company.linger_ms()
+            if linger_ms is not None:
+                self._linger = self._around.clock.call_later(linger_ms / 1000, self._linger_over)
+        first = batch.add(encoded, size, waiter)
         if replay and not self._replay(batch, first, records):
             return
-        if not self._around.linger_ms:
+        if self._linger is None:
             self._flush()
+
+    def _linger_over(self) -> None:
+        if self._batch is not None:
+            self._company.found(len(self._batch.waiters))
+        self._flush()
 
     def _replay(self, batch: OpenBatch, first: int, records: Sequence[CoordinatorRecord]) -> bool:
         assert self.shard is not None
@@ -350,9 +357,9 @@ class ShardHost(Generic[S]):
             return
         log, serde = self._log, self._around.serde
         assert log is not None and self.shard is not None
-        encoded = [(serde.key_bytes(record), serde.value_bytes(record)) for record in result.records]
+        encoded = [serde.encode(record) for record in result.records]
         try:
-            OpenBatch(0, now_ms, log.max_batch_bytes).check_fits(encoded)
+            OpenBatch(0, now_ms, log.max_batch_bytes).check_fits(size_of(encoded))
             data = build_transactional(encoded, now_ms, self._around.compression, producer_id, producer_epoch)
             info = log.append(data, now_ms, guard=guard)
         except KafkaError as error:

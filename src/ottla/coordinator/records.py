@@ -6,7 +6,7 @@ What the records mean is the business of the shard that replays them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final
 
@@ -21,13 +21,16 @@ _INT16: Final = Struct(">h")
 _KEY_VERSION: Final = 0
 
 
+Encoded = tuple[bytes, bytes | None]
+
+
 class UnknownRecordTypeError(KafkaError):
     """A record of a type that this version does not know: skipped when a shard is loaded."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CoordinatorRecord:
-    """A key of `__consumer_offsets`, `__transaction_state` or `__share_group_state` with its value.
+    """A key of `__consumer_offsets`, `__transaction_state` or `__share_group_state` with its value. Not to be changed.
 
     `value` None is a tombstone. `version` is the version that the value is written in.
     """
@@ -35,6 +38,10 @@ class CoordinatorRecord:
     key: Message
     value: Message | None
     version: int = 0
+    encoded: Encoded | None = field(default=None, compare=False)
+    """Key and value as bytes, where whoever made the record had a quicker way to them."""
+    state: Any = field(default=None, compare=False)
+    """What replay would make of the value, where whoever made the record knows."""
 
 
 class RecordSerde:
@@ -52,6 +59,9 @@ class RecordSerde:
             for stem in stems
             for key in (getattr(messages, stem + "Key"),)
         }
+
+    def encode(self, record: CoordinatorRecord) -> Encoded:
+        return record.encoded or (self.key_bytes(record), self.value_bytes(record))
 
     def key_bytes(self, record: CoordinatorRecord) -> bytes:
         return _INT16.pack(record.key.API_KEY) + encode(record.key, _KEY_VERSION)

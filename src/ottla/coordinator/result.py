@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.errors import KafkaError
@@ -60,8 +59,7 @@ class Deferred(Generic[R]):
             done(response)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorResult(Generic[R]):
+class CoordinatorResult(NamedTuple, Generic[R]):
     """Records to append as one atomic unit, and the response that becomes true when they are committed."""
 
     records: Sequence[CoordinatorRecord]

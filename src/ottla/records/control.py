@@ -7,19 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
 from ottla.records.batch import (
+    CONTROL_FLAG,
     NO_LEADER_EPOCH,
+    NO_SEQUENCE,
+    TRANSACTIONAL_FLAG,
     BatchHeader,
     Buffer,
     CorruptBatchError,
+    assemble,
     build_batch,
     iter_records,
     read_header,
 )
-from ottla.records.record import Record
+from ottla.records.record import Record, append_record
 from ottla.wire import messages
 from ottla.wire.codec import decode_prefix, encode
 
@@ -131,16 +136,29 @@ def build_end_txn_marker(
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
     """The batch that ends a transaction in one partition."""
-    control_type = ControlType.COMMIT if commit else ControlType.ABORT
-    key, value = encode_control(control_type, messages.EndTxnMarker(coordinator_epoch=coordinator_epoch))
-    return build_batch(
-        [Record(base_offset, timestamp, key, value)],
+    return assemble(
+        _end_txn_record(commit, coordinator_epoch),
+        base_offset=base_offset,
+        partition_leader_epoch=leader_epoch,
+        attributes=TRANSACTIONAL_FLAG | CONTROL_FLAG,
+        last_offset_delta=0,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        partition_leader_epoch=leader_epoch,
-        is_transactional=True,
-        is_control=True,
+        base_sequence=NO_SEQUENCE,
+        count=1,
     )
+
+
+@lru_cache(maxsize=256)
+def _end_txn_record(commit: bool, coordinator_epoch: int) -> bytes:
+    """The record in a marker, which all transactions of one coordinator have in common."""
+    control_type = ControlType.COMMIT if commit else ControlType.ABORT
+    key, value = encode_control(control_type, messages.EndTxnMarker(coordinator_epoch=coordinator_epoch))
+    body = bytearray()
+    append_record(body, 0, 0, key, value)
+    return bytes(body)
 
 
 def end_txn_marker(

@@ -178,10 +178,10 @@ def validate_produce(
 ) -> ValidatedBatch:
     """Check the one batch that a producer sent for a partition, by its header and its checksum.
 
-    Batches of the broker's own coordinators (`from_client=False`) may be control batches and have no sequence;
-    their records have keys.
+    Batches of the broker's own coordinators (`from_client=False`) were built a moment ago in this process: their form
+    is right. They may be control batches and have no sequence; their records have keys.
     """
-    header = _only_batch(buf)
+    header = _only_batch(buf) if from_client else read_header(buf)
     attributes = header.attributes
     codec = attributes & CODEC_MASK
     if codec >= Compression.ZSTD:
@@ -191,9 +191,9 @@ def validate_produce(
     size = header.length + LOG_OVERHEAD
     if size > policy.max_message_bytes:
         raise _too_large(size, policy.max_message_bytes)
-    if not check_crc(buf, 0, header):
-        raise CorruptBatchError(f"the batch does not match its checksum of {header.crc:#010x}")
     if from_client:
+        if not check_crc(buf, 0, header):
+            raise CorruptBatchError(f"the batch does not match its checksum of {header.crc:#010x}")
         _check_producer_fields(header)
     batch = ValidatedBatch(header, memoryview(buf)[:size], policy, now_ms)
     pending = _NOTHING

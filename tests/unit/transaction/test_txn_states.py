@@ -10,6 +10,7 @@ from ottla.coordinator.transaction.expiry import abort_timed_out, expire_ids, ti
 from ottla.coordinator.transaction.init import check_request
 from ottla.coordinator.transaction.listing import ListFilter, list_transactions
 from ottla.coordinator.transaction.partitions import verify_partitions
+from ottla.coordinator.transaction.records import to_record
 from ottla.coordinator.transaction.service import SERDE
 from ottla.coordinator.transaction.state import (
     MAX_EPOCH,
@@ -18,7 +19,6 @@ from ottla.coordinator.transaction.state import (
     VALID_PREVIOUS,
     TransactionMetadata,
     TransactionState,
-    to_record,
 )
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition

@@ -54,22 +54,17 @@ def add_or_verify(
     While the last transaction is being ended, adding is tried again for a moment: sending the batches again costs more.
     """
     asked = tuple(partitions)
-    config = broker.config
     began = broker.clock.monotonic()
-    patience_s = (
-        min(config.int("add.partitions.to.txn.retry.backoff.max.ms"), config.int("request.timeout.ms")) / 1000
-    )
-    backoff_s = config.int("add.partitions.to.txn.retry.backoff.ms") / 1000
-
     adds = supported is Supported.ADDS_PARTITIONS
 
     def answered(codes: Mapping[TopicPartition, ErrorCode]) -> None:
         if (
             adds
             and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
-            and broker.clock.monotonic() - began < patience_s
+            and broker.clock.monotonic() - began < _patience_s(broker)
         ):
-            broker.clock.call_later(backoff_s, ask)
+            backoff_ms = broker.config.int("add.partitions.to.txn.retry.backoff.ms")
+            broker.clock.call_later(backoff_ms / 1000, ask)
         else:
             done({tp: _told(code, supported) for tp, code in codes.items() if code is not ErrorCode.NONE})
 
@@ -101,6 +96,13 @@ def add_or_verify(
             failed(error)
 
     ask()
+
+
+def _patience_s(broker: Broker) -> float:
+    config = broker.config
+    return (
+        min(config.int("add.partitions.to.txn.retry.backoff.max.ms"), config.int("request.timeout.ms")) / 1000
+    )
 
 
 def _told(code: ErrorCode, supported: Supported) -> ErrorCode:

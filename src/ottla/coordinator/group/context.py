@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ottla.clock import Clock
 from ottla.coordinator.group.groups import Groups
@@ -55,8 +55,7 @@ class GroupModule(Protocol):
         """Topics changed; `context.image` is the new image already."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
+class RequestInfo(NamedTuple):
     """Who asks: what group operations need of a request's context."""
 
     api_version: int

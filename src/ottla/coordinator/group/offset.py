@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from ottla.coordinator.records import CoordinatorRecord
+from ottla.coordinator.records import CoordinatorRecord, Encoded
 from ottla.wire import messages
+from ottla.wire.codec import encode
+from ottla.wire.uuid import ZERO_UUID
 
 NO_EXPIRY: Final = -1
 NO_METADATA: Final = ""
@@ -53,18 +57,50 @@ def offset_record(
     topic_id: bytes,
 ) -> CoordinatorRecord:
     """The record that commits an offset."""
-    return CoordinatorRecord(
-        messages.OffsetCommitKey(group=group_id, topic=topic, partition=partition),
-        messages.OffsetCommitValue(
-            offset=offset,
-            leader_epoch=max(leader_epoch, -1),
-            metadata=metadata or NO_METADATA,
-            commit_timestamp=commit_ms,
-            expire_timestamp=expire_ms,
-            topic_id=topic_id,
-        ),
-        _VERSION if expire_ms == NO_EXPIRY else _VERSION_WITH_EXPIRY,
+    value = messages.OffsetCommitValue(
+        offset=offset,
+        leader_epoch=max(leader_epoch, -1),
+        metadata=metadata or NO_METADATA,
+        commit_timestamp=commit_ms,
+        expire_timestamp=expire_ms,
+        topic_id=topic_id,
     )
+    key = messages.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    if expire_ms != NO_EXPIRY:
+        return CoordinatorRecord(key, value, _VERSION_WITH_EXPIRY)
+    return CoordinatorRecord(key, value, _VERSION, _encode(value, group_id, topic, partition))
+
+
+def _encode(value: Any, group_id: str, topic: str, partition: int) -> Encoded | None:
+    """The bytes of a commit as there are many of them; None where only the schema's own code knows how."""
+    metadata = value.metadata.encode()
+    if len(metadata) > _SHORT:
+        return None
+    return _key_bytes(group_id, topic, partition), b"".join(
+        (
+            _BEFORE_METADATA.pack(_VERSION, value.offset, value.leader_epoch, len(metadata) + 1),
+            metadata,
+            _AFTER_METADATA.pack(value.commit_timestamp),
+            _NO_TAGS if value.topic_id == ZERO_UUID else _TOPIC_ID_TAG + value.topic_id,
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def _key_bytes(group_id: str, topic: str, partition: int) -> bytes:
+    """Whoever commits an offset will commit the next one, too."""
+    key = messages.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    return _KEY_TYPE.pack(key.API_KEY) + encode(key, 0)
+
+
+_KEY_TYPE: Final = Struct(">h")
+_BEFORE_METADATA: Final = Struct(">hqiB")
+_AFTER_METADATA: Final = Struct(">q")
+_NO_TAGS: Final = b"\0"
+_TOPIC_ID_TAG: Final = b"\1\0\20"
+"""One tagged field: number 0, of 16 bytes."""
+_SHORT: Final = 126
+"""Longer strings have lengths of more than one byte."""
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:

@@ -14,7 +14,7 @@ Before version 2 the epoch must be the current one, and only what was decided ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.transaction.shard import TransactionShard
@@ -84,7 +84,7 @@ def end_transaction(
     if request.commit:
         raise _invalid(txn, request.commit)
     # The client need not know whether any of its batches arrived: there may be nothing to abort but the epoch.
-    return _prepare(shard, replace(txn, started_ms=now_ms), _S.PREPARE_ABORT, now_ms, new_producer_id)
+    return _prepare(shard, txn._replace(started_ms=now_ms), _S.PREPARE_ABORT, now_ms, new_producer_id)
 
 
 def _end_in_epoch(
@@ -98,8 +98,7 @@ def _end_in_epoch(
     if txn.state in PREPARED:
         raise _concurrent(txn)
     if txn.state is _S.ONGOING:
-        prepared = replace(
-            txn,
+        prepared = txn._replace(
             state=_S.PREPARE_COMMIT if request.commit else _S.PREPARE_ABORT,
             previous_producer_id=txn.producer_id,
             next_producer_id=NO_PRODUCER_ID,
@@ -118,8 +117,7 @@ def fence(
     """Abort an open transaction against its producer's will: its epoch is over at once."""
     if shard.transaction_version() >= EPOCH_BUMP_VERSION:
         return _prepare(shard, txn, _S.PREPARE_ABORT, now_ms, new_producer_id)
-    prepared = replace(
-        txn,
+    prepared = txn._replace(
         producer_epoch=min(txn.producer_epoch + 1, MAX_EPOCH),
         state=_S.PREPARE_ABORT,
         previous_producer_id=txn.producer_id,
@@ -142,8 +140,7 @@ def _prepare(
         if new_producer_id == NO_PRODUCER_ID:
             return CoordinatorResult((), Ended(None, needs_producer_id=True))
         next_producer_id = new_producer_id
-    prepared = replace(
-        txn,
+    prepared = txn._replace(
         producer_epoch=min(txn.producer_epoch + 1, MAX_EPOCH),
         state=decided,
         previous_producer_id=txn.producer_id,
@@ -160,8 +157,7 @@ def _prepare(
 def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """The state once every partition has its marker."""
     rotate = prepared.client_version >= EPOCH_BUMP_VERSION and prepared.next_producer_id != NO_PRODUCER_ID
-    return replace(
-        prepared,
+    return prepared._replace(
         producer_id=prepared.next_producer_id if rotate else prepared.producer_id,
         producer_epoch=0 if rotate else prepared.producer_epoch,
         state=_S.COMPLETE_COMMIT if prepared.state is _S.PREPARE_COMMIT else _S.COMPLETE_ABORT,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.transaction.end import Ended, fence
+from ottla.coordinator.transaction.records import tombstone
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.coordinator.transaction.state import (
     AT_REST,
     NO_PRODUCER_ID,
     TransactionMetadata,
     TransactionState,
-    tombstone,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, cast
 
 from ottla.coordinator.result import CoordinatorResult
@@ -112,8 +112,7 @@ def init_producer_id(
     else:
         producer_id = txn.producer_id
         epoch, last_epoch = _next_epoch(shard, txn, request)
-    begun = replace(
-        txn,
+    begun = txn._replace(
         producer_id=producer_id,
         producer_epoch=epoch,
         previous_producer_id=txn.producer_id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.transaction.shard import TransactionShard
@@ -29,8 +28,7 @@ def add_partitions(
     ongoing = txn.state is TransactionState.ONGOING
     if ongoing and partitions <= txn.partitions:
         return CoordinatorResult((), None)
-    added = replace(
-        txn,
+    added = txn._replace(
         state=TransactionState.ONGOING,
         partitions=txn.partitions | partitions,
         started_ms=txn.started_ms if ongoing else now_ms,

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ottla.coordinator.records import CoordinatorRecord
+from ottla.coordinator.transaction.records import from_record, to_record
 from ottla.coordinator.transaction.state import (
     EPOCH_BUMP_VERSION,
     NO_EPOCH,
@@ -18,8 +19,6 @@ from ottla.coordinator.transaction.state import (
     VALID_PREVIOUS,
     TransactionMetadata,
     TransactionState,
-    from_record,
-    to_record,
 )
 from ottla.errors import ErrorCode, KafkaError
 
@@ -114,7 +113,7 @@ class TransactionShard:
             self._last_epochs.pop(transactional_id, None)
             return
         try:
-            txn = from_record(record)
+            txn = record.state or from_record(record)
         except ValueError as error:
             _logger.warning("Skipped a record of %s at offset %d: %s", transactional_id, offset, error)
             return

@@ -15,13 +15,10 @@ The prepared states are the point of no return: from there on the outcome stands
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from ottla.coordinator.records import CoordinatorRecord
 from ottla.log.types import TopicPartition
-from ottla.wire.messages import TransactionLogKey, TransactionLogValue
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -79,8 +76,7 @@ def epoch_exhausted(epoch: int) -> bool:
     return epoch >= MAX_EPOCH - 1
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionMetadata:
+class TransactionMetadata(NamedTuple):
     """One transactional id as its newest record tells it."""
 
     transactional_id: str
@@ -105,58 +101,3 @@ class TransactionMetadata:
     @property
     def two_phase(self) -> bool:
         return self.timeout_ms == NO_TIMEOUT
-
-
-def to_record(txn: TransactionMetadata, transaction_version: int) -> CoordinatorRecord:
-    """The record of a state; from transaction version 1 on in the flexible format, with the ids before and after."""
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(txn.partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    value = TransactionLogValue(
-        producer_id=txn.producer_id,
-        producer_epoch=txn.producer_epoch,
-        transaction_timeout_ms=txn.timeout_ms,
-        transaction_status=txn.state,
-        transaction_partitions=None
-        if txn.state is TransactionState.EMPTY
-        else [
-            TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=indexes)
-            for topic, indexes in by_topic.items()
-        ],
-        transaction_last_update_timestamp_ms=txn.updated_ms,
-        transaction_start_timestamp_ms=txn.started_ms,
-    )
-    version = 0
-    if transaction_version >= 1:
-        version = 1
-        value.previous_producer_id = txn.previous_producer_id
-        value.next_producer_id = txn.next_producer_id
-        value.client_transaction_version = txn.client_version
-    return CoordinatorRecord(TransactionLogKey(transactional_id=txn.transactional_id), value, version)
-
-
-def tombstone(transactional_id: str) -> CoordinatorRecord:
-    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)
-
-
-def from_record(record: CoordinatorRecord) -> TransactionMetadata:
-    """The state that a record (no tombstone) tells. Raises ValueError for a state that does not exist."""
-    value = record.value
-    assert value is not None
-    return TransactionMetadata(
-        transactional_id=record.key.transactional_id,
-        producer_id=value.producer_id,
-        producer_epoch=value.producer_epoch,
-        timeout_ms=value.transaction_timeout_ms,
-        state=TransactionState(value.transaction_status),
-        partitions=frozenset(
-            TopicPartition(topic.topic, index)
-            for topic in value.transaction_partitions or ()
-            for index in topic.partition_ids
-        ),
-        started_ms=value.transaction_start_timestamp_ms,
-        updated_ms=value.transaction_last_update_timestamp_ms,
-        previous_producer_id=value.previous_producer_id,
-        next_producer_id=value.next_producer_id,
-        client_version=value.client_transaction_version,
-    )

@@ -1,0 +1,128 @@
+"""The record of a transactional id, both ways: what is known of it as a message and as bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+from typing import Any, Final
+
+from ottla.coordinator.records import CoordinatorRecord, Encoded
+from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetadata, TransactionState
+from ottla.log.types import TopicPartition
+from ottla.wire.codec import encode
+from ottla.wire.messages import TransactionLogKey, TransactionLogValue
+from ottla.wire.primitives import uvarint
+
+_FLEXIBLE_FROM: Final = 1
+"""From this transaction version on records are written in the flexible format, with the ids before and after."""
+
+
+def to_record(txn: TransactionMetadata, transaction_version: int) -> CoordinatorRecord:
+    """The record of a state in the format of the cluster's transaction version."""
+    value = TransactionLogValue(
+        producer_id=txn.producer_id,
+        producer_epoch=txn.producer_epoch,
+        transaction_timeout_ms=txn.timeout_ms,
+        transaction_status=txn.state,
+        transaction_partitions=None if txn.state is TransactionState.EMPTY else _topics(txn.partitions),
+        transaction_last_update_timestamp_ms=txn.updated_ms,
+        transaction_start_timestamp_ms=txn.started_ms,
+    )
+    key = TransactionLogKey(transactional_id=txn.transactional_id)
+    if transaction_version < _FLEXIBLE_FROM:
+        return CoordinatorRecord(key, value)
+    value.previous_producer_id = txn.previous_producer_id
+    value.next_producer_id = txn.next_producer_id
+    value.client_transaction_version = txn.client_version
+    return CoordinatorRecord(key, value, _VERSION, _encode(txn), txn)
+
+
+def tombstone(transactional_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)
+
+
+def from_record(record: CoordinatorRecord) -> TransactionMetadata:
+    """The state that a record (no tombstone) tells. Raises ValueError for a state that does not exist."""
+    value = record.value
+    assert value is not None
+    return TransactionMetadata(
+        transactional_id=record.key.transactional_id,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=TransactionState(value.transaction_status),
+        partitions=frozenset(
+            TopicPartition(topic.topic, index)
+            for topic in value.transaction_partitions or ()
+            for index in topic.partition_ids
+        ),
+        started_ms=value.transaction_start_timestamp_ms,
+        updated_ms=value.transaction_last_update_timestamp_ms,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        client_version=value.client_transaction_version,
+    )
+
+
+def _topics(partitions: frozenset[TopicPartition]) -> list[Any]:
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return [
+        TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=indexes)
+        for topic, indexes in by_topic.items()
+    ]
+
+
+# -- the bytes of version 1: each transaction writes three records, so that a shorter way than the schema's is worth it
+
+_VERSION: Final = 1
+_BEFORE_PARTITIONS: Final = Struct(">hqhib")
+_AFTER_PARTITIONS: Final = Struct(">qqB")
+_LONG_TAG: Final = Struct(">BBq")
+_SHORT_TAG: Final = Struct(">BBh")
+_KEY_TYPE: Final = Struct(">h")
+_INT: Final = Struct(">i")
+_NULL: Final = b"\0"
+_NO_TAGS: Final = b"\0"
+
+
+def _encode(txn: TransactionMetadata) -> Encoded:
+    tags = []
+    if txn.previous_producer_id != NO_PRODUCER_ID:
+        tags.append(_LONG_TAG.pack(0, 8, txn.previous_producer_id))
+    if txn.next_producer_id != NO_PRODUCER_ID:
+        tags.append(_LONG_TAG.pack(1, 8, txn.next_producer_id))
+    if txn.client_version:
+        tags.append(_SHORT_TAG.pack(2, 2, txn.client_version))
+    return _key_bytes(txn.transactional_id), b"".join(
+        (
+            _BEFORE_PARTITIONS.pack(_VERSION, txn.producer_id, txn.producer_epoch, txn.timeout_ms, txn.state),
+            _NULL if txn.state is TransactionState.EMPTY else _partition_bytes(txn.partitions),
+            _AFTER_PARTITIONS.pack(txn.updated_ms, txn.started_ms, len(tags)),
+            *tags,
+        )
+    )
+
+
+@lru_cache(maxsize=4096)
+def _key_bytes(transactional_id: str) -> bytes:
+    key = TransactionLogKey(transactional_id=transactional_id)
+    return _KEY_TYPE.pack(key.API_KEY) + encode(key, 0)
+
+
+@lru_cache(maxsize=1024)
+def _partition_bytes(partitions: frozenset[TopicPartition]) -> bytes:
+    """A producer's transactions mostly have the same partitions."""
+    topics = _topics(partitions)
+    out = bytearray()
+    out += uvarint(len(topics) + 1)
+    for topic in topics:
+        name = topic.topic.encode()
+        out += uvarint(len(name) + 1)
+        out += name
+        out += uvarint(len(topic.partition_ids) + 1)
+        for index in topic.partition_ids:
+            out += _INT.pack(index)
+        out += _NO_TAGS
+    return bytes(out)
