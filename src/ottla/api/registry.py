@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ottla.api import cluster, controller, data, forwarding, groups, share, topics, transactions
+from ottla.api import cluster, controller, data, forwarding, groups, raft, share, topics, transactions
 from ottla.api.base import Api
 from ottla.wire.apis import ApiKey
 
@@ -47,7 +47,7 @@ def _join(*areas: tuple[Api, ...]) -> dict[int, Api]:
 
 
 _OF_BROKERS: Final = _join(*(area.APIS for area in (cluster, topics, data, groups, share, transactions)))
-_OF_CONTROLLERS: Final = _join(*(area.APIS for area in (controller, forwarding)))
+_OF_CONTROLLERS: Final = _join(*(area.APIS for area in (controller, forwarding, raft)))
 
 
 def _with_shared(own: Mapping[int, Api], others: Mapping[int, Api]) -> Mapping[int, Api]:

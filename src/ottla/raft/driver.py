@@ -75,6 +75,8 @@ class RaftDriver:
     ) -> None:
         self._fs = fs
         self._data_dir = data_dir
+        # Others never connect to a node that is no controller.
+        local = local if can_become_voter else VoterNode(local.key, {}, local.kraft_versions)
         self._local = local
         self._clock = clock
         self._cluster_id = cluster_id

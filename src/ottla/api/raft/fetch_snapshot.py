@@ -1,0 +1,17 @@
+"""FetchSnapshot 0-1: a piece of a snapshot of the metadata, for a replica whose log ends before the leader's begins.
+
+1 adds the directory of the replica, and where the leader listens.
+"""
+
+from __future__ import annotations
+
+from ottla.api.base import Answer, Api, Message, RequestContext
+from ottla.api.broker import Node
+from ottla.wire.apis import ApiKey
+
+
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+    return node.raft.handle_fetch_snapshot(request, ctx.listener_name)
+
+
+API = Api(ApiKey.FETCH_SNAPSHOT, 0, 1, handle)
