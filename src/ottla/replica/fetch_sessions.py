@@ -177,6 +177,8 @@ class FetchSession:
         """Hang on a partition, and take a first look at it."""
         part.session = self
         self.fresh[part] = None
+        if part.partition is not None:
+            part.partition.tails.add(part)
 
     def detach(self, part: FetchPartition) -> None:
         """Let go of a partition."""

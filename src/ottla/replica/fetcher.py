@@ -158,7 +158,7 @@ class Fetcher:
     @property
     def has_changes(self) -> bool:
         """Whether the leader should hear something before it answers what it was asked last."""
-        return bool(self._changed or self._forgotten)
+        return self._session_epoch > 0 and bool(self._changed or self._forgotten)
 
     @property
     def has_work(self) -> bool:
@@ -204,6 +204,7 @@ class Fetcher:
             self._forgotten.clear()
         self._changed = {}
         request = FetchRequest(
+            replica_state=FetchRequest.ReplicaState(replica_id=self._node_id, replica_epoch=broker_epoch),
             max_wait_ms=self._max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
@@ -212,8 +213,6 @@ class Fetcher:
             topics=self._topics(asked, now_ms),
             forgotten_topics_data=self._forgotten_topics(),
         )
-        request.replica_state.replica_id = self._node_id
-        request.replica_state.replica_epoch = broker_epoch
         if not full:
             self._session_epoch = 1 if self._session_epoch == _MAX_EPOCH else self._session_epoch + 1
         return request

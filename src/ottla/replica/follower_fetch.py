@@ -160,7 +160,7 @@ class FollowerFetch:
             part = next(iter(fresh))
             del fresh[part]
             if part in results:
-                self._put_back(results.pop(part))
+                self._put_back(part, results.pop(part))
             try:
                 data = self._read_one(part, later)
             except KafkaError as error:
@@ -178,8 +178,9 @@ class FollowerFetch:
             fresh[each] = None
         return True
 
-    def _put_back(self, data: PartitionData) -> None:
-        """What was read for the partition is read anew."""
+    def _put_back(self, part: FetchPartition, data: PartitionData) -> None:
+        """What was read for the partition, and not sent yet, is read anew."""
+        part.sent_high_watermark = -1
         self._total -= len(data.records)
         self._limit += len(data.records)
 

@@ -70,7 +70,8 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
         partial(_respond, broker, ctx, session),
         max_bytes=min(request.max_bytes, broker.config.int("fetch.max.bytes")),
         min_bytes=request.min_bytes,
-        max_wait_ms=request.max_wait_ms,
+        # A follower that opens a session has more to say at once: the changes since.
+        max_wait_ms=request.max_wait_ms if replica_id < 0 or request.session_epoch else 0,
         read_committed=request.isolation_level == READ_COMMITTED,
         replica_id=replica_id,
         replica_epoch=replica_epoch,
