@@ -7,6 +7,7 @@ with the timestamp added. What goes over the wire is in `transaction.py` (driver
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +36,6 @@ _LOST: Final = (
     RETRIED,
     "Python worker exited unexpectedly",
     "ExecutorLostFailure",
-    "Lost task",
     "FetchFailed",
     "was lost",
     "was killed",
@@ -44,6 +44,8 @@ _LOST: Final = (
     "EOFException",
 )
 """Words of a failure that says nothing against the batch itself: it is written again, in the next epoch."""
+
+_OUR_WORDS: Final = re.compile(r"^ottla\.(?:errors|pipeline\.failures)\.\w+: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,13 @@ class KafkaSink:
         """Have the tasks write; how many records they wrote. Every task must have run once only."""
         known = count_partitions(self._brokers, self._topic) if self._topic is not None else None
         spreaded = spread(rows, self._settings, self._topic, known)
-        report = spreaded.mapInArrow(writing(grant, self._topic), REPORT).collect()
+        try:
+            report = spreaded.mapInArrow(writing(grant, self._topic), REPORT).collect()
+        except Exception as error:
+            # The last line of a task's traceback is the sentence; the rest is the way it took.
+            if (told := _OUR_WORDS.findall(str(error))) and RETRIED not in str(error):
+                raise PipelineError(told[-1]) from error
+            raise
         if grant.transactional_id is not None and retried_stage(rows.sparkSession, report):
             raise PipelineError(RETRIED)
         return sum(row["records"] for row in report)

@@ -1,0 +1,102 @@
+"""A cluster as the tests look at it: topics made, records written and read back by a client of another make."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+_END_S = 20.0
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """A running cluster."""
+
+    bootstrap: str
+
+    def make(self, topic: str, partitions: int = 1, **settings: Any) -> str:
+        # Records with the timestamps of tests are past any retention.
+        config = {"retention.ms": "-1"} | {
+            key.replace("_", "."): str(value) for key, value in settings.items()
+        }
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for made in admin.create_topics([NewTopic(topic, partitions, config=config)]).values():
+            made.result(30)
+        return topic
+
+    def fill(self, topic: str, records: Iterable[tuple[Any, Any]], partition: int | None = None) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "linger.ms": 20, "partitioner": "murmur2_random"}
+        )
+        where = {} if partition is None else {"partition": partition}
+        for key, value in records:
+            while True:
+                try:
+                    producer.produce(topic, key=key, value=value, **where)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(60) == 0
+
+    def read(self, topic: str, isolation: str = "read_committed") -> list[Any]:
+        """All records there are now, in the order of their partitions."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "tests-read",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": isolation,
+                "check.crcs": True,
+            }
+        )
+        try:
+            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+            found, left = [], len(partitions)
+            while left:
+                message = consumer.poll(_END_S)
+                assert message is not None, f"no end of {topic} within {_END_S} s"
+                if message.error():
+                    left -= 1
+                else:
+                    found.append(message)
+            return sorted(found, key=lambda one: (one.partition(), one.offset()))
+        finally:
+            consumer.close()
+
+    def values(self, topic: str) -> Counter[bytes]:
+        return Counter(one.value() for one in self.read(topic))
+
+    def committed(self, group: str, topic: str) -> Mapping[int, int]:
+        """A group's offsets by partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        try:
+            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            told = consumer.committed([TopicPartition(topic, number) for number in partitions], timeout=30)
+            return {one.partition: one.offset for one in told}
+        finally:
+            consumer.close()
+
+    def ends(self, topic: str) -> Mapping[int, int]:
+        """The offset after the last record that a read_committed reader may see, by partition."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "tests-ends",
+                "isolation.level": "read_committed",
+            }
+        )
+        try:
+            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            return {
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
+                for number in partitions
+            }
+        finally:
+            consumer.close()
