@@ -26,6 +26,7 @@ TOOLS: Final = {
     "groups": "groups",
     "leader-election": "leader_election",
     "log-dirs": "log_dirs",
+    "metadata-shell": "metadata_shell",
     "metadata-quorum": "metadata_quorum",
     "produce": "produce",
     "producer-perf-test": "producer_perf_test",

@@ -52,6 +52,8 @@ def streams_application_reset(session: Session, flags: Flags) -> None:
     require(flags, "application_id")
     if sum(given(flags, name) for name in _FORMS) > 1:
         raise click.UsageError("only one way to reset the offsets can be given")
+    if flags.intermediate_topics:
+        session.say("WARN: `--intermediate-topics` is deprecated and will be removed in a future release")
     _remove_members(session, flags)
     known = topic_names(session.cluster)
     if flags.dry_run:
@@ -125,7 +127,9 @@ def _reset(session: Session, flags: Flags, known: list[str]) -> Plan:
     for kind, topics, mark in (("input", inputs, "Topic: "), ("intermediate", between, "Topic:")):
         missing = [topic for topic in topics if topic not in known]
         if missing:
-            session.exit_code = 1
+            session.complain(
+                f"there is no topic {', '.join(missing)}; `ottla topics --list` shows what there is"
+            )
             session.say(f"Following {kind} topics are not found, skipping them")
             for topic in missing:
                 session.say(mark + topic)
