@@ -163,6 +163,9 @@ def test_a_proposal_keeps_the_replicas_apart(both: Both, tmp_path: Path) -> None
     )
     file = tmp_path / "topics.json"
     file.write_text(json.dumps({"topics": [{"topic": "spread"}], "version": 1}))
+    topics = ["--topics-to-move-json-file", file, "--broker-list", "1,2"]
+    while '"any"' in run_ottla("reassign-partitions", *both.at, "--generate", *topics).out.splitlines()[1]:
+        pass
     said = both.run(
         f"reassign-partitions --generate --topics-to-move-json-file {file} --broker-list 1,2 --disable-rack-aware"
     )

@@ -1,4 +1,4 @@
-"""Our tools beside Kafka's of the same name, on one broker: the same lines, the same exit codes.
+"""Our tools beside Kafka's of the same name, on Ottla and on Apache Kafka: the same lines, the same exit codes.
 
 The order of rows is left out of the comparison: Kafka's tools print them as they come out of a hash table.
 """
@@ -8,14 +8,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer, TopicPartition
 
 from oracle.kafka_tools import needs_java
+from oracle.streams_member import StreamsMember
 from oracle.tools_oracle import JavaTools, Said, run_ottla
+from oracle.tools_systems import ApachePair
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -25,30 +28,35 @@ _SUBCOMMANDS = ("cluster",)
 
 
 @pytest.fixture(scope="module")
-def java() -> Iterator[JavaTools]:
-    tools = JavaTools()
-    yield tools
-    tools.close()
+def java(java_tools: JavaTools) -> JavaTools:
+    return java_tools
+
+
+@pytest.fixture(scope="module", params=["ottla", "apache"])
+def system(request: pytest.FixtureRequest) -> BrokerProcess | ApachePair:
+    """One after the other: a broker of ours, and two of Apache Kafka."""
+    found: BrokerProcess | ApachePair = request.getfixturevalue(
+        "broker" if request.param == "ottla" else "apache_pair"
+    )
+    return found
 
 
 @pytest.fixture(scope="module")
-def busy(broker: BrokerProcess, java: JavaTools) -> Iterator[BrokerProcess]:
+def busy(system: BrokerProcess | ApachePair) -> Iterator[BrokerProcess | ApachePair]:
     """A broker with topics, records, groups of both protocols with and without members, and transactions."""
-    at = ("--bootstrap-server", broker.bootstrap)
+    at = ("--bootstrap-server", system.bootstrap)
     run_ottla(
         "topics", *at, "--create", "--topic", "orders", "--partitions", 3, "--config", "retention.ms=60000"
     )
     run_ottla("topics", *at, "--create", "--topic", "visits", "--partitions", 2)
-    settings = {"bootstrap.servers": broker.bootstrap}
+    settings = {"bootstrap.servers": system.bootstrap}
     producer = Producer(settings)
     for number in range(30):
         producer.produce("orders", f"value {number}", f"key {number}", number % 3)
     producer.flush()
     for group, protocol in (("shop", "classic"), ("desk", "consumer")):
         consumer = Consumer({**settings, "group.id": group, "group.protocol": protocol})
-        consumer.commit(
-            offsets=[TopicPartition("orders", each, 4 + each) for each in range(3)], asynchronous=False
-        )
+        commit(consumer, [TopicPartition("orders", each, 4 + each) for each in range(3)])
         consumer.close()
     members = [
         Consumer({**settings, "group.id": group, "client.id": f"{group}-1", "group.protocol": protocol})
@@ -63,20 +71,37 @@ def busy(broker: BrokerProcess, java: JavaTools) -> Iterator[BrokerProcess]:
     queue.subscribe(["orders"])
     while '"partition"' not in run_ottla("share-groups", *at, "--describe", "--all-groups", "--json").out:
         queue.poll(0.1)
-    writer = Producer({**settings, "transactional.id": "till"})
+    streamer = StreamsMember(system.bootstrap, "counts", "orders").join()
+    run_ottla("topics", *at, "--create", "--topic", "old-app-store-changelog")
+    writer = Producer({**settings, "transactional.id": "till", "transaction.timeout.ms": 600_000})
     writer.init_transactions()
     writer.begin_transaction()
     writer.produce("visits", "one", partition=0)
     writer.flush()
-    yield broker
+    yield system
     writer.abort_transaction()
+    streamer.leave()
     for member in [*members, queue]:
         member.close()
 
 
-def run_both(broker: BrokerProcess, java: JavaTools, line: str, **words: object) -> tuple[Said, Said]:
+def commit(consumer: Consumer, offsets: list[TopicPartition]) -> None:
+    """Commit, as soon as Apache Kafka has a coordinator for it."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            consumer.commit(offsets=offsets, asynchronous=False)
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+
+
+def run_both(
+    system: BrokerProcess | ApachePair, java: JavaTools, line: str, **words: object
+) -> tuple[Said, Said]:
     tool, *arguments = shlex.split(line.format(**words))
-    at = ["--bootstrap-server", broker.bootstrap]
+    at = ["--bootstrap-server", system.bootstrap]
     full = [*arguments, *at] if tool in _SUBCOMMANDS else [*at, *arguments]
     return java.run(tool, *full), run_ottla(tool, *full)
 
@@ -94,6 +119,8 @@ def comparable(text: str) -> list[str]:
 def in_order(text: str) -> object:
     """The JSON of log-dirs with its partitions in order."""
     document = json.loads(text)
+    for broker in document["brokers"]:
+        broker["logDirs"].sort(key=lambda each: each["logDir"])
     for directory in (each for broker in document["brokers"] for each in broker["logDirs"]):
         directory["partitions"].sort(key=lambda each: each["partition"])
     return document
@@ -157,6 +184,26 @@ share-groups --describe --group queue --state
 share-groups --describe --group queue --state --verbose
 share-groups --reset-offsets --group newcomer --topic orders --to-earliest --dry-run
 share-groups --reset-offsets --group newcomer --topic orders:1 --to-datetime 2020-01-01T00:00:00.000 --dry-run
+streams-groups --list
+streams-groups --list --state
+streams-groups --list --state stable,empty
+streams-groups --describe --group counts
+streams-groups --describe --group counts --offsets --verbose
+streams-groups --describe --all-groups --members
+streams-groups --describe --group counts --members --verbose
+streams-groups --describe --group counts --state
+streams-groups --describe --group counts --state --verbose
+streams-application-reset --application-id old-app --dry-run
+streams-application-reset --application-id old-app --input-topics orders --dry-run
+streams-application-reset --application-id shop --input-topics orders --to-latest --dry-run
+streams-application-reset --application-id shop --input-topics orders --to-offset 7 --dry-run
+streams-application-reset --application-id shop --input-topics orders --to-offset 700 --dry-run
+streams-application-reset --application-id shop --input-topics orders --shift-by 2 --dry-run
+streams-application-reset --application-id shop --input-topics orders --shift-by -20 --dry-run
+streams-application-reset --application-id shop --input-topics orders --by-duration PT1H --dry-run
+streams-application-reset --application-id shop --input-topics visits --to-datetime 2020-01-01T00:00:00.000 --dry-run
+streams-application-reset --application-id old-app --internal-topics old-app-store-changelog --dry-run
+streams-application-reset --application-id old-app --intermediate-topics visits --dry-run --force
 groups --list
 groups --list --consumer
 groups --list --share
@@ -205,7 +252,7 @@ transactions find-hanging --topic visits
 
 
 @pytest.mark.parametrize("line", READING.strip().splitlines())
-def test_what_is_shown_is_the_same(busy: BrokerProcess, java: JavaTools, line: str) -> None:
+def test_what_is_shown_is_the_same(busy: BrokerProcess | ApachePair, java: JavaTools, line: str) -> None:
     theirs, ours = run_both(busy, java, line)
     assert theirs.code == 0, theirs.err
     assert ours.code == 0, ours.err
@@ -216,7 +263,7 @@ def test_what_is_shown_is_the_same(busy: BrokerProcess, java: JavaTools, line: s
         assert comparable(ours.out) == comparable(theirs.out)
 
 
-def test_an_open_transaction_is_described_alike(busy: BrokerProcess, java: JavaTools) -> None:
+def test_an_open_transaction_is_described_alike(busy: BrokerProcess | ApachePair, java: JavaTools) -> None:
     theirs, ours = run_both(busy, java, "transactions describe --transactional-id till")
     titles, cells = ([cell.strip() for cell in line.split("\t")] for line in ours.out.splitlines())
     their_titles, their_cells = (
@@ -249,7 +296,9 @@ topics --delete --topic gone --if-exists
 """
 
 
-def test_what_is_changed_is_confirmed_alike(busy: BrokerProcess, java: JavaTools, tmp_path: Path) -> None:
+def test_what_is_changed_is_confirmed_alike(
+    busy: BrokerProcess | ApachePair, java: JavaTools, tmp_path: Path
+) -> None:
     settings = tmp_path / "topic.properties"
     settings.write_text("max.message.bytes=2000\nflush.messages=10\n")
     plan = tmp_path / "plan.csv"
@@ -314,18 +363,31 @@ share-groups --describe --group queue --members --state
 share-groups --reset-offsets --group queue --topic orders --to-latest
 share-groups --reset-offsets --group queue --topic orders --to-latest --execute
 share-groups --list --state nonsense
+streams-groups
+streams-groups --describe
+streams-groups --describe --group nothing
+streams-groups --describe --group counts --members --state
+streams-groups --reset-offsets --group counts --all-input-topics --to-latest
+streams-groups --delete-offsets --group counts
+streams-groups --list --state nonsense
+streams-application-reset
+streams-application-reset --application-id consumer-live
+streams-application-reset --application-id old-app --input-topics nothing --dry-run
+streams-application-reset --application-id old-app --internal-topics orders --dry-run
 """
 
 
 @pytest.mark.parametrize("line", REFUSED.strip().splitlines())
-def test_what_they_refuse_we_refuse_in_one_line(busy: BrokerProcess, java: JavaTools, line: str) -> None:
+def test_what_they_refuse_we_refuse_in_one_line(
+    busy: BrokerProcess | ApachePair, java: JavaTools, line: str
+) -> None:
     theirs, ours = run_both(busy, java, line)
     assert theirs.code == 1, theirs
     assert ours.code == 1, ours
     assert len(ours.err.splitlines()) == 1 and ours.err.startswith("ottla: "), ours.err
 
 
-def test_records_pass_between_the_consoles(busy: BrokerProcess, java: JavaTools) -> None:
+def test_records_pass_between_the_consoles(busy: BrokerProcess | ApachePair, java: JavaTools) -> None:
     at = ("--bootstrap-server", busy.bootstrap, "--topic", "talk")
     properties = ("parse.key=true", "parse.headers=true", "key.separator=|", "null.marker=NULL")
     reading = [word for each in properties for word in ("--reader-property", each)]

@@ -28,6 +28,12 @@ class ApachePair:
                 f'{_LOGIN} required username="{ADMIN}" password="{PASSWORD}" user_{ADMIN}="{PASSWORD}";'
             ),
             "auto.leader.rebalance.enable": "false",
+            "metadata.max.idle.interval.ms": 0,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            "offsets.topic.num.partitions": 4,
+            "share.coordinator.state.topic.num.partitions": 4,
+            "transaction.state.log.num.partitions": 4,
             "replica.fetch.wait.max.ms": 50,
         }
         self.first = ApacheKafka(directory / "one", {**common, "log.dirs": self._dirs("one")})
