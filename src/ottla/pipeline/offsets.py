@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,6 +102,12 @@ class LagTracker(StreamingQueryListener):
         self._group = group
         self._brokers = brokers
         self.committed: SourceOffsets = {}
+        self._changed = threading.Condition()
+
+    def wait_for(self, offsets: Mapping[int, int], topic: str, timeout_s: float) -> bool:
+        """Wait until the group has these offsets of a topic; whether it came to have them in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.committed.get(topic) == offsets, timeout_s)
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
         pass
@@ -130,7 +137,9 @@ class LagTracker(StreamingQueryListener):
             return
         try:
             commit_group_offsets(self._brokers, self._group, found)
-            self.committed = found
+            with self._changed:
+                self.committed = found
+                self._changed.notify_all()
         except KafkaError as error:
             log.warning("group %s: the offsets of query %s: %s", self._group, self._query_id, error)
 
