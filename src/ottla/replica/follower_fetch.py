@@ -90,8 +90,7 @@ class FollowerFetch:
         """Read now. None: there is nothing yet, or it is being read from the disk."""
         session = self._session
         if session.parked is not None:
-            # The follower has more to say than it had when it sent that one.
-            session.parked.expire()
+            session.parked.give_way()
         session.parked = self
         if not self._read():
             return None
@@ -132,6 +131,15 @@ class FollowerFetch:
         """Answer with what there is."""
         if not self._over and (self._reading or self._read()):
             self._send()
+
+    def give_way(self) -> None:
+        """The follower has asked for more than it had when it sent this one: answer without looking at that.
+
+        What it asks for anew it would not take from this answer any more: the next one has to bring it.
+        """
+        for part in [part for part in self._results if part.asked]:
+            self._put_back(part, self._results.pop(part))
+        self._send()
 
     def cancel(self) -> None:
         """The follower has gone."""
@@ -188,7 +196,7 @@ class FollowerFetch:
         partition = part.partition
         if partition is None or partition.gone:
             partition = part.partition = self._replicas.find(part.key)
-            partition.tails.add(part)
+            partition.tails[part] = None
         epoch = part.leader_epoch
         if (epoch >= 0 and epoch != partition.leader_epoch) or not partition.is_leader:
             partition.check_leader(epoch)
