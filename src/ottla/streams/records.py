@@ -52,6 +52,12 @@ class Change(NamedTuple):
     old: Any
 
 
+class PartialCount(NamedTuple):
+    """So many records of one key, counted where they were read."""
+
+    records: int
+
+
 class ValueAndTimestamp(NamedTuple):
     """A table's value with the time of the record that made it."""
 

@@ -18,12 +18,23 @@ T = TypeVar("T")
 class Serde(Generic[T]):
     """A named pair of functions. `None` never reaches them: Kafka has nulls of its own."""
 
-    __slots__ = ("decode", "encode", "name")
+    __slots__ = ("_made_by", "decode", "encode", "name")
 
-    def __init__(self, name: str, encode: Callable[[T], bytes], decode: Callable[[bytes], T]) -> None:
+    def __init__(
+        self,
+        name: str,
+        encode: Callable[[T], bytes],
+        decode: Callable[[bytes], T],
+        made_by: str | tuple[Callable[..., Any], tuple[Any, ...]] | None = None,
+    ) -> None:
         self.name = name
         self.encode = encode
         self.decode = decode
+        self._made_by = made_by
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """On its way to a Spark worker a serde of ours travels as its name, or as how to make it."""
+        return self._made_by or (Serde, (self.name, self.encode, self.decode))
 
     def serialize(self, value: T | None) -> bytes | None:
         if value is None:
@@ -49,7 +60,7 @@ class Serde(Generic[T]):
         return f"Serde({self.name})"
 
 
-def _number(name: str, layout: str) -> Serde[Any]:
+def _number(name: str, layout: str, made_by: str) -> Serde[Any]:
     packed = struct.Struct(layout)
 
     def decode(data: bytes) -> Any:
@@ -57,7 +68,7 @@ def _number(name: str, layout: str) -> Serde[Any]:
             raise ValueError(f"{packed.size} bytes are expected, not {len(data)}")
         return packed.unpack(data)[0]
 
-    return Serde(name, packed.pack, decode)
+    return Serde(name, packed.pack, decode, made_by)
 
 
 def _encode_str(value: str) -> bytes:
@@ -74,25 +85,26 @@ def _decode_bool(data: bytes) -> bool:
     return data != b"\0"
 
 
-bytes_serde: Serde[bytes] = Serde("bytes", bytes, bytes)
-str_serde: Serde[str] = Serde("str", _encode_str, _decode_str)
-long_serde: Serde[int] = _number("long", ">q")
+bytes_serde: Serde[bytes] = Serde("bytes", bytes, bytes, "bytes_serde")
+str_serde: Serde[str] = Serde("str", _encode_str, _decode_str, "str_serde")
+long_serde: Serde[int] = _number("long", ">q", "long_serde")
 """Eight bytes, as Java's LongSerde."""
 int_serde = long_serde
 """Python's int is written as Kafka's long; `int32_serde` is Java's IntegerSerde."""
-int32_serde: Serde[int] = _number("int32", ">i")
-short_serde: Serde[int] = _number("short", ">h")
-float_serde: Serde[float] = _number("double", ">d")
+int32_serde: Serde[int] = _number("int32", ">i", "int32_serde")
+short_serde: Serde[int] = _number("short", ">h", "short_serde")
+float_serde: Serde[float] = _number("double", ">d", "float_serde")
 """Eight bytes, as Java's DoubleSerde; Python's float is a double."""
-float32_serde: Serde[float] = _number("float32", ">f")
-bool_serde: Serde[bool] = Serde("bool", lambda value: b"\1" if value else b"\0", _decode_bool)
-json_serde: Serde[Any] = Serde("json", msgspec.json.encode, msgspec.json.decode)
+float32_serde: Serde[float] = _number("float32", ">f", "float32_serde")
+bool_serde: Serde[bool] = Serde("bool", lambda value: b"\1" if value else b"\0", _decode_bool, "bool_serde")
+json_serde: Serde[Any] = Serde("json", msgspec.json.encode, msgspec.json.decode, "json_serde")
 
 
 def typed_json_serde(kind: type[T]) -> Serde[T]:
     """JSON checked against a type on the way in: dataclasses, TypedDicts, msgspec Structs, `list[int]`..."""
     decoder = msgspec.json.Decoder(kind)
-    return Serde(f"json:{getattr(kind, '__name__', kind)}", msgspec.json.encode, decoder.decode)
+    name = f"json:{getattr(kind, '__name__', kind)}"
+    return Serde(name, msgspec.json.encode, decoder.decode, (typed_json_serde, (kind,)))
 
 
 def _encode_natural(value: Any) -> bytes:
@@ -111,7 +123,7 @@ def _encode_natural(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-natural_serde: Serde[Any] = Serde("natural", _encode_natural, _decode_str)
+natural_serde: Serde[Any] = Serde("natural", _encode_natural, _decode_str, "natural_serde")
 """Where no serde is named: text is read; a value decides how it is written (text, bytes, long, double, else JSON)."""
 
 
@@ -126,7 +138,8 @@ def time_windowed_serde(inner: Serde[Any], size_ms: int | None = None) -> Serde[
         end = start + size_ms if size_ms is not None else 2**63 - 1
         return Windowed(inner.deserialize(data[:-8]), Window(start, end))
 
-    return Serde(f"time-windowed {inner.name}", encode, decode)
+    made_by = (time_windowed_serde, (inner, size_ms))
+    return Serde(f"time-windowed {inner.name}", encode, decode, made_by)
 
 
 def session_windowed_serde(inner: Serde[Any]) -> Serde[Windowed]:
@@ -139,7 +152,7 @@ def session_windowed_serde(inner: Serde[Any]) -> Serde[Windowed]:
         end, start = struct.unpack(">qq", data[-16:])
         return Windowed(inner.deserialize(data[:-16]), Window(start, end))
 
-    return Serde(f"session-windowed {inner.name}", encode, decode)
+    return Serde(f"session-windowed {inner.name}", encode, decode, (session_windowed_serde, (inner,)))
 
 
 _OF_TYPE: dict[Any, Serde[Any]] = {

@@ -21,6 +21,7 @@ from ottla.streams.graph.operators import (
     TableReduce,
     WindowAggregate,
 )
+from ottla.streams.records import PartialCount
 from ottla.streams.serdes import (
     Serde,
     as_serde,
@@ -39,8 +40,8 @@ AnyWindows = TimeWindows | SlidingWindows | SessionWindows
 Aggregator = Callable[[Any, Any, Any], Any]
 
 
-def count_one(_key: Any, _value: Any, count: int) -> int:
-    return count + 1
+def count_one(_key: Any, value: Any, count: int) -> int:
+    return count + (value.records if type(value) is PartialCount else 1)
 
 
 def add_counts(_key: Any, one: int, other: int) -> int:

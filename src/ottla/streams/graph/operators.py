@@ -335,6 +335,13 @@ class ForeignResolve:
     left: bool
 
 
+@dataclass(slots=True)
+class TableReplica:
+    """A copy of a table for a stage that runs after it."""
+
+    store: str
+
+
 Operator = (
     Source
     | Sink
@@ -374,4 +381,5 @@ Operator = (
     | ForeignLookup
     | ForeignChanged
     | ForeignResolve
+    | TableReplica
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ottla.streams.errors import ProcessingError
+from ottla.streams.interpreter.gathering import Gathered, only_last_counts
 from ottla.streams.interpreter.node import NodeProcessor
 from ottla.streams.records import Change, Record
 
@@ -10,6 +11,15 @@ from ottla.streams.records import Change, Record
 class _WithStore(NodeProcessor):
     def open(self) -> None:
         self.store = self.task.stores[self.operator.store]
+        if self.task.gather and only_last_counts(self.node):
+            self._gathered = Gathered(self.forward)
+            self.forward = self._gathered.add
+
+    def flush(self) -> None:
+        if self._gathered is not None:
+            self._gathered.flush()
+
+    _gathered: Gathered | None = None
 
 
 class AggregateProcessor(_WithStore):

@@ -36,6 +36,9 @@ class NodeProcessor:
     def process(self, record: Record) -> None:
         self.forward(record)
 
+    def flush(self) -> None:
+        """Called at the end of a batch."""
+
     def close(self) -> None:
         """Called when the task ends."""
 

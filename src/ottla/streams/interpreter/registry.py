@@ -45,6 +45,7 @@ _PROCESSORS: Final[dict[type[Any], type[NodeProcessor]]] = {
     op.SessionAggregate: windowed.SessionAggregateProcessor,
     op.TableSource: tables.TableSourceProcessor,
     op.GlobalTableSource: tables.GlobalTableSourceProcessor,
+    op.TableReplica: tables.TableReplicaProcessor,
     op.TableFilter: tables.TableFilterProcessor,
     op.TableMapValues: tables.TableMapValuesProcessor,
     op.TableToStream: tables.TableToStreamProcessor,

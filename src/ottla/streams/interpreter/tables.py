@@ -37,6 +37,14 @@ class GlobalTableSourceProcessor(NodeProcessor):
             self.store.put(record.key, record.value, record.timestamp)
 
 
+class TableReplicaProcessor(NodeProcessor):
+    def open(self) -> None:
+        self.store = self.task.stores[self.operator.store]
+
+    def process(self, record: Record) -> None:
+        self.store.put(record.key, record.value.new, record.timestamp)
+
+
 class _TableStep(NodeProcessor):
     def open(self) -> None:
         self.store = self.task.stores[self.operator.store] if self.operator.store else None

@@ -10,7 +10,6 @@ from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import Punctuation, PunctuationType, RecordMetadata
 from ottla.streams.interpreter.node import NodeProcessor
 from ottla.streams.interpreter.registry import make_processor
-from ottla.streams.interpreter.state import StateMap
 from ottla.streams.interpreter.stores import NEVER
 from ottla.streams.records import Record
 
@@ -23,7 +22,8 @@ class HasScalars(Protocol):
 
 
 class Task:
-    """Feed it with `process`; call `save` when its work shall be kept."""
+    """Feed it with `process`. With `gather`, tables hand on only their last change of a batch, at `flush`,
+    where nothing that follows could tell the difference: what Kafka Streams' record caches do."""
 
     def __init__(
         self,
@@ -32,8 +32,10 @@ class Task:
         emit: Emit,
         *,
         now_ms: Callable[[], int],
-        scalars: StateMap | None = None,
+        scalars: Mapping[str, Any] | None = None,
+        gather: bool = False,
     ) -> None:
+        self.gather = gather
         self.stores = stores
         self.emit = emit
         self.now_ms = now_ms
@@ -41,7 +43,6 @@ class Task:
         self.metadata: RecordMetadata | None = None
         self.clocks: dict[str, Any] = {}
         self._punctuations: list[Punctuation] = []
-        self._scalars = scalars
         self._processors: dict[str, NodeProcessor] = {}
         chosen = list(nodes)
         for node in reversed(chosen):
@@ -85,41 +86,42 @@ class Task:
         for processor in self._processors.values():
             processor.close()
 
-    @property
-    def has_timers(self) -> bool:
-        return bool(self._punctuations)
-
     def _holders(self) -> Iterable[tuple[str, HasScalars]]:
         yield from ((f"s:{name}", store) for name, store in self.stores.items())
         yield from ((f"n:{name}", processor) for name, processor in self._processors.items())
 
-    def _restore(self, entries: StateMap) -> None:
+    def _restore(self, scalars: Mapping[str, Any]) -> None:
         for name, holder in self._holders():
-            if holder.scalars:
-                for field, value in (entries.get(name.encode()) or {}).items():
-                    setattr(holder, field, value)
-        for name, fields in (entries.get(b"clocks") or {}).items():
-            self.clocks[name] = fields
-        self.stream_time = (entries.get(b"task") or {}).get("stream_time", NEVER)
+            for field, value in scalars.get(name, {}).items():
+                setattr(holder, field, value)
+        self.clocks.update(scalars.get("clocks", {}))
+        self.stream_time = scalars.get("stream_time", NEVER)
 
-    def _restore_timers(self, entries: StateMap) -> None:
-        times = (entries.get(b"task") or {}).get("timers", ())
-        for timer, next_ms in zip(self._punctuations, times, strict=False):
+    def _restore_timers(self, scalars: Mapping[str, Any]) -> None:
+        for timer, next_ms in zip(self._punctuations, scalars.get("timers", ()), strict=False):
             timer.next_ms = next_ms
 
-    def save(self) -> None:
-        """Writes the small facts beside the stores: times seen, timers, segments."""
-        entries = self._scalars
-        assert entries is not None
-        for name, holder in self._holders():
-            if holder.scalars:
-                fields = {field: getattr(holder, field) for field in holder.scalars}
-                if entries.get(name.encode()) != fields:
-                    entries.put(name.encode(), fields)
-        if self.clocks:
-            entries.put(b"clocks", dict(self.clocks))
-        timers = tuple(timer.next_ms for timer in self._punctuations)
-        entries.put(b"task", {"stream_time": self.stream_time, "timers": timers})
+    def save(self) -> dict[str, Any]:
+        """The small facts beside the stores that the next task of these nodes must know: times, timers, segments."""
+        saved: dict[str, Any] = {
+            name: {field: getattr(holder, field) for field in holder.scalars}
+            for name, holder in self._holders()
+            if holder.scalars
+        }
+        saved["clocks"] = {name: dict(clock) for name, clock in self.clocks.items()}
+        saved["timers"] = tuple(timer.next_ms for timer in self._punctuations)
+        saved["stream_time"] = self.stream_time
+        return saved
+
+    def flush(self) -> None:
+        """Hands on what processors gathered over a batch."""
+        for processor in self._processors.values():
+            processor.flush()
+
+    def next_wall_clock_ms(self) -> int | None:
+        """When the next timer by the clock is due."""
+        due = [timer.next_ms for timer in self._punctuations if timer.kind is PunctuationType.WALL_CLOCK_TIME]
+        return min(due, default=None)
 
 
 def is_global(node: Node) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.streams.interpreter.gathering import Gathered, only_last_counts
 from ottla.streams.interpreter.node import NodeProcessor
 from ottla.streams.interpreter.state import own_copy
 from ottla.streams.interpreter.stores import NEVER
@@ -13,8 +14,17 @@ from ottla.streams.records import Change, Record, ValueAndTimestamp, Window, Win
 class _Windowed(NodeProcessor):
     scalars = ("observed", "last_emitted")
 
+    _gathered: Gathered | None = None
+
     def open(self) -> None:
         self.store = self.task.stores[self.operator.store]
+        if self.task.gather and only_last_counts(self.node):
+            self._gathered = Gathered(self.forward)
+            self.forward = self._gathered.add
+
+    def flush(self) -> None:
+        if self._gathered is not None:
+            self._gathered.flush()
 
     def __init__(self, *args: Any) -> None:
         self.observed = NEVER

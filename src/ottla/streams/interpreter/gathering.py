@@ -1,0 +1,45 @@
+"""Only a table's last change per key and batch goes on, where nothing that follows could tell the difference."""
+
+from __future__ import annotations
+
+from ottla.streams.graph.operators import MapValues, PassThrough, Sink, TableMapValues, TableToStream
+from ottla.streams.graph.topology import Node
+from ottla.streams.interpreter.keys import encode_key
+from ottla.streams.interpreter.node import Handler
+from ottla.streams.records import Change, Record
+
+_KEEPS_KEYS = (TableToStream, TableMapValues, MapValues, PassThrough)
+
+
+def only_last_counts(node: Node) -> bool:
+    """Whether all that follows gives one record of the same key for each change, up to a topic of a fixed name."""
+    return all(_last_counts(child) for child in node.children)
+
+
+def _last_counts(node: Node) -> bool:
+    operator = node.operator
+    if isinstance(operator, Sink):
+        return not operator.internal and isinstance(operator.topic, str)
+    return isinstance(operator, _KEEPS_KEYS) and not node.stores and only_last_counts(node)
+
+
+class Gathered:
+    """The last change of each key, with the old value of the first."""
+
+    __slots__ = ("_forward", "_last")
+
+    def __init__(self, forward: Handler) -> None:
+        self._forward = forward
+        self._last: dict[bytes, Record] = {}
+
+    def add(self, record: Record) -> None:
+        name = encode_key(record.key)
+        first = self._last.get(name)
+        if first is not None and first.value.old is not record.value.old:
+            record = record.with_value(Change(record.value.new, first.value.old))
+        self._last[name] = record
+
+    def flush(self) -> None:
+        gathered, self._last = self._last, {}
+        for record in gathered.values():
+            self._forward(record)

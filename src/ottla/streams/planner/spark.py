@@ -1,0 +1,155 @@
+"""Builds the query: records as Spark's Kafka source gives them in, records for the sink out."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from ottla.streams.errors import TopologyError
+from ottla.streams.graph.operators import Process, Source
+from ottla.streams.graph.topology import Node, Topology
+from ottla.streams.interpreter.task import is_global
+from ottla.streams.planner.replicas import resolved_tables, with_replicas
+from ottla.streams.planner.rows import SCHEMA, Tasks
+from ottla.streams.planner.stages import OUT, Plan, make_plan
+from ottla.streams.planner.stateless import LANES_PER_TOPIC, StatelessStage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def plan_for_spark(topology: Topology) -> Plan:
+    """The stages of a topology, and a sentence if Spark cannot run it."""
+    plan = make_plan(with_replicas(topology, resolved_tables(topology)))
+    check_picklable(plan)
+    return plan
+
+
+def check_picklable(plan: Plan) -> None:
+    from pyspark.cloudpickle import dumps
+
+    for node in plan.nodes:
+        try:
+            dumps(node.operator)
+        except Exception as problem:
+            raise TopologyError(
+                f"the function of {node.name} cannot be sent to Spark's workers: {problem}. "
+                "Open connections, files and locks inside the function instead of bringing them along"
+            ) from problem
+
+
+def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
+    """From a frame with Kafka's columns to one with topic, key, value, timestamp, headers and partition."""
+    from pyspark.sql import functions as F
+
+    arrived = records.select(
+        "topic",
+        "partition",
+        "offset",
+        "key",
+        "value",
+        F.unix_millis("timestamp").alias("time"),
+        _headers(records),
+    )
+    rows = _first_rows(arrived, plan, tasks)
+    run = uuid.uuid4().hex
+    for stage in plan.stages[1:]:
+        rows = _stateful(rows, plan, stage.number, tasks, run)
+    return rows.where(F.col("stage") == OUT).select(
+        "topic",
+        "key",
+        "value",
+        F.timestamp_millis("time").alias("timestamp"),
+        "headers",
+        F.when(F.col("task") >= 0, F.col("task")).alias("partition"),
+    )
+
+
+def _headers(records: DataFrame) -> Any:
+    from pyspark.sql import functions as F
+
+    kind = "array<struct<key:string,value:binary>>"
+    return (
+        F.col("headers").cast(kind)
+        if "headers" in records.columns
+        else F.lit(None).cast(kind).alias("headers")
+    )
+
+
+def _first_rows(arrived: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
+    """Through Python where stage 0 has work to do, else by columns alone."""
+    sources = [
+        node
+        for node in plan.topology.sources
+        if isinstance(node.operator, Source) and not node.operator.internal
+    ]
+    simple = all(plan.stage_of[node.name] > 0 for node in sources)
+    topics = [
+        topic for node in sources if isinstance(node.operator, Source) for topic in node.operator.topics
+    ]
+    if simple and len(topics) == len(set(topics)):
+        return _routed(arrived, plan, tasks, sources)
+    stage = StatelessStage(plan, tasks, time.time_ns() // 1_000_000)
+    return arrived.mapInArrow(stage, SCHEMA)
+
+
+def _routed(arrived: DataFrame, plan: Plan, tasks: Tasks, sources: list[Node]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    by_topic: dict[str, tuple[int, int, int, bool]] = {}
+    lanes = plan.topology.source_topics()
+    for node in sources:
+        assert isinstance(node.operator, Source)
+        for topic in node.operator.topics:
+            by_topic[topic] = (
+                plan.stage_of[node.name],
+                plan.index(node),
+                lanes.index(topic),
+                is_global(node),
+            )
+    table = F.create_map(
+        *[
+            part
+            for topic, facts in by_topic.items()
+            for part in (
+                F.lit(topic),
+                F.struct(*[F.lit(fact).alias(f"f{n}") for n, fact in enumerate(facts)]),
+            )
+        ]
+    )
+    known = arrived.withColumn("way", table[F.col("topic")])
+    if any(facts[3] for facts in by_topic.values()):
+        everyone = F.array(*[F.lit(task) for task in range(tasks.count)])
+        alone = F.array(F.col("partition"))
+        known = known.withColumn("task", F.explode(F.when(F.col("way.f3"), everyone).otherwise(alone)))
+    else:
+        known = known.withColumn("task", F.col("partition"))
+    groups = F.array(*[F.lit(group) for group in tasks.groups])
+    return known.select(
+        F.element_at(groups, F.pmod(F.col("task"), F.lit(tasks.count)) + 1).alias("group"),
+        F.col("way.f0").alias("stage"),
+        F.col("way.f1").alias("dest"),
+        "task",
+        "topic",
+        "key",
+        "value",
+        "time",
+        "headers",
+        (F.col("way.f2") * LANES_PER_TOPIC + F.col("partition")).alias("lane"),
+        F.col("offset").alias("place"),
+        F.lit(0).alias("sub"),
+    )
+
+
+def _stateful(rows: DataFrame, plan: Plan, number: int, tasks: Tasks, run: str) -> DataFrame:
+    from ottla.streams.planner.stateful import StatefulStage
+
+    stage = plan.stages[number]
+    timers = any(isinstance(node.operator, Process) for node in stage.nodes)
+    return rows.groupBy("group").transformWithStateInPandas(
+        StatefulStage(plan, number, tasks, run, uses_timers=timers),
+        SCHEMA,
+        "append",
+        "processingTime" if timers else "none",
+    )

@@ -1,0 +1,171 @@
+"""A stage with state: the tasks of its nodes, each a group of Spark's transformWithState.
+
+The stores' content is Spark's state; it is partitioned, checkpointed and recovered by Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from ottla.streams.graph.operators import GlobalTableSource, Source, TableReplica
+from ottla.streams.graph.topology import Node
+from ottla.streams.interpreter.context import RecordMetadata
+from ottla.streams.interpreter.making import make_stores
+from ottla.streams.interpreter.reading import read_source
+from ottla.streams.interpreter.task import Task, is_global
+from ottla.streams.planner.collecting import Collector
+from ottla.streams.planner.rows import NAMES, Tasks, arrival_order, is_raw, read_headers, unpack
+from ottla.streams.planner.stages import Plan
+from ottla.streams.planner.state import SparkMap, recall, remember
+from ottla.streams.records import Record
+
+_FIRST = 0
+_THEN = 1
+
+
+def state_name(store: str) -> str:
+    """A name for Spark's state variable: letters, digits and underscores."""
+    return "store_" + "".join(letter if letter.isalnum() else f"_{ord(letter):x}_" for letter in store)
+
+
+class StatefulStage(StatefulProcessor):
+    def __init__(self, plan: Plan, number: int, tasks: Tasks, run: str, *, uses_timers: bool) -> None:
+        self._plan = plan
+        self._stage = plan.stages[number]
+        self._tasks = tasks
+        self._run = run
+        self._uses_timers = uses_timers
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._maps = {
+            store: handle.getMapState(state_name(store), "key binary", "value binary")
+            for store in self._stage.stores
+        }
+        self._facts = handle.getValueState("facts", "token binary, scalars binary")
+        self._task_of = {group: task for task, group in enumerate(self._tasks.groups)}
+        self._order = {
+            number: _FIRST if _comes_first(node) else _THEN for number, node in enumerate(self._plan.nodes)
+        }
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        mine, passing = self._read(rows)
+        yield from passing
+        group = int(key[0])
+        work = _Work(self, group)
+        work.process(mine)
+        yield from work.finish()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+        yield from _Work(self, int(key[0])).finish()
+
+    def close(self) -> None:
+        """The state is Spark's: there is nothing to close."""
+
+    def _read(self, frames: Iterator[Any]) -> tuple[dict[str, Any], list[Any]]:
+        """Rows of this stage as columns, and the frames of rows that go further."""
+        kept: list[Any] = []
+        passing: list[Any] = []
+        number = self._stage.number
+        for frame in frames:
+            mine = frame["stage"].to_numpy() == number
+            if mine.all():
+                kept.append(frame)
+            else:
+                passing.append(frame[~mine])
+                kept.append(frame[mine])
+        columns = {name: np.concatenate([frame[name].to_numpy() for frame in kept]) for name in NAMES[2:]}
+        return columns, passing
+
+
+def _comes_first(node: Node) -> bool:
+    return is_global(node) or isinstance(node.operator, (GlobalTableSource, TableReplica))
+
+
+class _Work:
+    """One group's part of one batch."""
+
+    def __init__(self, stage: StatefulStage, group: int) -> None:
+        self._stage = stage
+        self._group = group
+        self._task_number = stage._task_of[group]
+        facts = stage._facts.get()
+        token, scalars = (None, {}) if facts is None else (bytes(facts[0]), pickle.loads(facts[1]))
+        self._known = recall(stage._run, stage._stage.number, group, token)
+        self._maps = {
+            store: SparkMap(state, self._known.setdefault(store, {})) for store, state in stage._maps.items()
+        }
+        topology = stage._plan.topology
+        stores = make_stores((topology.stores[store] for store in self._maps), self._maps.__getitem__)
+        self._collector = Collector(stage._plan, stage._tasks, add_up=False)
+        self._task = Task(
+            stage._stage.nodes, stores, self._collector.emit, now_ms=_now_ms, scalars=scalars, gather=True
+        )
+
+    def process(self, columns: dict[str, Any]) -> None:
+        dests = columns["dest"]
+        order = arrival_order(columns["lane"], columns["place"], columns["sub"], columns["time"])
+        first = np.array([self._stage._order[dest] for dest in dests[order].tolist()], np.int8)
+        if len(first) and first.min() != first.max():
+            order = order[np.argsort(first, kind="stable")]
+        nodes = self._stage._plan.nodes
+        raws = [is_raw(node) for node in nodes]
+        collector, task = self._collector, self._task
+        rows = zip(
+            *(columns[name][order].tolist() for name in ("dest", "topic", "key", "value", "time", "headers")),
+            columns["place"][order].tolist(),
+            strict=True,
+        )
+        for counted, (dest, topic, key, value, at, headers, place) in enumerate(rows):
+            node = nodes[dest]
+            collector.begin(self._task_number, self._task_number, counted)
+            if raws[dest]:
+                source = node.operator
+                assert isinstance(source, Source)
+                raw = Record(_bytes(key), _bytes(value), at, read_headers(headers))
+                metadata = RecordMetadata(topic, self._task_number, place)
+                read_source(task, node, source, raw, metadata, collector.emit_raw)
+            else:
+                task.process(node.name, unpack(_bytes(key), value, at, headers))
+
+    def finish(self) -> Iterator[Any]:
+        """Timers, gathered changes, and everything back into Spark's state."""
+        import pandas as pd
+
+        self._collector.begin(self._task_number, self._task_number, 1 << 40)
+        self._task.punctuate_wall_clock()
+        self._task.flush()
+        for entries in self._maps.values():
+            entries.write_back()
+        token = os.urandom(12)
+        stage = self._stage
+        stage._facts.update((token, pickle.dumps(self._task.save(), 5)))
+        remember(stage._run, stage._stage.number, self._group, token, self._known)
+        if stage._uses_timers:
+            self._register_timer()
+        self._task.close()
+        if len(self._collector):
+            yield pd.DataFrame(self._collector.take())
+
+    def _register_timer(self) -> None:
+        due = self._task.next_wall_clock_ms()
+        handle = self._stage._handle
+        for known in list(handle.listTimers()):
+            handle.deleteTimer(known)
+        if due is not None:
+            handle.registerTimer(max(due, _now_ms() + 1))
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

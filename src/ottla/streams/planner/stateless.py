@@ -1,0 +1,103 @@
+"""Stage 0: everything before the first shuffle, as one mapInArrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.streams.graph.operators import Source
+from ottla.streams.graph.topology import Node
+from ottla.streams.interpreter.context import RecordMetadata
+from ottla.streams.interpreter.reading import read_source
+from ottla.streams.interpreter.task import Task
+from ottla.streams.planner.collecting import Collector
+from ottla.streams.planner.rows import COLUMNS, Tasks, read_headers
+from ottla.streams.planner.stages import Plan
+from ottla.streams.records import Record
+
+MAX_ROWS: Final = 50_000
+MAX_SUMS: Final = 200_000
+LANES_PER_TOPIC: Final = 1 << 16
+
+
+def arrow_schema() -> Any:
+    import pyarrow as pa
+
+    kinds = {
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+    }
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    return pa.schema([(name, kinds.get(kind, headers)) for name, kind in COLUMNS])
+
+
+@dataclass(slots=True)
+class StatelessStage:
+    """Called by Spark with batches of records as they were read; gives rows for later stages."""
+
+    plan: Plan
+    tasks: Tasks
+    started_ms: int
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        schema = arrow_schema()
+        collector = Collector(self.plan, self.tasks, add_up=True)
+        task = Task(self.plan.stages[0].nodes, {}, collector.emit, now_ms=lambda: self.started_ms)
+        sources = self._sources()
+        lanes = {topic: number for number, topic in enumerate(self.plan.topology.source_topics())}
+        for batch in batches:
+            self._process(batch, task, collector, sources, lanes)
+            if len(collector) >= MAX_ROWS:
+                yield _batch(pa, collector, schema)
+            if collector.sums >= MAX_SUMS:
+                collector.add_sums()
+        collector.add_sums()
+        if len(collector):
+            yield _batch(pa, collector, schema)
+
+    def _sources(self) -> dict[str, list[Node]]:
+        found: dict[str, list[Node]] = {}
+        for node in self.plan.topology.sources:
+            if isinstance(node.operator, Source) and not node.operator.internal:
+                for topic in node.operator.topics:
+                    found.setdefault(topic, []).append(node)
+        return found
+
+    def _process(
+        self,
+        batch: Any,
+        task: Task,
+        collector: Collector,
+        sources: dict[str, list[Node]],
+        lanes: dict[str, int],
+    ) -> None:
+        columns = [
+            batch.column(name).to_pylist()
+            for name in ("topic", "partition", "offset", "key", "value", "time")
+        ]
+        headers = batch.column("headers")
+        shown = None if headers.null_count == len(headers) else headers.to_pylist()
+        stage_of = self.plan.stage_of
+        for row, (topic, partition, offset, key, value, time) in enumerate(zip(*columns, strict=True)):
+            raw = Record(key, value, time, read_headers(shown[row]) if shown is not None else ())
+            collector.begin(partition, lanes[topic] * LANES_PER_TOPIC + partition, offset)
+            for node in sources[topic]:
+                if stage_of[node.name] > 0:
+                    collector.pass_on(node, raw, topic)
+                    continue
+                source = node.operator
+                assert isinstance(source, Source)
+                metadata = RecordMetadata(topic, partition, offset)
+                read_source(task, node, source, raw, metadata, collector.emit_raw)
+
+
+def _batch(pa: Any, collector: Collector, schema: Any) -> Any:
+    columns = collector.take()
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns[field.name], field.type) for field in schema], schema=schema
+    )
