@@ -93,7 +93,7 @@ class SocketPeers:
         self.node_id = node_id
         self.settings = settings
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._open: set[SocketPeer] = set()
+        self._open: dict[SocketPeer, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -102,7 +102,7 @@ class SocketPeers:
         if self._closed:
             peer.close()
         else:
-            self._open.add(peer)
+            self._open[peer] = None
         return peer
 
     def probe(
@@ -141,7 +141,7 @@ class SocketPeers:
         return task
 
     def forget(self, peer: SocketPeer) -> None:
-        self._open.discard(peer)
+        self._open.pop(peer, None)
 
     async def close(self) -> None:
         """Close every way; nothing that is sent afterwards gets anywhere."""

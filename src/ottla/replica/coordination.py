@@ -65,11 +65,11 @@ class CoordinatedPartition:
         """Hear when the high watermark moves other than by an append through here; None ends it."""
         waiters = self._partition.waiters
         if self._watch is not None:
-            waiters.discard(self._watch)
+            waiters.pop(self._watch, None)
             self._watch = None
         if on_change is not None:
             self._watch = _Watch(on_change, self._partition, self._clock)
-            waiters.add(self._watch)
+            waiters[self._watch] = None
 
 
 class _Watch:

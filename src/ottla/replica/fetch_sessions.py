@@ -178,14 +178,14 @@ class FetchSession:
         part.session = self
         self.fresh[part] = None
         if part.partition is not None:
-            part.partition.tails.add(part)
+            part.partition.tails[part] = None
 
     def detach(self, part: FetchPartition) -> None:
         """Let go of a partition."""
         part.session = None
         self.fresh.pop(part, None)
         if part.partition is not None:
-            part.partition.tails.discard(part)
+            part.partition.tails.pop(part, None)
 
     def close(self) -> None:
         """Let go of everything. The request that waits is answered by whoever closes its connection."""

@@ -227,7 +227,7 @@ class Fetchers:
         self._sources: dict[tuple[int, int], tuple[Endpoint, _Source]] = {}
         """By leader and number."""
         self._source_of: dict[Partition, tuple[int, int]] = {}
-        self._waiting: set[Partition] = set()
+        self._waiting: dict[Partition, None] = {}
         """Those whose leader is not known to listen anywhere."""
         self._stopped = False
 
@@ -242,7 +242,7 @@ class Fetchers:
             self.unfollow(partition)
         source = self._source(key)
         if source is None:
-            self._waiting.add(partition)
+            self._waiting[partition] = None
             return
         self._source_of[partition] = key
         source.fetcher.follow(partition)
@@ -250,7 +250,7 @@ class Fetchers:
 
     def unfollow(self, partition: Partition) -> None:
         """Copy it no more."""
-        self._waiting.discard(partition)
+        self._waiting.pop(partition, None)
         key = self._source_of.pop(partition, None)
         if key is None:
             return
@@ -274,7 +274,7 @@ class Fetchers:
                     self.follow(partition)
             else:
                 source.schedule()
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         for partition in waiting:
             self.follow(partition)
 

@@ -99,9 +99,9 @@ class Partition:
         """No longer hosted here: whoever holds a reference must look it up again."""
         self.offline = False
         """Its log directory has failed."""
-        self.waiters: set[Waiter] = set()
+        self.waiters: dict[Waiter, None] = {}
         """Who waits for the high watermark: consumers, and producers with acks=all."""
-        self.tails: set[Waiter] = set()
+        self.tails: dict[Waiter, None] = {}
         """Who waits for the end of the log: followers."""
         self._host = host
         self._appends: AppendQueue | None = None

@@ -123,7 +123,7 @@ class Waiting:
             return None
         parked = Parked(self, list(partitions), need, wake, at_end)
         for partition in parked.partitions:
-            (partition.tails if at_end else partition.waiters).add(parked)
+            (partition.tails if at_end else partition.waiters)[parked] = None
         parked.timer = self._clock.call_later(timeout_s, self._expire, parked)
         self.count += 1
         return parked
@@ -134,7 +134,7 @@ class Waiting:
             parked.timer.cancel()
             parked.timer = None
         for partition in parked.partitions:
-            (partition.tails if parked.at_end else partition.waiters).discard(parked)
+            (partition.tails if parked.at_end else partition.waiters).pop(parked, None)
 
     def enqueue(self, parked: Parked) -> None:
         self._ready.append(parked)

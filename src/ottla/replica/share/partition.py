@@ -85,7 +85,7 @@ class SharePartition:
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.waiters: set[Parked] = set()
+        self.waiters: dict[Parked, None] = {}
         self.reading = False
         """A request reads for this partition: what it will acquire is not for others."""
         self.error: KafkaError | None = None
