@@ -30,6 +30,7 @@ from ottla.raft.messages import (
     Resign,
     VoteRequest,
     VoteResponse,
+    VoterGone,
 )
 from ottla.raft.node import State
 from ottla.raft.replica import OnCommit, Post, Replica
@@ -316,7 +317,8 @@ class RaftDriver:
             self._timer = None
         self._timer_due_ms = due_ms
         if due_ms is not None:
-            delay_s = max(due_ms / 1000 - self._clock.monotonic(), 0.0)
+            # A timer may come a little early: never so early that nothing is due and it is set again for now.
+            delay_s = max(due_ms / 1000 - self._clock.monotonic(), 0.001)
             self._timer = self._clock.call_later(delay_s, self._time_up)
 
     def _time_up(self) -> None:
@@ -369,8 +371,10 @@ class RaftDriver:
             )
         )
 
-    def _vote_failed(self, asked: VoteRequest, _why: PeerFailure) -> None:
+    def _vote_failed(self, asked: VoteRequest, why: PeerFailure) -> None:
         """Ask again after a pause, as long as the election goes on."""
+        if why is PeerFailure.REFUSED:
+            self._replica.step(VoterGone(asked))
         pause_s = self._replica.config.retry_backoff_ms / 1000
         self._clock.call_later(pause_s, self._ask_again, asked)
 

@@ -58,6 +58,13 @@ class EndQuorumEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class VoterGone:
+    """The operating system says that nobody listens where a voter was that is asked for its vote."""
+
+    asked: VoteRequest
+
+
+@dataclass(frozen=True, slots=True)
 class LogAppended:
     """This node's log now ends here (it may also have been cut); it may not be durable yet."""
 
@@ -116,6 +123,7 @@ class Resign:
 Input = (
     VoteRequest
     | VoteResponse
+    | VoterGone
     | BeginQuorumEpoch
     | EndQuorumEpoch
     | LogAppended

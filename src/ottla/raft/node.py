@@ -43,6 +43,7 @@ from ottla.raft.messages import (
     Resign,
     VoteRequest,
     VoteResponse,
+    VoterGone,
     VotersChanged,
 )
 from ottla.raft.progress import LeaderProgress, Progress
@@ -205,6 +206,8 @@ class RaftNode:
                 self._answer_vote(message)
             case VoteResponse():
                 self._count_vote(message)
+            case VoterGone():
+                self._miss_vote(message.asked)
             case LeaderFound():
                 self._follow(message)
             case BeginQuorumEpoch():
@@ -444,6 +447,13 @@ class RaftNode:
             return
         (self._granted if message.granted else self._refused).add(message.sender.id)
         self._count()
+
+    def _miss_vote(self, asked: VoteRequest) -> None:
+        """In a hurry there is no waiting for the vote of a process that is not there."""
+        expected = State.PROSPECTIVE if asked.pre_vote else State.CANDIDATE
+        if self._leader_gone and asked.epoch == self.epoch and self.state is expected:
+            self._refused.add(asked.receiver.id)
+            self._count()
 
     def _count(self) -> None:
         voters = self.voters.ids

@@ -104,7 +104,7 @@ class Replica:
 
     def now_ms(self) -> int:
         """The node's time, which never goes back."""
-        return int(self.clock.monotonic() * 1000)
+        return round(self.clock.monotonic() * 1000)
 
     def open(self, check: Callable[[VoterSet], None]) -> None:
         """Load log, snapshot and election; `check` may refuse the voters that are in force."""
