@@ -6,11 +6,16 @@ from importlib import import_module
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from ottla import __version__
+from ottla.cli.areas import by_area
+from ottla.cli.refuse import refuse
 from ottla.cli.tools import registry
 
 _COMMANDS: Final = {
+    "completion": "ottla.cli.completion",
+    "profile": "ottla.cli.profile",
     "spark": "ottla.pipeline.cli",
     "start": "ottla.cli.start",
     "storage": "ottla.cli.storage",
@@ -36,8 +41,38 @@ class _Commands(click.Group):
         command: click.Command = getattr(import_module(module), cmd_name.replace("-", "_"))
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """By area, and from a table: loading every command to ask it for its help would take a second."""
+        for title, commands in by_area(self.list_commands(ctx)):
+            with formatter.section(title):
+                formatter.write_dl(commands, col_max=27)
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        helps = {name: text for _, commands in by_area(self.list_commands(ctx)) for name, text in commands}
+        words = [
+            CompletionItem(name, help=text) for name, text in helps.items() if name.startswith(incomplete)
+        ]
+        return words or click.Command.shell_complete(self, ctx, incomplete)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            import difflib
+
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            hint = f"did you mean `ottla {near[0]}`?" if near else "`ottla` alone shows what there is"
+            refuse(f"there is no command '{name}'; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="ottla", message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Ottla: Kafka, whole, for people who work in Python."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from ottla import __version__
 from ottla.cli.refuse import describe_os_error, refuse
@@ -21,6 +22,7 @@ from ottla.cli.tools.failures import UsageProblem
 from ottla.errors import KafkaError
 
 BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP"
+PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
 DEFAULT_TIMEOUT_S: Final = 30.0
@@ -194,7 +196,7 @@ def tool(
     def decorate(function: Callable[[Session, Flags], None]) -> Tool:
         @functools.wraps(function)
         def run(**values: Any) -> None:
-            session = _open_session(values)
+            session = open_session(values)
             function(session, Flags(**values))
             if session.exit_code:
                 sys.exit(session.exit_code)
@@ -205,11 +207,40 @@ def tool(
             wrapped = option(wrapped)
         settings = {"help_option_names": ["--help", "-h"], "max_content_width": 110}
         command: Tool = click.command(name, cls=Tool, context_settings=settings)(wrapped)
+        _complete_names(command)
         command.greedy = frozenset(greedy)
         command.aliases = aliases or {}
         return command
 
     return decorate
+
+
+def _complete_names(command: click.Command) -> None:
+    """Let a shell complete what names topics, groups and profiles."""
+    for param in command.params:
+        function = _COMPLETED.get(param.name or "")
+        if function is not None:
+            param._custom_shell_complete = _completing(function)
+
+
+_COMPLETED: Final = {
+    **dict.fromkeys(("topic", "input_topic", "topics", "topic_list"), "complete_topics"),
+    **dict.fromkeys(("group", "application_id"), "complete_groups"),
+    "profile": "complete_profiles",
+}
+"""Flags that name what a cluster has, and who knows it."""
+
+
+def _completing(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """A completion that is loaded when a shell asks for it."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from ottla.cli.tools import name_completion
+
+        found: list[Any] = getattr(name_completion, name)(ctx, param, incomplete)
+        return [CompletionItem(word) for word in found]
+
+    return complete
 
 
 _OUTPUT_OPTIONS: Final[list[Callable[[Any], Any]]] = [
@@ -222,6 +253,7 @@ def _common_options(controllers: bool, broker_list: bool) -> list[Callable[[Any]
     options = [
         click.option("--bootstrap-server", metavar="HOST:PORT,...", help="The cluster's brokers."),
         click.option("--command-config", metavar="FILE", help="Properties file with client settings."),
+        click.option("--profile", metavar="NAME", help="The cluster of this name; see `ottla profile`."),
         click.option("--zookeeper", metavar="HOST:PORT", hidden=True),
         *_OUTPUT_OPTIONS,
     ]
@@ -233,30 +265,51 @@ def _common_options(controllers: bool, broker_list: bool) -> list[Callable[[Any]
     return options
 
 
-def _open_session(values: dict[str, Any]) -> Session:
+def open_session(values: dict[str, Any], *, quiet: bool = False) -> Session:
     """Take the flags that all tools have out of the values."""
     given = values.pop("bootstrap_server", None)
     controllers = values.pop("bootstrap_controller", None)
     old_list = values.pop("old_broker_list", None)
+    profile_name = values.pop("profile", None)
+    advice: list[str] = []
     if given and controllers:
         raise UsageProblem("only one of --bootstrap-server and --bootstrap-controller can be given")
     if values.pop("zookeeper", None):
-        click.echo(
-            "There is no ZooKeeper any more: --zookeeper is ignored, use --bootstrap-server.", err=True
-        )
+        advice.append("There is no ZooKeeper any more: --zookeeper is ignored, use --bootstrap-server.")
     properties: dict[str, str] = {}
     if file := values.pop("command_config", None):
         from ottla.cli.settings import read_properties
 
         properties = read_properties(file)
-    bootstrap = given or controllers or properties.get("bootstrap.servers")
-    if not bootstrap and old_list:
-        click.echo("--broker-list is the old name of --bootstrap-server.", err=True)
-        bootstrap = old_list
-    bootstrap = bootstrap or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
+    address = given or controllers or properties.get("bootstrap.servers")
+    if not address and old_list:
+        advice.append("--broker-list is the old name of --bootstrap-server.")
+        address = old_list
+    profile = _profile(profile_name, address)
+    if profile is not None:
+        address, properties = address or profile.bootstrap, {**profile.properties, **properties}
+    if not quiet:
+        for line in advice:
+            click.echo(line, err=True)
+    bootstrap = address or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
     return Session(
         bootstrap, properties, as_json=values.pop("as_json"), to_controllers=controllers is not None
     )
+
+
+def _profile(name: str | None, address: str | None) -> Any:
+    """The profile that is named, or else the current one; that one only where no address is given.
+
+    Credentials must not go to a cluster that they are not for.
+    """
+    name = name or os.environ.get(PROFILE_VARIABLE)
+    if not name and (address or os.environ.get(BOOTSTRAP_VARIABLE)):
+        return None
+    from ottla.cli import profiles
+
+    known = profiles.load()
+    name = name or known.current
+    return known.named(name) if name else None
 
 
 def require(flags: Flags, *names: str) -> None:

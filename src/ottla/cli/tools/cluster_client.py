@@ -67,14 +67,15 @@ class Cluster:
             failures: list[NoBroker] = []
             for host, port in self._bootstrap:
                 try:
-                    self._first = self._connect(Node(-1, host, port))
+                    self._first = self.reach(Node(-1, host, port))
                     return self._first
                 except NoBroker as failure:
                     failures.append(failure)
             raise failures[0]
         return self._first
 
-    def _connect(self, node: Node) -> Connection:
+    def reach(self, node: Node) -> Connection:
+        """A new connection to an address."""
         try:
             return Connection(
                 node, client_id=self._client_id, timeout_s=self.timeout_s, security=self._security
@@ -90,7 +91,7 @@ class Cluster:
             node = self.nodes().get(node_id)
             if node is None:
                 raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker with the id {node_id}")
-            self._open[node_id] = self._connect(node)
+            self._open[node_id] = self.reach(node)
         return self._open[node_id]
 
     def ask(self, request: Any, node_id: int | None = None, max_version: int | None = None) -> Any:

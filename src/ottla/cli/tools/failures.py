@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.client.connection import ConnectionFailed
 from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.client.connection import ConnectionFailed
 
 _ADVICE: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
@@ -36,6 +38,7 @@ class NoBroker(KafkaError):
     """Nobody answers at an address, or not as a broker does."""
 
     def __init__(self, failure: ConnectionFailed) -> None:
+        self.reason = failure.reason
         super().__init__(
             ErrorCode.NETWORK_EXCEPTION,
             f"{failure.message}; start one with `ottla start`, or name another with --bootstrap-server or"

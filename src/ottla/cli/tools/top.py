@@ -1,0 +1,153 @@
+"""`ottla top`: a cluster's rates, lag and partitions in trouble, live."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from dataclasses import asdict
+from typing import Any, Final
+
+import click
+
+from ottla.cli.tools.base import Flags, Session, tool
+from ottla.cli.tools.cluster_sample import Sample, group_rates, take, topic_rates
+from ottla.cli.tools.failures import UsageProblem
+
+_ROWS: Final = 20
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+
+
+@tool(
+    "top",
+    click.option("--interval", type=float, default=2.0, metavar="SECONDS", help="Time between two looks."),
+    click.option("--iterations", type=int, metavar="COUNT", help="End after so many looks."),
+    click.option("--internal", is_flag=True, help="Also Kafka's own topics."),
+)
+def top(session: Session, flags: Flags) -> None:
+    """Watch a cluster. Ctrl-C ends it."""
+    if flags.interval <= 0:
+        raise UsageProblem(f"--interval {flags.interval}: expected more than 0")
+    before = take(session.cluster, internal=flags.internal)
+    live = sys.stdout.isatty() and not session.as_json
+    left = flags.iterations
+    with contextlib.suppress(KeyboardInterrupt), _screen(live) as screen:
+        while left is None or left > 0:
+            time.sleep(flags.interval)
+            now = take(session.cluster, internal=flags.internal)
+            if screen is not None:
+                screen.update(_page(session, before, now), refresh=True)
+            else:
+                session.tell(_document(before, now), _lines(before, now))
+            before = now
+            left = None if left is None else left - 1
+
+
+@contextlib.contextmanager
+def _screen(live: bool) -> Any:
+    if not live:
+        yield None
+        return
+    from rich.live import Live
+
+    with Live(screen=True, auto_refresh=False) as screen:
+        yield screen
+
+
+def size_text(count: float) -> str:
+    """Bytes in the unit that leaves three digits."""
+    unit = 0
+    while count >= 1000 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
+
+
+def _document(before: Sample, now: Sample) -> dict[str, Any]:
+    return {
+        "brokers": now.brokers,
+        "controller": now.controller,
+        "topics": [asdict(each) for each in topic_rates(before, now)],
+        "groups": [asdict(each) for each in group_rates(before, now)],
+        "underReplicated": now.lacking,
+        "offline": now.headless,
+    }
+
+
+def _summary(before: Sample, now: Sample) -> str:
+    topics = topic_rates(before, now)
+    return (
+        f"{len(now.brokers)} brokers, {len(topics)} topics, {len(now.ends)} partitions:"
+        f" {sum(each.records_per_s for each in topics):,.0f} records/s,"
+        f" {size_text(sum(each.bytes_per_s for each in topics))}/s;"
+        f" {len(now.lacking)} under-replicated, {len(now.headless)} without a leader"
+    )
+
+
+def _topic_cells(before: Sample, now: Sample) -> list[list[str]]:
+    return [
+        [
+            each.topic,
+            str(each.partitions),
+            f"{each.records_per_s:,.0f}",
+            f"{size_text(each.bytes_per_s)}",
+            f"{each.records:,}",
+            size_text(each.bytes),
+        ]
+        for each in topic_rates(before, now)[:_ROWS]
+    ]
+
+
+def _group_cells(before: Sample, now: Sample) -> list[list[str]]:
+    return [
+        [each.group, each.state, f"{each.records_per_s:,.0f}", f"{each.lag:,}"]
+        for each in group_rates(before, now)[:_ROWS]
+    ]
+
+
+_TOPIC_TITLES: Final = ("TOPIC", "PARTITIONS", "RECORDS/S", "BYTES/S", "RECORDS", "SIZE")
+_GROUP_TITLES: Final = ("GROUP", "STATE", "RECORDS/S", "LAG")
+
+
+def _lines(before: Sample, now: Sample) -> list[str]:
+    from ottla.cli.tools.columns import row, widest
+
+    lines = [_summary(before, now)]
+    for titles, rows in (
+        (_TOPIC_TITLES, _topic_cells(before, now)),
+        (_GROUP_TITLES, _group_cells(before, now)),
+    ):
+        if rows:
+            widths = [
+                widest(8, [cells[index] for cells in [list(titles), *rows]]) for index in range(len(titles))
+            ]
+            lines += ["", *(row(cells, widths).rstrip() for cells in [titles, *rows])]
+    for title, names in (("without a leader", now.headless), ("under-replicated", now.lacking)):
+        if names:
+            lines += ["", f"{title}: {', '.join(names[:_ROWS])}"]
+    return lines
+
+
+def _page(session: Session, before: Sample, now: Sample) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[Any] = [
+        Text(f"{session.bootstrap}  {time.strftime('%H:%M:%S')}", style="dim"),
+        Text(_summary(before, now), style="red bold" if now.headless or now.lacking else "bold"),
+    ]
+    for titles, rows in (
+        (_TOPIC_TITLES, _topic_cells(before, now)),
+        (_GROUP_TITLES, _group_cells(before, now)),
+    ):
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+        for index, title in enumerate(titles):
+            table.add_column(title.lower(), justify="left" if index == 0 or title == "STATE" else "right")
+        for cells in rows:
+            table.add_row(*cells)
+        if rows:
+            parts += [Text(""), table]
+    for title, names in (("without a leader", now.headless), ("under-replicated", now.lacking)):
+        if names:
+            parts += [Text(""), Text(f"{title}: {', '.join(names[:_ROWS])}", style="red")]
+    return Group(*parts)
