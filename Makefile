@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.ready
 SPARK  := $(VENV)/.ready-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run test test-fast lint format fuzz bench lock clean
+.PHONY: help setup setup-spark run run-cluster test test-fast test-faults lint format fuzz bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,9 @@ test: setup-spark  ## all tests
 
 test-fast: setup-spark  ## the tests that take under two minutes together
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not java"
+
+test-faults: setup-spark  ## exactly once, the long form: 500,000 records, 20 processes killed, on Ottla and Apache Kafka
+	OTTLA_FAULT_RECORDS=500000 OTTLA_FAULT_KILLS=20 $(BIN)/python -m pytest tests/spark/test_pipeline_faults.py
 
 lint: setup-spark  ## style, types, layers
 	$(BIN)/ruff check .

@@ -1,0 +1,138 @@
+"""kill -9 for the parts of a running Spark job: its driver, its executors, their Python workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from ottla.pipeline.standalone import StandaloneCluster
+
+JOB = Path(__file__).with_name("fault_job.py")
+_QUIET_S = 120.0
+
+
+class Job:
+    """The driver as a process group, so that its JVM dies with it."""
+
+    def __init__(self, arguments: list[str], log: Path) -> None:
+        self.arguments = arguments
+        self.log = log
+        self.starts = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.starts += 1
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, str(JOB), *self.arguments],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def poll(self) -> int | None:
+        assert self.process is not None
+        return self.process.poll()
+
+    def kill(self) -> None:
+        assert self.process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def kill(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def children_of(pid: int) -> list[int]:
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(status.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(status.parent.name))
+    return found
+
+
+def python_workers(cluster: StandaloneCluster) -> list[int]:
+    """The processes that run Python for the executors: grandchildren, by way of the forking daemon."""
+    workers = []
+    for executor in cluster.executor_pids():
+        for daemon in children_of(executor):
+            workers += children_of(daemon)
+    return workers
+
+
+def kill_while_it_runs(
+    bootstrap: str, target: str, job: Job, cluster: StandaloneCluster, kills: int, every: int
+) -> Counter[str]:
+    """Run the job to its end; after each `every` records that arrive in the target, committed or not, kill something.
+
+    The driver, an executor and a Python worker take turns. A driver that dies is started again.
+    """
+    done: Counter[str] = Counter()
+    turn: Iterator[tuple[str, Callable[[], bool]]] = cycle(
+        [
+            ("python worker", lambda: any(kill(pid) for pid in python_workers(cluster)[:1])),
+            ("executor", lambda: any(kill(pid) for pid in cluster.executor_pids()[:1])),
+            ("driver", lambda: job.kill() is None),
+        ]
+    )
+    what, strike = next(turn)
+    consumer = _watcher(bootstrap, target)
+    arrived = 0
+    quiet = 0.0
+    job.start()
+    try:
+        while True:
+            message: Any = consumer.poll(0.5)
+            if message is None:
+                quiet += 0.5
+                assert quiet < _QUIET_S, f"nothing came for {_QUIET_S} s\n{job.log.read_text()[-4000:]}"
+            else:
+                quiet = 0.0
+                arrived += 1
+                if sum(done.values()) < kills and arrived >= every and strike():
+                    done[what] += 1
+                    arrived = 0
+                    what, strike = next(turn)
+            code = job.poll()
+            if code == 0:
+                return done
+            if code is not None:
+                if code > 0:
+                    done["failed runs"] += 1
+                    assert done["failed runs"] <= 2, job.log.read_text()[-6000:]
+                job.start()
+    finally:
+        consumer.close()
+        job.kill()
+
+
+def _watcher(bootstrap: str, topic: str) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "watcher",
+            "enable.auto.commit": False,
+            "isolation.level": "read_uncommitted",
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    return consumer
