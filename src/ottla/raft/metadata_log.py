@@ -300,6 +300,8 @@ class MetadataLog:
         """Delete snapshots past the limits, but never the latest, and the log before the oldest that is left."""
         while len(self._snapshots) > 1 and self._past_limits(self._snapshots[0], now_ms):
             expired = self._snapshots.pop(0)
+            # Whatever is in a snapshot is committed, also while a follower does not know yet how much more is.
+            self._log.high_watermark = max(self._log.high_watermark, self._snapshots[0].offset)
             self._log.advance_log_start(self._snapshots[0].offset)
             self._log.delete_old_segments(now_ms)
             self._fs.remove(f"{self.directory}/{snapshot_name(expired)}")

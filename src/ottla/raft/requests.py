@@ -234,6 +234,7 @@ def fetch_answer(
 
 def fetch_snapshot_answer(leader: LeaderView, error: ErrorCode, **fields: Any) -> Any:
     cls = messages.FetchSnapshotResponse
+    fields.setdefault("unaligned_records", b"")
     partition = cls.PartitionSnapshot(
         index=CLUSTER_METADATA.partition,
         error_code=error,

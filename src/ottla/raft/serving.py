@@ -233,7 +233,9 @@ class Serving:
         if partition is None:
             topic = request.topics[0]
             unknown = cls.PartitionSnapshot(
-                index=topic.partitions[0].partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                index=topic.partitions[0].partition,
+                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                unaligned_records=b"",
             )
             return cls(topics=[cls.TopicSnapshot(name=topic.name, partitions=[unknown])])
         error = self._leader_error(partition.current_leader_epoch)
