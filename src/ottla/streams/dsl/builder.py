@@ -9,7 +9,15 @@ from ottla.streams.dsl.kstream import KStream
 from ottla.streams.dsl.ktable import GlobalKTable, KTable
 from ottla.streams.dsl.wiring import Wiring
 from ottla.streams.errors import TopologyError
-from ottla.streams.graph.operators import GlobalTableSource, OnError, Source, Store, StoreKind, TableSource
+from ottla.streams.graph.operators import (
+    Gate,
+    GlobalTableSource,
+    OnError,
+    Source,
+    Store,
+    StoreKind,
+    TableSource,
+)
 from ottla.streams.graph.topology import Topology
 from ottla.streams.serdes import as_serde
 
@@ -152,4 +160,6 @@ class StreamsBuilder:
             for store in node.stores:
                 if store not in topology.stores:
                     raise TopologyError(f"{node.name} uses the state store {store}, which nobody added")
+            if isinstance(node.operator, Gate):
+                node.operator.keeps_null_keys = topology.feeds_outer_join(node)
         return topology

@@ -40,6 +40,10 @@ AnyWindows = TimeWindows | SlidingWindows | SessionWindows
 Aggregator = Callable[[Any, Any, Any], Any]
 
 
+_KEPT_UNTIL_EMITTED_MS = 60_000
+"""Stream time may jump; sessions that close by it are told only then, and must still be there."""
+
+
 def count_one(_key: Any, value: Any, count: int) -> int:
     return count + (value.records if type(value) is PartialCount else 1)
 
@@ -203,6 +207,11 @@ class WindowedKStream:
             operator.is_count = is_count
         inner = self._grouped._key_serde
         kept = windowed_store(store_name, self._windows, inner, value_serde)
+        if self._emit_on_close and kept.kind is StoreKind.SESSION:
+            kept.kept_longer_ms = _KEPT_UNTIL_EMITTED_MS
+        elif self._emit_on_close:
+            # Kafka's store in the order of time lets go of a window one millisecond later than its others.
+            kept.retention_ms += 1
         return self._grouped._table(node, operator, kept, windowed_key_serde(self._windows, inner))
 
 

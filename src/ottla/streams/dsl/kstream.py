@@ -48,7 +48,7 @@ class KStream(Flow):
     ) -> None:
         super().__init__(wiring, node, key_serde, value_serde)
         self._rekeyed = rekeyed
-        self._repartitioned: tuple[str, Repartition] | None = None
+        self._repartitioned: Repartition | None = None
 
     def _then(
         self,
@@ -128,7 +128,7 @@ class KStream(Flow):
         value_serde: Any = None,
     ) -> KStream:
         """Sends records to the tasks of their keys now."""
-        prefix = self._wiring.named(name, "KSTREAM-REPARTITION-")
+        prefix = name or self._wiring.processor_name("KSTREAM-REPARTITION-")
         key = as_serde(key_serde) or self._key_serde
         value = as_serde(value_serde) or self._value_serde
         way = repartition(self._wiring, self._node, prefix, key, value, partitions=partitions)
@@ -138,10 +138,9 @@ class KStream(Flow):
         self, prefix: str, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None
     ) -> KStream:
         key, value = key_serde or self._key_serde, value_serde or self._value_serde
-        known = self._repartitioned[1] if self._repartitioned and self._repartitioned[0] == prefix else None
-        reuse = known if prefix == self._node else None
+        reuse = self._repartitioned if prefix == self._node else None
         way = repartition(self._wiring, self._node, prefix, key, value, reuse=reuse)
-        self._repartitioned = (prefix, way)
+        self._repartitioned = way
         return KStream(self._wiring, way.source, key, value)
 
     def to(
@@ -285,14 +284,9 @@ class KStream(Flow):
         name: str | None = None,
     ) -> KStream:
         """A processor of your own: a class or function that makes a `Processor` for each task."""
-        return self._then(
-            "KSTREAM-PROCESSOR-",
-            name,
-            Process(processor),
-            keeps_key=False,
-            keeps_value=False,
-            stores=tuple(stores),
-        )
+        node = name or self._wiring.processor_name("KSTREAM-PROCESSOR-")
+        self._wiring.add(node, Process(processor), self._node, stores=tuple(stores))
+        return KStream(self._wiring, node, None, None, rekeyed=True)
 
     def process_values(
         self,
@@ -302,8 +296,9 @@ class KStream(Flow):
         name: str | None = None,
     ) -> KStream:
         """Like `process`, for processors that leave the key alone."""
-        operator = Process(processor, fixed_key=True)
-        return self._then("KSTREAM-PROCESSVALUES-", name, operator, keeps_value=False, stores=tuple(stores))
+        node = name or self._wiring.processor_name("KSTREAM-PROCESSVALUES-")
+        self._wiring.add(node, Process(processor, fixed_key=True), self._node, stores=tuple(stores))
+        return KStream(self._wiring, node, self._key_serde, None, rekeyed=self._rekeyed)
 
 
 class BranchedKStream:

@@ -181,7 +181,7 @@ class KTable(Flow):
         """Holds changes back: until a window closes, or for a time."""
         if suppressed.until_close and self._windows is None:
             raise TopologyError("only a windowed table can wait until a window closes")
-        node = self._wiring.named(suppressed.name, "KTABLE-SUPPRESS-")
+        node = suppressed.name or self._wiring.processor_name("KTABLE-SUPPRESS-")
         store = f"{suppressed.name}-store" if suppressed.name else self._wiring.store_name("KTABLE-SUPPRESS-")
         self._wiring.add_store(Store(store, StoreKind.BUFFER, key_serde=self._key_serde))
         grace = 0

@@ -92,7 +92,7 @@ def _shared(this_generated: str) -> str:
 def _window_store(stream: KStream, name: str, windows: JoinWindows, value_serde: MaybeSerde) -> str:
     return stream._wiring.add_store(
         Store(
-            name,
+            f"{name}-store",
             StoreKind.WINDOW,
             retention_ms=windows.retention_ms,
             keep_duplicates=True,

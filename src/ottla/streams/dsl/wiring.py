@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.streams.graph.operators import Operator, PassThrough, Sink, Source, Store
+from ottla.streams.graph.operators import Gate, Operator, Sink, Source, Store
 from ottla.streams.graph.topology import Topology
 from ottla.streams.serdes import Serde
 
@@ -30,10 +30,12 @@ class Wiring:
         return self.processor_name(f"{prefix}STATE-STORE-")
 
     def named(self, name: str | None, prefix: str) -> str:
-        return name if name is not None else self.processor_name(prefix)
+        """A number is used up also where a name is given: naming one operator must not rename the others."""
+        generated = self.processor_name(prefix)
+        return generated if name is None else name
 
     def suffixed(self, name: str | None, suffix: str, prefix: str) -> str:
-        return f"{name}{suffix}" if name is not None else self.processor_name(prefix)
+        return self.named(None if name is None else f"{name}{suffix}", prefix)
 
     def add(self, name: str, operator: Operator, *parents: str, stores: tuple[str, ...] = ()) -> str:
         return self.topology.add(name, operator, parents, stores).name
@@ -69,7 +71,7 @@ def repartition(
         sink, gate, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
     if reuse is not None:
         return reuse
-    wiring.add(gate, PassThrough(), parent)
+    wiring.add(gate, Gate(), parent)
     wiring.add(sink, Sink(topic, key_serde, value_serde, internal=True, partitions=partitions), gate)
     wiring.add(source, Source((topic,), key_serde, value_serde, internal=True))
     return Repartition(source, topic)

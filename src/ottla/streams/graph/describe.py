@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from ottla.streams.graph.java_order import TreeSet, java_set_order
 from ottla.streams.graph.operators import Sink, Source
 from ottla.streams.graph.topology import Node, Subtopology, Topology
 
@@ -13,54 +12,51 @@ def describe(topology: Topology) -> str:
     return "Topologies:\n " + "".join(f"  {part}" for part in parts)
 
 
-def java_set_order(names: Iterable[str]) -> list[str]:
-    """The order in which Java's HashSet of strings hands them out."""
-    chosen = list(dict.fromkeys(names))
-    slots = 16
-    while len(chosen) > slots * 3 // 4:
-        slots *= 2
-    return sorted(chosen, key=lambda name: _java_hash(name) & (slots - 1))
+class _Shown:
+    """A node with its neighbours in the order they are shown in, and the size of what hangs below it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.size = 1
+        self.before: TreeSet[_Shown] = TreeSet(_comes_before)
+        self.after: TreeSet[_Shown] = TreeSet(_comes_before)
+
+    def grow(self, by: int) -> None:
+        self.size += by
+        for one in self.before:
+            one.grow(by)
 
 
-def _java_hash(text: str) -> int:
-    value = 0
-    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value ^ (value >> 16)
+def _comes_before(one: _Shown, other: _Shown) -> bool:
+    return (-one.size, one.node.name) < (-other.size, other.node.name)
+
+
+def _connected(nodes: list[Node]) -> list[_Shown]:
+    shown = {node.name: _Shown(node) for node in nodes}
+    for name in java_set_order(shown):
+        one = shown[name]
+        for parent in one.node.parents:
+            above = shown[parent.name]
+            one.before.add(above)
+            above.after.add(one)
+            above.grow(one.size)
+    return list(shown.values())
 
 
 def _part(part: Subtopology) -> str:
-    sizes = _sizes(part.nodes)
-    ordered = sorted(part.nodes, key=lambda node: (-sizes[node.name], node.name))
-    lines = "".join(f"    {_line(node, sizes)}\n" for node in ordered)
+    ordered = sorted(_connected(part.nodes), key=lambda shown: (-shown.size, shown.node.name))
+    lines = "".join(f"    {_line(shown)}\n" for shown in ordered)
     return f"Sub-topology: {part.id}\n{lines}\n"
 
 
 def _global_part(part: Subtopology) -> str:
-    sizes = _sizes(part.nodes)
-    lines = "".join(f"    {_line(node, sizes)}\n" for node in part.nodes)
+    lines = "".join(f"    {_line(shown)}\n" for shown in _connected(part.nodes))
     return f"Sub-topology: {part.id} for global store (will not generate tasks)\n{lines}"
 
 
-def _sizes(nodes: list[Node]) -> dict[str, int]:
-    """How many paths lead down from each node, itself included: what the lines are sorted by."""
-    inside = {node.name for node in nodes}
-    sizes: dict[str, int] = {}
-
-    def size(node: Node) -> int:
-        if node.name not in sizes:
-            sizes[node.name] = 1 + sum(size(child) for child in node.children if child.name in inside)
-        return sizes[node.name]
-
-    for node in nodes:
-        size(node)
-    return sizes
-
-
-def _line(node: Node, sizes: dict[str, int]) -> str:
-    after = f"--> {_names(node.children, sizes)}"
-    before = f"<-- {_names(node.parents, sizes)}"
-    operator = node.operator
+def _line(shown: _Shown) -> str:
+    node, operator = shown.node, shown.node.operator
+    after, before = f"--> {_names(shown.after)}", f"<-- {_names(shown.before)}"
     if isinstance(operator, Source):
         return f"Source: {node.name} (topics: [{', '.join(java_set_order(operator.topics))}])\n      {after}"
     if isinstance(operator, Sink):
@@ -74,6 +70,5 @@ def _line(node: Node, sizes: dict[str, int]) -> str:
     return f"Processor: {node.name} (stores: [{stores}])\n      {after}\n      {before}"
 
 
-def _names(nodes: list[Node], sizes: dict[str, int]) -> str:
-    ordered = sorted(nodes, key=lambda node: (-sizes.get(node.name, 0), node.name))
-    return ", ".join(node.name for node in ordered) or "none"
+def _names(nodes: TreeSet[_Shown]) -> str:
+    return ", ".join(shown.node.name for shown in nodes) or "none"

@@ -37,6 +37,7 @@ class Store:
     name: str
     kind: StoreKind
     retention_ms: int = 0
+    kept_longer_ms: int = 0
     keep_duplicates: bool = False
     key_serde: Serde[Any] | None = None
     value_serde: Serde[Any] | None = None
@@ -126,6 +127,13 @@ class Branch:
 @dataclass(slots=True)
 class PassThrough:
     pass
+
+
+@dataclass(slots=True)
+class Gate:
+    """Stands before a repartition topic: records without a key go no further, unless an outer join waits for them."""
+
+    keeps_null_keys: bool = False
 
 
 @dataclass(slots=True)
@@ -356,6 +364,7 @@ Operator = (
     | Print
     | Branch
     | PassThrough
+    | Gate
     | Process
     | Aggregate
     | Reduce

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ottla.streams.errors import TopologyError
-from ottla.streams.graph.operators import GlobalTableSource, Operator, Sink, Source, Store
+from ottla.streams.graph.operators import (
+    GlobalTableSource,
+    Operator,
+    Sink,
+    Source,
+    Store,
+    StreamJoinSide,
+    StreamTableJoin,
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -117,15 +125,30 @@ class Topology:
         ]
 
     def walk(self, start: Node) -> Iterator[Node]:
-        """A node and everything after it, each once, parents first where possible."""
+        """A node and everything after it, also behind internal topics, each once."""
         seen: dict[str, Node] = {}
         waiting = [start]
         while waiting:
             node = waiting.pop(0)
-            if node.name not in seen:
-                seen[node.name] = node
-                waiting.extend(node.children)
+            if node.name in seen:
+                continue
+            seen[node.name] = node
+            waiting.extend(node.children)
+            if isinstance(node.operator, Sink) and node.operator.internal:
+                waiting.extend(
+                    other
+                    for other in self.sources
+                    if isinstance(other.operator, Source) and node.operator.topic in other.operator.topics
+                )
         yield from seen.values()
+
+    def feeds_outer_join(self, start: Node) -> bool:
+        """Whether a left or outer join of streams comes later: those answer for records without a key as well."""
+        return any(
+            (isinstance(node.operator, StreamTableJoin) and node.operator.left)
+            or (isinstance(node.operator, StreamJoinSide) and node.operator.outer_store is not None)
+            for node in self.walk(start)
+        )
 
     def describe(self) -> str:
         """The text of Kafka Streams' `Topology.describe()`."""

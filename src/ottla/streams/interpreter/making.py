@@ -23,7 +23,7 @@ def make_store(store: Store, entries: StateMap) -> Any:
                 entries, store.key_serde, store.retention_ms, keep_duplicates=store.keep_duplicates
             )
         case StoreKind.SESSION:
-            return SessionStore(entries, store.key_serde, store.retention_ms)
+            return SessionStore(entries, store.key_serde, store.retention_ms, store.kept_longer_ms)
         case StoreKind.BUFFER:
             return SuppressBuffer(entries)
         case StoreKind.OUTER_JOIN:

@@ -25,6 +25,7 @@ _PROCESSORS: Final[dict[type[Any], type[NodeProcessor]]] = {
     op.Source: NodeProcessor,
     op.Sink: stateless.SinkProcessor,
     op.PassThrough: NodeProcessor,
+    op.Gate: stateless.GateProcessor,
     op.Map: stateless.MapProcessor,
     op.SelectKey: stateless.SelectKeyProcessor,
     op.MapValues: stateless.MapValuesProcessor,

@@ -15,6 +15,12 @@ class SinkProcessor(NodeProcessor):
         self.task.emit(self.node, record)
 
 
+class GateProcessor(NodeProcessor):
+    def process(self, record: Record) -> None:
+        if record.key is not None or self.operator.keeps_null_keys:
+            self.forward(record)
+
+
 class _WithFunction(NodeProcessor):
     function_field = "mapper"
 

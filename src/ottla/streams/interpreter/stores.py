@@ -107,6 +107,8 @@ class WindowStore:
         self.purged = NEVER
 
     def put(self, key: Any, value: Any, start: int, timestamp: int) -> None:
+        if value is None and self._keep_duplicates:
+            return
         if start > self.newest:
             self.newest = start
             self._purge()
@@ -117,8 +119,7 @@ class WindowStore:
         held = self._entries.get(name) or {}
         windows = {begin: entry for begin, entry in held.items() if begin >= oldest}
         if self._keep_duplicates:
-            if value is not None:
-                windows[start] = (*windows.get(start, ()), ValueAndTimestamp(value, timestamp))
+            windows[start] = (*windows.get(start, ()), ValueAndTimestamp(value, timestamp))
         elif value is None:
             windows.pop(start, None)
         else:
@@ -178,10 +179,13 @@ class SessionStore:
 
     scalars = ("newest", "purged")
 
-    def __init__(self, entries: StateMap, key_serde: Serde[Any] | None, retention_ms: int) -> None:
+    def __init__(
+        self, entries: StateMap, key_serde: Serde[Any] | None, retention_ms: int, kept_longer_ms: int = 0
+    ) -> None:
         self._entries = entries
         self._keys = KeyCodec(key_serde)
         self._retention_ms = retention_ms
+        self._kept_longer_ms = kept_longer_ms
         self.newest = NEVER
         self.purged = NEVER
 
@@ -219,7 +223,7 @@ class SessionStore:
 
     def find_ended(self, first: int, last: int) -> list[tuple[Windowed, Any]]:
         """Sessions of all keys that ended between two times, both included."""
-        lowest = max(first, self._oldest)
+        lowest = max(first, self._oldest - self._kept_longer_ms)
         found = [
             (end, name, start, value)
             for name, sessions in self._entries.items()
@@ -236,7 +240,7 @@ class SessionStore:
         return self.find_ended(0, 1 << 62)
 
     def _live(self, sessions: dict[tuple[int, int], Any]) -> dict[tuple[int, int], Any]:
-        oldest = self._oldest
+        oldest = self._oldest - self._kept_longer_ms
         return {window: value for window, value in sessions.items() if window[1] >= oldest}
 
     def _purge(self) -> None:

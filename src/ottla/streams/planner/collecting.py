@@ -149,7 +149,7 @@ class Collector:
         """The columns so far, with tasks and groups filled in; the collector is empty then."""
         import pyarrow as pa
 
-        columns = dict(zip(NAMES, self._columns, strict=True))
+        columns: dict[str, Any] = dict(zip(NAMES, self._columns, strict=True))
         task = np.array(columns["task"], np.int32)
         stage = np.array(columns["stage"], np.int32)
         shuffled = np.flatnonzero((task == _SHUFFLE) & (stage != OUT))

