@@ -17,6 +17,8 @@ class Load:
         self.topic = topic
         self.acknowledged: dict[int, float] = {}
         """Number to the time of its acknowledgement."""
+        self.times: dict[int, list[float]] = {}
+        """When each partition acknowledged something."""
         self.errors: list[str] = []
         self._pause_s = pause_s
         self._stopping = threading.Event()
@@ -50,7 +52,9 @@ class Load:
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
         with self._heard:
             if error is None:
-                self.acknowledged[int(message.value())] = time.monotonic()
+                now = time.monotonic()
+                self.acknowledged[int(message.value())] = now
+                self.times.setdefault(message.partition(), []).append(now)
             else:
                 self.errors.append(str(error))
             self._heard.notify_all()
@@ -69,9 +73,14 @@ class Load:
             if not self._heard.wait_for(lambda: len(self.acknowledged) >= wanted, timeout_s):
                 raise AssertionError(f"no more acknowledgements in {timeout_s} s: {self.errors[-3:]}")
 
-    def longest_gap_s(self) -> float:
-        times = sorted(self.acknowledged.values())
-        return max((b - a for a, b in itertools.pairwise(times)), default=0.0)
+    def gaps_s(self, since: float) -> dict[int, float]:
+        """The longest time since then that each partition was without an acknowledgement."""
+        return {
+            partition: max(
+                (b - a for a, b in itertools.pairwise(sorted(times)) if b > since), default=float("inf")
+            )
+            for partition, times in self.times.items()
+        }
 
 
 def read_all(bootstrap: str, topic: str, timeout_s: float = 30.0, **settings: Any) -> dict[int, list[bytes]]:
