@@ -186,6 +186,8 @@ class Judge:
         if leader_id is not None:
             known = self._cluster.leaders.setdefault(epoch, leader_id)
             assert known == leader_id, f"epoch {epoch} has the leaders {known} and {leader_id}"
+        if leader_id == self._node_id:
+            self._cluster.claimed.add((leader_id, epoch))
 
 
 class Cluster:
@@ -212,6 +214,7 @@ class Cluster:
         self.disks: dict[int, MemFs] = {}
         self.processes: dict[int, Process] = {}
         self.leaders: dict[int, int] = {}
+        self.claimed: set[tuple[int, int]] = set()
         self.committed: dict[int, tuple[int, int, list[Any]]] = {}
         self.acknowledged: list[str] = []
         self._numbers = 0
@@ -285,7 +288,7 @@ class Cluster:
     def leader(self) -> Process | None:
         """The process that leads the newest epoch, as it knows itself, and has told its listeners so."""
         leading = [p for p in self.processes.values() if p.raft.is_leader and not p.paused]
-        leading = [p for p in leading if self.leaders.get(p.raft.leader_epoch) == p.node_id]
+        leading = [p for p in leading if (p.node_id, p.raft.leader_epoch) in self.claimed]
         return max(leading, key=lambda p: p.raft.leader_epoch, default=None)
 
     def elect(self) -> Process:
