@@ -46,7 +46,7 @@ class Cluster:
         racks: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        ports = iter(_free_ports(2 * n + controllers))
+        ports = iter(free_ports(2 * n + controllers))
         addresses: dict[int, tuple[Address | None, Address | None]] = {}
         for node_id in range(1, n + 1):
             own = None if controllers else Address(_HOST, next(ports))
@@ -283,7 +283,8 @@ def running_cluster(
         cluster.stop_all()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has, and that no outgoing connection will get."""
     taken: list[socket.socket] = []
     with contextlib.ExitStack() as stack:
         while len(taken) < count:
