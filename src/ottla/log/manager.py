@@ -32,7 +32,7 @@ from ottla.log.housekeeping import Housekeeping
 from ottla.log.log_dir import LogDir, LogDirError
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import Recovered, create_log, open_log
-from ottla.log.relocation import Relocation
+from ottla.log.relocation import Announce, Relocation
 from ottla.log.types import TopicPartition
 from ottla.wire.uuid import uuid_to_str
 
@@ -90,6 +90,7 @@ class LogManager:
     def _truncated(self, log: PartitionLog, offset: int) -> None:
         if self._logs.get(log.topic_partition) is not log:
             return
+        self._relocation.truncated(log.topic_partition, offset)
         if self.cleaner is not None:
             self.cleaner.truncated(log.topic_partition, offset)
         # What comes in place of the cut records is not on disk, whatever an older checkpoint says.
@@ -270,6 +271,14 @@ class LogManager:
     def dir_of(self, tp: TopicPartition) -> LogDir | None:
         log = self._logs.get(tp)
         return None if log is None else self._dir_of.get(log)
+
+    def directory_of(self, log: PartitionLog) -> LogDir:
+        """Where a log lies, also a future one."""
+        return self._dir_of[log]
+
+    def announce_moves(self, announce: Announce) -> None:
+        """Have moves to another directory announced, and wait for it, before the log is exchanged."""
+        self._relocation.announce = announce
 
     def logs_in(self, directory: LogDir) -> Iterable[PartitionLog]:
         """The logs of a directory, future ones included."""

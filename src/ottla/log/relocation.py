@@ -33,6 +33,8 @@ _LAST_PIECES = 8
 """So many may be copied on the event loop, just before the exchange."""
 
 Post = Callable[..., object]
+Announce = Callable[[TopicPartition, LogDir, Callable[[], None]], None]
+"""`announce(partition, directory, granted)`: the replica is about to lie there; `granted` when all who must know do."""
 
 
 class Relocation:
@@ -44,7 +46,13 @@ class Relocation:
         self._executor = executor
         self._post: Post | None = None
         self._under_way: dict[TopicPartition, Future[None]] = {}
+        self._cuts: dict[TopicPartition, int] = {}
+        """Up to where the log still is what was copied of it."""
+        self._announced: dict[TopicPartition, PartitionLog] = {}
+        self._granted: set[PartitionLog] = set()
         self._stopped = False
+        self.announce: Announce | None = None
+        """Set where someone has to agree before the copy takes the log's place."""
 
     def start(self, post: Post) -> None:
         """`post` runs something on the event loop. Goes on with what a restart interrupted."""
@@ -67,6 +75,11 @@ class Relocation:
         _restart(log, future)
         return future
 
+    def truncated(self, tp: TopicPartition, offset: int) -> None:
+        """The log was cut: what the copy has from there on is no longer true."""
+        if tp in self._manager.future_logs:
+            self._cuts[tp] = min(offset, self._cuts.get(tp, offset))
+
     def resume(self, tp: TopicPartition) -> None:
         """Copy on, until the future log has caught up."""
         log, future = self._manager.logs.get(tp), self._manager.future_logs.get(tp)
@@ -79,10 +92,17 @@ class Relocation:
         """Copy some megabytes, then give the thread back. Nobody else touches the future log meanwhile."""
         if future.log_end_offset > log.log_end_offset:
             future.truncate_to(log.log_end_offset)
-        for _ in range(_PIECES_AT_ONCE):
+        for _ in range(self._pieces_at_once()):
             if self._stopped or not _copy_piece(log, future, _PIECE_BYTES):
                 break
         future.flush()
+
+    def _pieces_at_once(self) -> int:
+        """What goes without a pause: less where the copying is to be slow."""
+        return max(1, min(_PIECES_AT_ONCE, self._rate() // _PIECE_BYTES))
+
+    def _rate(self) -> int:
+        return self._manager.config.int("replica.alter.log.dirs.io.max.bytes.per.second")
 
     def _hand_back(
         self, tp: TopicPartition, log: PartitionLog, future: PartitionLog, done: Future[None]
@@ -98,13 +118,29 @@ class Relocation:
             return  # deleted, or moved elsewhere meanwhile
         try:
             done.result()
+            cut = self._cuts.pop(tp, None)
+            if cut is not None:
+                future.truncate_to(cut)
             if not _copy_rest(log, future):
-                self.resume(tp)
+                self._clock.call_later(
+                    self._pieces_at_once() * _PIECE_BYTES / max(self._rate(), 1), self.resume, tp
+                )
                 return
         except KafkaError as e:
             _logger.error("%s cannot be moved to %s: %s", tp, future.path, e)
             return
-        self._manager.exchange(tp)
+        if self.announce is None or future in self._granted:
+            self._granted.discard(future)
+            self._announced.pop(tp, None)
+            self._manager.exchange(tp)
+        elif self._announced.get(tp) is not future:
+            self._announced[tp] = future
+            self.announce(tp, self._manager.directory_of(future), partial(self._grant, tp, future))
+
+    def _grant(self, tp: TopicPartition, future: PartitionLog) -> None:
+        if self._manager.future_logs.get(tp) is future:
+            self._granted.add(future)
+            self.resume(tp)
 
 
 def _restart(log: PartitionLog, future: PartitionLog) -> None:
@@ -117,6 +153,8 @@ def _restart(log: PartitionLog, future: PartitionLog) -> None:
 
 def _copy_piece(log: PartitionLog, future: PartitionLog, size: int) -> bool:
     """Copy the next piece; False where there is none."""
+    if log.log_start_offset > future.log_end_offset:
+        _restart(log, future)
     try:
         piece = log.read(max(future.log_end_offset, log.log_start_offset), size).records
     except KafkaError as e:

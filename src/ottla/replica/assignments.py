@@ -84,6 +84,15 @@ class DirectoryAssignments:
         if registration.directory(self._node_id) != directory.directory_id:
             self.assign(partition.topic_id, partition.index, directory.directory_id)
 
+    def settle(self, partition: Partition) -> None:
+        """The partition stays where it is, whatever the controller was told before."""
+        self._wishes.pop((partition.topic_id, partition.index), None)
+        directory = self._log_manager.dir_of(partition.topic_partition)
+        if directory is not None and self._in_flight:
+            self.assign(partition.topic_id, partition.index, directory.directory_id)
+        else:
+            self.check(partition)
+
     def assign(self, topic_id: bytes, index: int, directory_id: bytes, done: Done | None = None) -> None:
         """Tell it; `done` once it knows. A later call for the same replica takes the place of an earlier one."""
         self._wishes[topic_id, index] = _Wish(topic_id, index, directory_id, done)

@@ -32,6 +32,7 @@ from ottla.wire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.log.log_dir import LogDir
     from ottla.log.manager import LogManager
     from ottla.log.partition_log import PartitionLog
     from ottla.metadata.delta import MetadataDelta
@@ -103,6 +104,7 @@ class ReplicaManager:
             self._assignments = DirectoryAssignments(
                 clock, node_id, broker_epoch, log_manager, lambda: self.image, to_controller
             )
+            log_manager.announce_moves(self._about_to_move)
         self._follower_throttle = ReplicationThrottle("follower", clock, node_id, config)
         self._fetchers: Fetchers | None = None
         if peers is not None:
@@ -419,6 +421,22 @@ class ReplicaManager:
                 partition.go_offline()
                 if self._fetchers is not None:
                     self._fetchers.unfollow(partition)
+
+    def move_log(self, tp: TopicPartition, path: str) -> None:
+        """Move a replica to another log directory, in the background; to the one it is in calls a move off."""
+        if self.hosts(tp):
+            self.partition(*tp).local_log()
+        self.log_manager.move(tp, path)
+        if self._assignments is not None and tp not in self.log_manager.future_logs:
+            self._assignments.settle(self.partition(*tp))
+
+    def _about_to_move(self, tp: TopicPartition, directory: LogDir, granted: Callable[[], None]) -> None:
+        """The controller has to know first: should the directory fail then, it knows who is lost."""
+        if self._assignments is None or not self.hosts(tp):
+            granted()
+            return
+        partition = self.partition(*tp)
+        self._assignments.assign(partition.topic_id, partition.index, directory.directory_id, granted)
 
     def _delete_log(self, tp: TopicPartition) -> None:
         topic_id = self._doomed.pop(tp, None)

@@ -12,7 +12,7 @@ from ottla.replica.waiting import Waiting
 
 def place() -> SimpleNamespace:
     """Whatever requests can wait for."""
-    return SimpleNamespace(waiters=set())
+    return SimpleNamespace(waiters={}, tails={})
 
 
 class Waiter:

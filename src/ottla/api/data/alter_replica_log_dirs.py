@@ -24,9 +24,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
 def _move(broker: Broker, path: str, tp: TopicPartition) -> ErrorCode:
     """Begin the move. Where no replica is yet, the directory is noted for when there is one."""
     try:
-        if broker.replicas.hosts(tp):
-            broker.replicas.partition(*tp).local_log()
-        broker.log_manager.move(tp, _as_configured(broker, path))
+        broker.replicas.move_log(tp, _as_configured(broker, path))
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
