@@ -1,0 +1,294 @@
+"""Groups, transactions and queues go on when the broker that coordinates them is killed, and lose or repeat nothing."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from integration.cluster_load import read_all
+from ottla.testing.cluster import Cluster
+from ottla.wire import messages
+
+pytestmark = pytest.mark.slow
+
+GROUP, TRANSACTION = 0, 1
+QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20}
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def all_return(cluster: Cluster) -> Iterator[None]:
+    """Who was killed comes back before the next test."""
+    yield
+    for node_id in cluster.broker_ids:
+        if not cluster.running(node_id):
+            cluster.start_node(node_id)
+
+
+def coordinator(cluster: Cluster, key: str, kind: int) -> int:
+    """The broker that coordinates a group or a transactional id."""
+
+    def found() -> int | None:
+        request = messages.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        answer = cluster.ask(request, 4).coordinators[0]
+        return None if answer.error_code else answer.node_id
+
+    return cluster.wait_for(found) or -1
+
+
+def write(cluster: Cluster, topic: str, numbers: range, partitions: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, **QUICK})
+    failures: list[object] = []
+    for number in numbers:
+        producer.produce(
+            topic,
+            str(number).encode(),
+            partition=number % partitions,
+            on_delivery=lambda error, _: failures.append(error) if error else None,
+        )
+    assert producer.flush(PATIENCE_S) == 0
+    assert failures == []
+
+
+def make_sure(cluster: Cluster, node_id: int, topics: dict[str, int]) -> None:
+    """Start a node that was killed, and wait until it has caught up."""
+    cluster.start_node(node_id)
+    for topic, partitions in topics.items():
+        cluster.wait_in_sync(topic, partitions, PATIENCE_S)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: Cluster, topic: str, protocol: str) -> None:
+    topic += protocol
+    cluster.create_topic(topic, 3)
+    settings = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": topic,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        **QUICK,
+    }
+    if protocol == "classic":
+        settings["heartbeat.interval.ms"] = 500
+    members = [Consumer(settings) for _ in range(2)]
+    seen: Counter[int] = Counter()
+
+    def read_up_to(count: int) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while len(seen) < count:
+            assert time.monotonic() < end, f"{len(seen)} of {count}"
+            for member in members:
+                message = member.poll(0.05)
+                if message is not None and message.error() is None:
+                    seen[int(message.value())] += 1
+
+    def committed() -> dict[int, int]:
+        found = members[0].committed([TopicPartition(topic, index) for index in range(3)], PATIENCE_S)
+        return {each.partition: each.offset for each in found}
+
+    for member in members:
+        member.subscribe([topic])
+    settled = time.monotonic() + PATIENCE_S
+    while not all(member.assignment() for member in members):
+        assert time.monotonic() < settled
+        for member in members:
+            member.poll(0.05)
+    write(cluster, topic, range(300), 3)
+    read_up_to(300)
+    for member in members:
+        member.commit(asynchronous=False)
+    before = committed()
+    assert sum(before.values()) == 300
+
+    cluster.kill(coordinator(cluster, topic, GROUP))
+    assert committed() == before
+    write(cluster, topic, range(300, 600), 3)
+    read_up_to(600)
+    end = time.monotonic() + PATIENCE_S
+    while sum(committed().values()) < 600:
+        assert time.monotonic() < end, committed()
+        for member in members:
+            member.poll(0.05)
+            try:
+                member.commit(asynchronous=False)
+            except KafkaException as error:
+                # Between two assignments a member may have nothing to commit, or not the epoch to do it in.
+                assert time.monotonic() < end, error
+    # What was committed before is not read again; what was not may be.
+    assert all(seen[number] == 1 for number in range(300)), seen.most_common(3)
+    for member in members:
+        member.close()
+
+
+class CopyJob:
+    """Reads one topic and writes another, in transactions that also commit what was read."""
+
+    def __init__(self, cluster: Cluster, source: str, sink: str) -> None:
+        self.sink = sink
+        self.producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "transactional.id": sink,
+                "transaction.timeout.ms": 60_000,
+            }
+            | QUICK
+        )
+        self.producer.init_transactions(PATIENCE_S)
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "group.id": sink,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                **QUICK,
+            }
+        )
+        self.consumer.subscribe([source])
+
+    def run(self, total: int, each: int, events: dict[int, Callable[[], None]]) -> None:
+        """Copy so many records, so many in a transaction; events come in the middle of the transaction of a number."""
+        copied = number = 0
+        end = time.monotonic() + 2 * PATIENCE_S
+        while copied < total:
+            assert time.monotonic() < end, f"copied {copied} of {total}"
+            records = [m for m in self.consumer.consume(each, 0.5) if m.error() is None]
+            if records:
+                self._copy(records, events.pop(number, lambda: None))
+                copied += len(records)
+                number += 1
+        self.consumer.close()
+        assert not events
+
+    def _copy(self, records: list[Message], event: Callable[[], None]) -> None:
+        while True:
+            try:
+                self.producer.begin_transaction()
+                for record in records:
+                    self.producer.produce(self.sink, record.value(), partition=record.partition())
+                self.producer.poll(0)
+                event()
+                event = lambda: None  # noqa: E731
+                positions = self.consumer.position(self.consumer.assignment())
+                metadata = self.consumer.consumer_group_metadata()
+                self._insist(
+                    partial(self.producer.send_offsets_to_transaction, positions, metadata, PATIENCE_S)
+                )
+                self._insist(lambda: self.producer.commit_transaction(PATIENCE_S))
+                return
+            except KafkaException as error:
+                if not error.args[0].txn_requires_abort():
+                    raise
+                self._insist(lambda: self.producer.abort_transaction(PATIENCE_S))
+
+    @staticmethod
+    def _insist(call: Callable[[], None]) -> None:
+        """What can be tried again is."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                call()
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > end:
+                    raise
+
+
+def test_a_transactional_copy_survives_coordinators_and_leaders(cluster: Cluster, topic: str) -> None:
+    source, sink = topic, f"{topic}-copy"
+    for name in (source, sink):
+        cluster.create_topic(name, 3, configs={"min.insync.replicas": 2})
+    write(cluster, source, range(1500), 3)
+    topics = {source: 3, sink: 3}
+    killed: list[int] = []
+
+    def kill(node_id: int | None) -> None:
+        for other in killed:
+            make_sure(cluster, other, topics)
+        assert node_id is not None
+        killed[:] = [node_id]
+        cluster.kill(node_id)
+
+    CopyJob(cluster, source, sink).run(
+        1500,
+        50,
+        {
+            3: lambda: kill(coordinator(cluster, sink, TRANSACTION)),
+            8: lambda: kill(coordinator(cluster, sink, GROUP)),
+            13: lambda: kill(cluster.leader_of(sink, 0)),
+            18: lambda: kill(coordinator(cluster, sink, TRANSACTION)),
+        },
+    )
+    found = read_all(cluster.bootstrap, sink, **{"isolation.level": "read_committed"})
+    for index in range(3):
+        assert [int(value) for value in found[index]] == list(range(index, 1500, 3))
+
+
+def test_an_unfinished_transaction_is_aborted_by_the_next_coordinator(cluster: Cluster, topic: str) -> None:
+    cluster.create_topic(topic, 2)
+    settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": topic, **QUICK}
+    old = Producer(settings)
+    old.init_transactions(PATIENCE_S)
+    old.begin_transaction()
+    for index in range(2):
+        old.produce(topic, b"lost", partition=index)
+    assert old.flush(PATIENCE_S) == 0
+    cluster.kill(coordinator(cluster, topic, TRANSACTION))
+    new = Producer(settings)
+    new.init_transactions(PATIENCE_S)
+    new.begin_transaction()
+    for index in range(2):
+        new.produce(topic, b"kept", partition=index)
+    new.commit_transaction(PATIENCE_S)
+    with pytest.raises(KafkaException):
+        old.commit_transaction(PATIENCE_S)
+    found = read_all(cluster.bootstrap, topic, **{"isolation.level": "read_committed"})
+    assert found == {0: [b"kept"], 1: [b"kept"]}
+
+
+@pytest.mark.skipif(
+    not hasattr(confluent_kafka, "ShareConsumer"), reason="this confluent-kafka has no share consumer"
+)
+def test_a_queue_goes_on_when_leaders_and_coordinators_are_killed(cluster: Cluster, topic: str) -> None:
+    cluster.create_topic(topic, 3, configs={"min.insync.replicas": 2})
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    begin = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    group = ConfigResource(ResourceType.GROUP, topic, incremental_configs=[begin])
+    admin.incremental_alter_configs([group])[group].result(PATIENCE_S)
+    write(cluster, topic, range(300), 3)
+    member = confluent_kafka.ShareConsumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": topic, **QUICK}
+    )
+    member.subscribe([topic])
+    seen: Counter[int] = Counter()
+
+    def read_up_to(count: int) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while len(seen) < count:
+            assert time.monotonic() < end, f"{len(seen)} of {count}"
+            seen.update(int(message.value()) for message in member.poll(0.2) or [] if message.error() is None)
+        member.commit_sync()
+
+    read_up_to(300)
+    for step, victim in enumerate(
+        (lambda: cluster.leader_of(topic, 0), lambda: coordinator(cluster, topic, GROUP))
+    ):
+        node_id = victim()
+        assert node_id is not None
+        cluster.kill(node_id)
+        first = 300 * (step + 1)
+        write(cluster, topic, range(first, first + 300), 3)
+        read_up_to(first + 300)
+        make_sure(cluster, node_id, {topic: 3})
+    member.close()
+    assert sorted(seen) == list(range(900))
+    # What was acknowledged is kept by the share coordinator: only what was under way may have come twice.
+    assert sum(seen.values()) < 1100
