@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _UNLIMITED: Final = 2**63 - 1
 _LOOK_AGAIN_MS: Final = 100
 _ALL: Final = "*"
+_RATES: Final = {
+    "leader": "leader.replication.throttled.rate",
+    "follower": "follower.replication.throttled.rate",
+}
 
 
 class ReplicationThrottle:
@@ -40,7 +44,7 @@ class ReplicationThrottle:
     def __init__(self, side: str, clock: Clock, node_id: int, config: BrokerConfig) -> None:
         self._clock = clock
         self._node_id = node_id
-        self._rate_key = f"{side}.replication.throttled.rate"
+        self._rate_key = _RATES[side]
         self._list_name = f"{side}_replication_throttled_replicas"
         self._samples: deque[tuple[int, int]] = deque()
         """Bytes by number of the window they were sent in, oldest first."""
