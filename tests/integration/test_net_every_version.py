@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from integration.controller_requests import CONTROLLER_REQUESTS
 from integration.group_requests import GROUP_REQUESTS
 from integration.share_requests import SHARE_REQUESTS
 from integration.txn_requests import TXN_REQUESTS
@@ -200,6 +201,7 @@ REQUESTS: dict[int, Callable[[Asked], Any]] = {
     ApiKey.UNREGISTER_BROKER: lambda asked: messages.UnregisterBrokerRequest(broker_id=77),
     ApiKey.LIST_CONFIG_RESOURCES: lambda asked: messages.ListConfigResourcesRequest(),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topics,
+    **CONTROLLER_REQUESTS,
     **GROUP_REQUESTS,
     **SHARE_REQUESTS,
     **TXN_REQUESTS,
