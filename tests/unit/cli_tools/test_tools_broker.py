@@ -181,11 +181,32 @@ def test_nobody_at_the_address_is_one_line() -> None:
         assert len(said.err.splitlines()) == 1
 
 
-def test_only_plain_connections_are_made_as_yet(broker: BrokerProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("security.protocol=BOGUS", "expected one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        (
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512",
+            "is not supported by this tool yet",
+        ),
+        ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN", "needs username and password"),
+    ],
+)
+def test_security_that_cannot_be_is_one_line(
+    broker: BrokerProcess, tmp_path: Path, settings: str, told: str
+) -> None:
     file = tmp_path / "client.properties"
-    file.write_text("security.protocol=SASL_SSL\n")
+    file.write_text(settings + "\n")
     said = ottla(broker, "topics", "--list", "--command-config", file)
-    assert said == (1, "", "ottla: security.protocol=SASL_SSL is not supported yet: only PLAINTEXT is\n")
+    assert said.code == 1 and len(said.err.splitlines()) == 1 and told in said.err
+
+
+def test_a_broker_without_an_authorizer_says_so(broker: BrokerProcess, tmp_path: Path) -> None:
+    assert ottla(broker, "acls", "--list") == (1, "", "ottla: No Authorizer is configured.\n")
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=someone\n")
+    said = ottla(broker, "delegation-tokens", "--describe", "--command-config", file)
+    assert said.code == 1 and said.err == "ottla: Delegation Token feature is not enabled.\n"
 
 
 @pytest.mark.parametrize("script", ["topics", "console-consumer", "consumer-groups", "dump-log"])

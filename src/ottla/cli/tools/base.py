@@ -64,13 +64,39 @@ class Session:
         if not self.as_json:
             click.echo(text + end, nl=False)
 
+    @property
+    def at_terminal(self) -> bool:
+        """A person reads the output, not a program."""
+        return not self.as_json and sys.stdout.isatty()
+
     def tell(self, document: object, lines: Iterable[str]) -> None:
-        """The result: as JSON where that is asked for, else as lines."""
+        """The result: as JSON where that is asked for, as a table for a person, else as lines."""
         if self.as_json:
             self.dump(document)
-        else:
-            for line in lines:
-                click.echo(line)
+            return
+        if self.at_terminal:
+            from ottla.cli.tools import tables
+
+            found = tables.as_rows(document)
+            if found is not None:
+                tables.show(*found)
+                return
+        for line in lines:
+            click.echo(line)
+
+    def rows(
+        self, titles: Sequence[str], rows: Sequence[Sequence[Any]], widths: Sequence[int], end: str = ""
+    ) -> None:
+        """A table: Kafka's columns for programs, with their last sign, and a readable one for people."""
+        if self.at_terminal:
+            from ottla.cli.tools import tables
+
+            tables.show(titles, rows)
+            return
+        from ottla.cli.tools.columns import row
+
+        for cells in [titles, *rows]:
+            self.say(row(cells, widths) + end)
 
     def dump(self, document: object) -> None:
         import json

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
@@ -12,7 +13,11 @@ import click
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, tool
 from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.partitions import EARLIEST, LATEST, Partition, leaders, offsets_at
+from ottla.cli.tools.record_filter import parse_filter
 from ottla.cli.tools.record_format import Formatter, formatter_of
+from ottla.cli.tools.record_view import TerminalFormatter
+from ottla.cli.tools.values import parse_since
 from ottla.errors import ErrorCode, KafkaError
 
 _POLL_S: Final = 0.5
@@ -20,6 +25,7 @@ _MAX_AT_ONCE: Final = 500
 _TOPIC_TIMEOUT_S: Final = 1.5
 _TOPIC_PAUSE_S: Final = 0.02
 _GROUP_PREFIX: Final = "console-consumer-"
+_FOLLOWED: Final = 10
 
 
 @tool(
@@ -44,6 +50,13 @@ _GROUP_PREFIX: Final = "console-consumer-"
         "--consumer-property", multiple=True, metavar="KEY=VALUE", help="Old for --command-property."
     ),
     click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old for --command-config."),
+    click.option("--follow", is_flag=True, help="The last ten records, and then what comes."),
+    click.option("--since", metavar="TIME", help="Begin so long ago, as in 10m or 2h, or at a moment."),
+    click.option("--last", type=int, metavar="COUNT", help="Begin so many records before the end."),
+    click.option("--until-end", is_flag=True, help="End with the last record that is there now."),
+    click.option("--filter", metavar="CONDITION", help="Only records that fit, as in value.total > 100."),
+    click.option("--pretty", is_flag=True, help="Columns and colors, as at a terminal."),
+    click.option("--plain", is_flag=True, help="Values alone, as where the output is not a terminal."),
     click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be shown."),
     click.option("--enable-systest-events", is_flag=True, hidden=True),
 )
@@ -53,7 +66,8 @@ def consume(session: Session, flags: Flags) -> None:
     not_with(flags, "property", "formatter_property")
     not_with(flags, "consumer_property", "command_property")
     _check_start(flags)
-    formatter = formatter_of(flags.formatter, formatter_properties(flags), session.as_json)
+    formatter = _formatter(session, flags)
+    fits = parse_filter(flags.filter) if flags.filter else None
     engine.require_broker(session)
     client = engine.consumer(_consumer_settings(session, flags))
     count = 0
@@ -61,8 +75,8 @@ def consume(session: Session, flags: Flags) -> None:
         with engine.telling_errors():
             if flags.topic is not None:
                 await_topic(client, flags.topic)
-            _begin(client, flags)
-            count = _print_records(session, client, flags, formatter)
+            partitions = _begin(session, client, flags)
+            count = _Reading(session, flags, client, formatter, fits, partitions).run()
     finally:
         client.close()
         session.warn(f"Processed a total of {count} messages")
@@ -70,7 +84,23 @@ def consume(session: Session, flags: Flags) -> None:
             click.echo("shutdown_complete")
 
 
+def _formatter(session: Session, flags: Flags) -> Formatter | TerminalFormatter:
+    """Kafka's where the flags ask for it or a program reads along, else one for people."""
+    not_with(flags, "pretty", "plain")
+    properties = formatter_properties(flags)
+    chosen = flags.formatter or properties or session.as_json or flags.plain
+    if flags.pretty or (not chosen and sys.stdout.isatty()):
+        return TerminalFormatter(color=sys.stdout.isatty(), show_topic=flags.include is not None)
+    return formatter_of(flags.formatter, properties, session.as_json)
+
+
 def _check_start(flags: Flags) -> None:
+    for name in ("follow", "since", "last"):
+        not_with(
+            flags, name, "include", "group", "offset", *(("from_beginning",) if name != "follow" else ())
+        )
+    not_with(flags, "since", "last")
+    not_with(flags, "follow", "until_end")
     if flags.partition is None:
         if flags.offset is not None:
             raise click.UsageError("--offset needs --partition")
@@ -117,6 +147,8 @@ def _consumer_settings(session: Session, flags: Flags) -> dict[str, Any]:
         **from_file,
         **own,
     }
+    if flags.until_end:
+        properties["enable.partition.eof"] = "true"
     if flags.isolation_level:
         properties["isolation.level"] = flags.isolation_level
     if groups:
@@ -157,51 +189,107 @@ def await_topic(client: Any, topic: str) -> None:
         time.sleep(_TOPIC_PAUSE_S)
 
 
-def _begin(client: Any, flags: Flags) -> None:
-    if flags.partition is None:
-        # librdkafka takes a name that begins with ^ for a regular expression.
-        client.subscribe([flags.topic if flags.topic is not None else f"^({flags.include})$"])
-        return
+def _begin(session: Session, client: Any, flags: Flags) -> int | None:
+    """Subscribe, or begin at a place; then the number of partitions."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
-    named = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
-    text = (flags.offset or ("earliest" if flags.from_beginning else "latest")).lower()
-    start = named[text] if text in named else int(text)
-    client.assign([TopicPartition(flags.topic, flags.partition, start)])
+    if flags.since or flags.last or (flags.follow and not flags.from_beginning):
+        starts = _starts(session, flags)
+        client.assign([TopicPartition(topic, number, start) for (topic, number), start in starts.items()])
+        return len(starts)
+    if flags.partition is not None:
+        named = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
+        text = (flags.offset or ("earliest" if flags.from_beginning else "latest")).lower()
+        start = named[text] if text in named else int(text)
+        client.assign([TopicPartition(flags.topic, flags.partition, start)])
+        return 1
+    # librdkafka takes a name that begins with ^ for a regular expression.
+    client.subscribe([flags.topic if flags.topic is not None else f"^({flags.include})$"])
+    return len(leaders(session.cluster, [flags.topic])) if flags.until_end and flags.topic else None
 
 
-def _print_records(session: Session, client: Any, flags: Flags, formatter: Formatter) -> int:
-    """Print records until there are enough, none comes in time, or the reader of the output goes away."""
-    count = 0
-    out = sys.stdout.buffer
-    timeout_s = None if flags.timeout_ms is None or flags.timeout_ms < 0 else flags.timeout_ms / 1000
-    last = time.monotonic()
-    with contextlib.suppress(KeyboardInterrupt):
-        while flags.max_messages is None or flags.max_messages < 0 or count < flags.max_messages:
-            left = _MAX_AT_ONCE if flags.max_messages is None else flags.max_messages - count
-            wait_s = (
-                _POLL_S if timeout_s is None else max(0.0, min(_POLL_S, last + timeout_s - time.monotonic()))
-            )
-            # One at first: more would wait for the batch to be full.
-            records = client.consume(1, wait_s)
-            if records:
-                records += client.consume(min(left, _MAX_AT_ONCE) - 1, 0) if left > 1 else []
-            for record in records:
-                if record.error() is not None:
-                    _note_error(session, record.error())
-                    continue
-                count += 1
-                _print(session, record, formatter, flags.skip_message_on_error, out)
-            if records:
-                out.flush()
-                last = time.monotonic()
-            elif timeout_s is not None and time.monotonic() - last >= timeout_s:
-                session.warn(f"No record came within {flags.timeout_ms} ms.")
-                break
-    return count
+def _starts(session: Session, flags: Flags) -> dict[Partition, int]:
+    """Where each partition begins for --since, --last and --follow."""
+    cluster = session.cluster
+    partitions = list(leaders(cluster, [flags.topic]))
+    if flags.partition is not None:
+        partitions = [each for each in partitions if each[1] == flags.partition]
+    ends = offsets_at(cluster, partitions, LATEST)
+    if flags.since:
+        found = offsets_at(cluster, partitions, parse_since(flags.since))
+        return {each: offset if offset >= 0 else ends[each] for each, offset in found.items()}
+    firsts = offsets_at(cluster, partitions, EARLIEST)
+    count = flags.last if flags.last is not None else _FOLLOWED
+    return {each: max(end - count, firsts[each]) for each, end in ends.items()}
 
 
-def _print(session: Session, record: Any, formatter: Formatter, skip: bool, out: Any) -> None:
+class _Reading:
+    """Prints records until there are enough, none comes in time, or the reader of the output goes away."""
+
+    def __init__(
+        self,
+        session: Session,
+        flags: Flags,
+        client: Any,
+        formatter: Formatter | TerminalFormatter,
+        fits: Callable[[Any], bool] | None,
+        partitions: int | None,
+    ) -> None:
+        self._session = session
+        self._flags = flags
+        self._client = client
+        self._formatter = formatter
+        self._fits = fits
+        self._partitions = partitions
+        self._ended: set[Partition] = set()
+        self._count = 0
+
+    def run(self) -> int:
+        """How many records were printed."""
+        flags, out = self._flags, sys.stdout.buffer
+        limit = -1 if flags.max_messages is None else flags.max_messages
+        timeout_s = None if flags.timeout_ms is None or flags.timeout_ms < 0 else flags.timeout_ms / 1000
+        last = time.monotonic()
+        with contextlib.suppress(KeyboardInterrupt):
+            while (limit < 0 or self._count < limit) and not self._at_end():
+                left = _MAX_AT_ONCE if limit < 0 or self._fits else min(limit - self._count, _MAX_AT_ONCE)
+                wait_s = _POLL_S if timeout_s is None else last + timeout_s - time.monotonic()
+                # One at first: more would wait for the batch to be full.
+                records = self._client.consume(1, max(0.0, min(_POLL_S, wait_s)))
+                if records and left > 1:
+                    records += self._client.consume(left - 1, 0)
+                for record in records:
+                    self._take(record, out, limit)
+                if records:
+                    out.flush()
+                    last = time.monotonic()
+                elif timeout_s is not None and time.monotonic() - last >= timeout_s:
+                    self._session.warn(f"No record came within {flags.timeout_ms} ms.")
+                    break
+        return self._count
+
+    def _at_end(self) -> bool:
+        if not self._flags.until_end:
+            return False
+        known = self._partitions
+        return len(self._ended) >= (len(self._client.assignment()) or 1 if known is None else known)
+
+    def _take(self, record: Any, out: Any, limit: int) -> None:
+        from confluent_kafka import KafkaError as Codes
+
+        error = record.error()
+        if error is not None and error.code() == Codes._PARTITION_EOF:
+            self._ended.add((record.topic(), record.partition()))
+        elif error is not None:
+            _note_error(self._session, error)
+        elif (limit < 0 or self._count < limit) and (self._fits is None or self._fits(record)):
+            self._count += 1
+            _print(self._session, record, self._formatter, self._flags.skip_message_on_error, out)
+
+
+def _print(
+    session: Session, record: Any, formatter: Formatter | TerminalFormatter, skip: bool, out: Any
+) -> None:
     try:
         out.write(formatter.format(record))
     except KafkaError as error:

@@ -191,9 +191,19 @@ def _show_offsets(session: Session, group: Group, verbose: bool) -> list[object]
     kept = [index for index in range(len(titles)) if verbose or titles[index] != "LEADER-EPOCH"]
     if rows:
         session.say()
-        for cells in [titles, *rows]:
-            session.say(row([cells[index] for index in kept], [widths[index] for index in kept]))
+        session.rows(*_columns(kept, titles, rows, widths))
     return [dict(zip(json_names(titles), cells, strict=True)) for cells in rows]
+
+
+def _columns(
+    kept: list[int], titles: list[str], rows: list[list[Any]], widths: list[int]
+) -> tuple[list[str], list[list[Any]], list[int]]:
+    """A table with only some of its columns."""
+    return (
+        [titles[index] for index in kept],
+        [[cells[index] for index in kept] for cells in rows],
+        [widths[index] for index in kept],
+    )
 
 
 def _offset_rows(session: Session, group: Group) -> list[list[Any]]:
@@ -237,12 +247,10 @@ def _show_members(session: Session, group: Group, verbose: bool) -> list[object]
         table = [cells + extra for cells, extra in zip(table, more, strict=True)]
         widths += [15, widest(20, [cells[7] for cells in table]), 15]
         widths += [widest(20, [cells[9] for cells in table]), 0]
-    kept = [title for title in titles if _is_shown(title, members)]
+    kept = [index for index, title in enumerate(titles) if _is_shown(title, members)]
     session.say()
-    for cells in [titles, *table]:
-        by_title = dict(zip(titles, zip(cells, widths, strict=True), strict=True))
-        # Kafka ends the columns that are always there with a space.
-        session.say(row(*zip(*(by_title[title] for title in kept), strict=True)) + ("" if verbose else " "))
+    # Kafka ends the columns that are always there with a space.
+    session.rows(*_columns(kept, titles, table, widths), end="" if verbose else " ")
     return [dict(zip(json_names(titles), cells, strict=True)) for cells in table]
 
 
@@ -279,8 +287,7 @@ def _show_state(session: Session, group: Group, verbose: bool) -> list[object]:
     columns.append(("#MEMBERS", len(group.members), 0))
     titles, cells, widths = (list(part) for part in zip(*columns, strict=True))
     session.say()
-    session.say(row(titles, widths))
-    session.say(row(cells, widths))
+    session.rows(titles, [cells], widths)
     document = {
         "group": group.group_id,
         "coordinator": {"id": group.coordinator.id, "address": group.coordinator.address},

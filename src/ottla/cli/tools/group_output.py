@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ottla.cli.tools.base import Session
-from ottla.cli.tools.columns import MISSING, row, widest
+from ottla.cli.tools.columns import MISSING, widest
 from ottla.cli.tools.failures import describe
 from ottla.cli.tools.partitions import Partition, by_topic
 from ottla.errors import ErrorCode
@@ -57,8 +57,8 @@ def show_plans(session: Session, plans: Mapping[str, Plan]) -> None:
         return
     widths = [widest(15, list(plans)), widest(15, [cells[1] for cells in rows]), 10, 0]
     session.say()
-    for cells in [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), *rows] if plans else []:
-        session.say(row(cells, widths))
+    if plans:
+        session.rows(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows, widths)
 
 
 def tell_deleted_offsets(
@@ -74,10 +74,11 @@ def tell_deleted_offsets(
         session.say(f"Request succeeded for deleting offsets from group {group_id}.")
     widths = [widest(15, [topic for topic, _ in results]), 10, 15]
     session.say()
-    session.say(row(["TOPIC", "PARTITION", "STATUS"], widths))
-    for (topic, number), each in sorted(results.items()):
-        status = "Successful" if each == ErrorCode.NONE else f"Error: {describe(each)}"
-        session.say(row([topic, number, status], widths))
+    rows = [
+        (topic, number, "Successful" if each == ErrorCode.NONE else f"Error: {describe(each)}")
+        for (topic, number), each in sorted(results.items())
+    ]
+    session.rows(("TOPIC", "PARTITION", "STATUS"), rows, widths)
     if session.as_json:
         session.dump(
             [

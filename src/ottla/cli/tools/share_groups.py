@@ -155,8 +155,7 @@ def _describe(session: Session, flags: Flags) -> None:
 
 def _show(session: Session, titles: list[str], rows: list[list[Any]], widths: list[int]) -> list[object]:
     session.say()
-    for cells in [titles, *rows]:
-        session.say(row(cells, widths))
+    session.rows(titles, rows, widths)
     return [dict(zip(json_names(titles), cells, strict=True)) for cells in rows]
 
 

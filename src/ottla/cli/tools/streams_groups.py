@@ -159,8 +159,7 @@ def _describe(session: Session, flags: Flags) -> None:
 
 def _show(session: Session, columns: list[tuple[str, int]], rows: list[list[Any]]) -> list[object]:
     titles, widths = [title for title, _ in columns], [width for _, width in columns]
-    for cells in [titles, *rows]:
-        session.say(row(cells, widths))
+    session.rows(titles, rows, widths)
     return [dict(zip(json_names(titles), cells, strict=True)) for cells in rows]
 
 

@@ -239,7 +239,8 @@ def _describe(session: Session, flags: Flags) -> None:
     configs = describe_configs(cluster, [(ResourceType.TOPIC, name) for name in names]) if names else {}
     moving = _reassignments(cluster, described)
     reports = [report for report in _REPORTS if getattr(flags, report)]
-    documents, lines = [], []
+    documents: list[dict[str, Any]] = []
+    lines: list[str] = []
     for topic in described:
         about = _Described(topic, configs[ResourceType.TOPIC, topic.name], moving.get(topic.name, {}))
         if flags.topics_with_overrides and not about.overrides:
@@ -251,7 +252,33 @@ def _describe(session: Session, flags: Flags) -> None:
             lines += [_partition_line(topic.name, partition, about) for partition in shown]
         if shown or not reports:
             documents.append(_document(about, shown))
-    session.tell(documents, lines)
+    if session.at_terminal:
+        _show_tables(documents)
+    else:
+        session.tell(documents, lines)
+
+
+def _show_tables(documents: list[dict[str, Any]]) -> None:
+    """Each topic for a person: a line about it, and its partitions as a table."""
+    from ottla.cli.tools import tables
+
+    for topic in documents:
+        settings = "".join(f"  {key}={value}" for key, value in topic["configs"].items())
+        count, factor = topic["partitionCount"], topic["replicationFactor"]
+        title = click.style(str(topic["topic"]), bold=True)
+        click.echo(f"{title}  {count} partitions, {factor} replicas each{settings}")
+        rows = [
+            [each["partition"], each["leader"], each["replicas"], each["isr"], _trouble(each)]
+            for each in topic["partitions"]
+        ]
+        tables.show(["partition", "leader", "replicas", "in sync", "note"], rows)
+
+
+def _trouble(partition: dict[str, Any]) -> str:
+    if partition["leader"] is None:
+        return "no leader"
+    missing = [each for each in partition["replicas"] if each not in partition["isr"]]
+    return f"waits for {', '.join(map(str, missing))}" if missing else ""
 
 
 def _names_by_id(session: Session, flags: Flags) -> list[str]:
@@ -377,7 +404,7 @@ def _ids(ids: list[int] | None) -> str:
     return "N/A" if ids is None else ",".join(map(str, ids))
 
 
-def _document(about: _Described, partitions: list[Any]) -> dict[str, object]:
+def _document(about: _Described, partitions: list[Any]) -> dict[str, Any]:
     return {
         "topic": about.topic.name,
         "topicId": uuid_to_str(about.topic.topic_id),

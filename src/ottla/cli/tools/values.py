@@ -12,6 +12,8 @@ from ottla.cli.tools.failures import UsageProblem
 
 _DURATION: Final = re.compile(r"P(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?\d+(?:\.\d+)?)S)?)?")
 
+_AGO: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+
 
 def parse_int(flag: str, text: str | int | None, default: int | None = None) -> int:
     """A whole number."""
@@ -50,6 +52,18 @@ def parse_duration_ms(flag: str, text: str) -> int:
         raise UsageProblem(f"{flag} {text}: expected a duration like P1DT2H30M or PT10S")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+def parse_since(text: str) -> int:
+    """Milliseconds since the epoch of a time ago, like 10m, 2h30m or 1d, or of a moment."""
+    found = _AGO.fullmatch(text.strip())
+    if found is None or not text.strip():
+        try:
+            return parse_datetime(text if "T" in text else f"{text.strip()}T00:00:00")
+        except UsageProblem:
+            raise UsageProblem(f"--since {text}: expected a time ago like 10m or 2h, or a moment") from None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return now_ms() - (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
 def java_double(value: float) -> str:
