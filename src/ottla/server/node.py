@@ -6,6 +6,7 @@ Each part's behaviour is its own module's; here is only who gets to know whom, a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 from collections.abc import Callable
@@ -40,6 +41,14 @@ _STOP_GRACE_S: Final = 2.0
 
 _HANDOVER_S: Final = 10.0
 """How long a broker that stops waits until others lead what it led."""
+
+_SILENT_MS: Final = 1000
+"""A voter that has not fetched for so long is of no help to a leader that is about to stop."""
+
+_LEADERLESS_S: Final = 0.8
+"""It does not wait for a controller that is not there: the others may all have stopped already."""
+
+_LOOK_FOR_LEADER_S: Final = 0.1
 
 _SAY_WHAT_IS_MISSING_EACH_S: Final = 5.0
 
@@ -232,7 +241,7 @@ class Server:
         self._undo.append(broker.groups.runtime.shutdown)
         broker.share.coordinator.start()
         self._undo.append(broker.share.shutdown)
-        self._undo.append(lambda: self._leave(lifecycle))
+        self._undo.append(lambda: self._leave(lifecycle, node.raft))
         lifecycle.ready()
         await self._wait_for(running, "the active controller to let this broker serve")
 
@@ -285,17 +294,36 @@ class Server:
         if isinstance(context.get("future"), asyncio.Task) and error is not None:
             self.fail(error)
 
-    async def _leave(self, lifecycle: BrokerLifecycle) -> None:
+    async def _leave(self, lifecycle: BrokerLifecycle, raft: RaftDriver) -> None:
         """Let the controller move leadership away before anything is closed; but not for ever."""
         if not self._config.bool("controlled.shutdown.enable"):
             return
         done = asyncio.Event()
         lifecycle.begin_controlled_shutdown(done.set)
-        try:
-            await asyncio.wait_for(done.wait(), _HANDOVER_S)
-        except TimeoutError:
-            log.warning("Others did not take over within %.0f s; stopping all the same", _HANDOVER_S)
+        waited_s = leaderless_s = 0.0
+        while not done.is_set():
+            if waited_s >= _HANDOVER_S or leaderless_s >= _LEADERLESS_S:
+                why = "nobody leads the quorum" if leaderless_s else f"it takes over {_HANDOVER_S:.0f} s"
+                log.warning("Stopping without having handed over: %s", why)
+                break
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(done.wait(), _LOOK_FOR_LEADER_S)
+            waited_s += _LOOK_FOR_LEADER_S
+            leaderless_s = 0.0 if self._is_led(raft) else leaderless_s + _LOOK_FOR_LEADER_S
         lifecycle.stop()
+
+    def _is_led(self, raft: RaftDriver) -> bool:
+        """There is a leader of the quorum that can still decide something, as far as this node knows."""
+        info = raft.describe_quorum() if raft.is_leader else None
+        if info is None:
+            return raft.leader_endpoint is not None
+        now_ms = self._clock.now_ms()
+        following = [
+            voter
+            for voter in info.voters
+            if voter.key.id == self._config.node_id or now_ms - voter.last_fetch_timestamp < _SILENT_MS
+        ]
+        return 2 * len(following) > len(info.voters)
 
 
 def _tune_gc() -> None:
