@@ -420,7 +420,7 @@ class RaftNode:
         self.voters, self.voters_offset = message.voters, message.offset
         self.kraft_version = message.kraft_version
         if self._progress is not None:
-            self._progress.change_voters(message.voters)
+            self._progress.change_voters(message.voters, self._now_ms)
             self._update_high_watermark()
         elif self._deadline_ms is None and self.state is not State.LEADER:
             self._reset_deadline()

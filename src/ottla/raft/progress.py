@@ -53,8 +53,10 @@ class LeaderProgress:
     def _voter(self, key: ReplicaKey) -> ReplicaKey | None:
         return next((voter for voter in self.voters if voter.matches(key)), None)
 
-    def change_voters(self, voters: VoterSet) -> None:
+    def change_voters(self, voters: VoterSet, now_ms: int) -> None:
         """Those that come in bring what is known of them as observers, and the other way round."""
+        # A majority of other voters is another one: it gets its time to fetch.
+        self.quorum_seen_ms = now_ms
         known = {**self.observers, **self.voters}
         wanted = {node.key for node in voters.nodes.values()}
         self.voters = {key: known.get(key) or Progress() for key in wanted}

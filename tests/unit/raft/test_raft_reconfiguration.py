@@ -60,10 +60,13 @@ def voters(cluster: Cluster) -> set[int]:
 def test_a_quorum_grows_from_one_to_three_and_survives_its_first_leader() -> None:
     cluster = Cluster(1, dynamic=True).start()
     cluster.append("a")
+    cluster.run(60)
     for node_id in (2, 3):
         controller(cluster, node_id)
         assert add(cluster, node_id).error_code == ErrorCode.NONE
     assert voters(cluster) == {1, 2, 3}
+    cluster.run(60)
+    assert cluster.elect().raft.leader_epoch == 1, "a leader does not lose its place to those that it lets in"
     cluster.append("b")
     cluster.run_until(cluster.settled)
     assert all(set(p.raft.voters.ids) == {1, 2, 3} for p in cluster.processes.values())
