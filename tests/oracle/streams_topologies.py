@@ -73,7 +73,7 @@ def stateless(b: StreamsBuilder) -> None:
     branches["by-rest"].to("rest")
     a.split().branch(lambda _, v: v is None).branch(lambda _, v: True).no_default_branch()
     a.repartition().to("again")
-    a.repartition(name="named").to("again-named")
+    a.repartition(name="renamed").to("again-named")
     a.foreach(lambda _, v: None)
 
 

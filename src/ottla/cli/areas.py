@@ -65,6 +65,7 @@ AREAS: Final = (
         "Pipelines",
         {
             "spark": "A local Spark for Streams, Connect and Mirror.",
+            "streams": "Run Streams applications on Spark; look at them, stop and reset them.",
         },
     ),
     (

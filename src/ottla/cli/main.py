@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "spark": "ottla.pipeline.cli",
     "start": "ottla.cli.start",
     "storage": "ottla.cli.storage",
+    "streams": "ottla.streams.cli",
 }
 
 _KAFKA_SCRIPTS: Final = {

@@ -90,7 +90,7 @@ public class StreamsOracle {
             branches.get("by-rest").to("rest");
             a.split().branch((k, v) -> v == null).branch((k, v) -> true).noDefaultBranch();
             a.repartition().to("again");
-            a.repartition(Repartitioned.as("named")).to("again-named");
+            a.repartition(Repartitioned.as("renamed")).to("again-named");
             a.foreach((k, v) -> { });
         });
         TOPOLOGIES.put("aggregates", b -> {

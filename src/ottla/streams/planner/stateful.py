@@ -56,7 +56,7 @@ class StatefulStage(StatefulProcessor):
             number: _FIRST if _comes_first(node) else _THEN for number, node in enumerate(self._plan.nodes)
         }
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803 - Spark's names
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         mine, passing = self._read(rows)
         yield from passing
         group = int(key[0])
@@ -64,12 +64,7 @@ class StatefulStage(StatefulProcessor):
         work.process(mine)
         yield from work.finish()
 
-    def handleExpiredTimer(  # noqa: N802 - Spark's names
-        self,
-        key: Any,
-        timerValues: Any,
-        expiredTimerInfo: Any,  # noqa: N803
-    ) -> Iterator[Any]:
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
         yield from _Work(self, int(key[0])).finish()
 
     def close(self) -> None:

@@ -1,0 +1,208 @@
+"""`ottla streams`: run, look at, stop and reset applications."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ottla.streams.dsl.builder import StreamsBuilder
+from ottla.streams.errors import StreamsError
+from ottla.streams.graph.topology import Topology
+
+_application_id = click.option(
+    "--application-id", required=True, help="Its consumer group and transactional id."
+)
+_state_dir = click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where applications keep their checkpoints.  [default: $OTTLA_STREAMS_DIR, else under ~/.local/state]",
+)
+_bootstrap = click.option(
+    "--bootstrap-server",
+    "bootstrap_servers",
+    default="127.0.0.1:9092",
+    show_default=True,
+    help="The cluster.",
+)
+
+
+def load_topology(path: Path) -> Topology:
+    """The one StreamsBuilder or Topology that a Python file defines."""
+    if not path.exists():
+        raise StreamsError(f"there is no file {path}")
+    defined = runpy.run_path(str(path), run_name="__ottla_app__")
+    found = {id(value): value for value in defined.values() if isinstance(value, (StreamsBuilder, Topology))}
+    if len(found) != 1:
+        raise StreamsError(f"{path} defines {len(found)} StreamsBuilders; an application has one")
+    (only,) = found.values()
+    return only.build() if isinstance(only, StreamsBuilder) else only
+
+
+@click.group()
+def streams() -> None:
+    """Applications on Spark, in the words of Kafka Streams."""
+
+
+@streams.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@_application_id
+@_bootstrap
+@_state_dir
+@click.option(
+    "--master", help="Spark's master: local[*], spark://host:port, ...  [default: $SPARK_MASTER, else local]"
+)
+@click.option("--at-least-once", is_flag=True, help="Write without transactions.")
+@click.option("--create-topics", is_flag=True, help="Make topics that are missing, with one partition.")
+@click.option("--once", is_flag=True, help="Stop when everything that is there now has been processed.")
+@click.option("--trigger-ms", type=click.IntRange(0), default=0, help="The least time between micro-batches.")
+@click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's.")
+def run(
+    file: Path,
+    application_id: str,
+    bootstrap_servers: str,
+    state_dir: Path | None,
+    master: str | None,
+    at_least_once: bool,
+    create_topics: bool,
+    once: bool,
+    trigger_ms: int,
+    conf: tuple[str, ...],
+) -> None:
+    """Run the application that a Python file describes."""
+    from ottla.pipeline.failures import PipelineError
+    from ottla.streams.app import Settings, StreamsApp
+
+    settings = Settings(
+        bootstrap_servers=bootstrap_servers,
+        master=master,
+        state_dir=state_dir,
+        exactly_once=not at_least_once,
+        create_topics=create_topics,
+        trigger_ms=trigger_ms,
+        spark=dict(_pair(one) for one in conf),
+    )
+    try:
+        app = StreamsApp(load_topology(file), application_id, settings)
+        click.echo(f"{application_id}: starting on Spark (this takes some seconds)")
+        app.start(available_now=once)
+        click.echo(
+            f"{application_id}: running; `ottla streams stop --application-id {application_id}` or Ctrl-C ends it"
+        )
+        try:
+            app.wait()
+        except KeyboardInterrupt:
+            app.stop()
+    except (StreamsError, PipelineError) as problem:
+        raise click.ClickException(str(problem)) from None
+    click.echo(f"{application_id}: stopped")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise click.BadParameter(f"KEY=VALUE is expected, not {text}")
+    return key, value
+
+
+@streams.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--format", "kind", type=click.Choice(["text", "mermaid", "svg", "stages"]), default="text")
+def describe(file: Path, kind: str) -> None:
+    """Show a file's topology: Kafka Streams' text, Mermaid, SVG, or the stages it has on Spark."""
+    from ottla.streams.graph.draw import mermaid, svg
+
+    try:
+        topology = load_topology(file)
+        if kind == "stages":
+            click.echo(_stages(topology), nl=False)
+            return
+        shown = {"text": Topology.describe, "mermaid": mermaid, "svg": svg}[kind](topology)
+    except StreamsError as problem:
+        raise click.ClickException(str(problem)) from None
+    click.echo(shown, nl=not shown.endswith("\n"))
+
+
+def _stages(topology: Topology) -> str:
+    from ottla.streams.planner.replicas import resolved_tables, with_replicas
+    from ottla.streams.planner.stages import make_plan
+
+    plan = make_plan(with_replicas(topology, resolved_tables(topology)))
+    lines = []
+    for stage in plan.stages:
+        lines.append(f"Stage {stage.number}: {'no state' if not stage.stores else ', '.join(stage.stores)}")
+        lines += [f"    {node.name}" for node in stage.nodes]
+    return "\n".join(lines) + "\n"
+
+
+@streams.command()
+@click.option("--application-id", help="One application; without it all are listed.")
+@_state_dir
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def status(application_id: str | None, state_dir: Path | None, as_json: bool) -> None:
+    """Show what applications do: rows per second, batch times, state."""
+    from ottla.streams.app import read_status, state_home
+
+    home = state_dir or state_home()
+    names = (
+        [application_id]
+        if application_id
+        else sorted(path.parent.name for path in home.glob("*/status.json"))
+    )
+    try:
+        told = [read_status(home / name) for name in names]
+    except StreamsError as problem:
+        raise click.ClickException(str(problem)) from None
+    if as_json:
+        click.echo(json.dumps(told, indent=1))
+        return
+    click.echo(
+        f"{'APPLICATION':<28} {'STATE':<8} {'BATCH':>7} {'ROWS/S':>10} {'BATCH MS':>9} {'STATE ROWS':>11}"
+    )
+    for one in told:
+        state = "running" if one.get("running") else "stopped"
+        rate = one.get("rows_per_second")
+        rows = "-" if rate is None else f"{rate:,.0f}"
+        batch, batch_ms, state_rows = (_cell(one.get(name)) for name in ("batch", "batch_ms", "state_rows"))
+        click.echo(
+            f"{one['application_id']:<28} {state:<8} {batch:>7} {rows:>10} {batch_ms:>9} {state_rows:>11}"
+        )
+
+
+def _cell(value: Any) -> str:
+    return "-" if value is None else str(value)
+
+
+@streams.command()
+@_application_id
+@_state_dir
+def stop(application_id: str, state_dir: Path | None) -> None:
+    """Ask a running application to stop."""
+    from ottla.streams.app import request_stop, state_home
+
+    try:
+        request_stop((state_dir or state_home()) / application_id)
+    except StreamsError as problem:
+        raise click.ClickException(str(problem)) from None
+    click.echo(f"{application_id}: asked to stop")
+
+
+@streams.command()
+@_application_id
+@_bootstrap
+@_state_dir
+def reset(application_id: str, bootstrap_servers: str, state_dir: Path | None) -> None:
+    """Forget an application's state, checkpoint and offsets: the next run begins at the earliest records."""
+    from ottla.streams.app import Settings
+    from ottla.streams.app import reset as forget
+
+    settings = Settings(bootstrap_servers=bootstrap_servers, state_dir=state_dir)
+    try:
+        done = forget(application_id, settings)
+    except StreamsError as problem:
+        raise click.ClickException(str(problem)) from None
+    for line in done or [f"there was nothing of {application_id}"]:
+        click.echo(line)

@@ -1,0 +1,98 @@
+"""What a checkpoint was made for: which stores live where. A change that cannot keep their content is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.streams.errors import StreamsError
+from ottla.streams.graph.operators import Process
+from ottla.streams.planner.rows import Tasks
+from ottla.streams.planner.stages import Plan
+
+_FORMAT: Final = 1
+
+
+class CheckpointMismatch(StreamsError):
+    """The state of an earlier run does not fit the application as it is now."""
+
+
+@dataclass(slots=True)
+class Manifest:
+    application_id: str
+    groups: list[int]
+    stages: list[dict[str, str]]
+    """For each stage with state: its stores and their kinds."""
+    timers: list[bool]
+    topics: list[str]
+
+    @property
+    def tasks(self) -> Tasks:
+        return Tasks(len(self.groups), tuple(self.groups))
+
+    @classmethod
+    def of(cls, application_id: str, plan: Plan, tasks: Tasks) -> Manifest:
+        stores = plan.topology.stores
+        return cls(
+            application_id,
+            list(tasks.groups),
+            [{name: stores[name].kind.value for name in stage.stores} for stage in plan.stages[1:]],
+            [any(isinstance(node.operator, Process) for node in stage.nodes) for stage in plan.stages[1:]],
+            plan.topology.source_topics(),
+        )
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest | None:
+        if not path.exists():
+            return None
+        told: dict[str, Any] = json.loads(path.read_text())
+        if told.pop("format", None) != _FORMAT:
+            raise CheckpointMismatch(f"{path} was written by another version of Ottla")
+        return cls(**told)
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_suffix(".new")
+        told = {
+            "format": _FORMAT,
+            "application_id": self.application_id,
+            "groups": self.groups,
+            "stages": self.stages,
+            "timers": self.timers,
+            "topics": self.topics,
+        }
+        beside.write_text(json.dumps(told, indent=1))
+        os.replace(beside, path)
+
+    def check(self, now: Manifest) -> None:
+        """Whether an application that looks like `now` can go on with the state of this one."""
+        reason = self._mismatch(now)
+        if reason is not None:
+            raise CheckpointMismatch(
+                f"the state of {self.application_id} cannot be kept: {reason}. Give the changed part another name, "
+                f"use another application id, or begin anew with `ottla streams reset`"
+            )
+
+    def _mismatch(self, now: Manifest) -> str | None:
+        if self.application_id != now.application_id:
+            return f"the checkpoint belongs to {self.application_id}, not to {now.application_id}"
+        if len(self.stages) != len(now.stages):
+            return (
+                f"the application has {len(now.stages)} shuffles with state now, and had {len(self.stages)}"
+            )
+        places = {name: number for number, stage in enumerate(now.stages) for name in stage}
+        for number, stage in enumerate(self.stages):
+            for name, kind in stage.items():
+                if places.get(name, number) != number:
+                    return f"the store {name} is behind another shuffle than before"
+                if now.stages[number].get(name, kind) != kind:
+                    return (
+                        f"the store {name} was a {kind} store and is a {now.stages[number][name]} store now"
+                    )
+        if self.timers != now.timers:
+            return "process() was added to or taken from a part with state"
+        gone = [topic for topic in self.topics if topic not in now.topics]
+        return f"{', '.join(gone)} is no longer read" if gone else None
