@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.cloudpickle import register_pickle_by_value
 from streams_batches import Arrived, Told, run_batches, write_batches
 
+from oracle import streams_topologies
 from oracle.streams_topologies import TOPOLOGIES
 from ottla.streams import StreamsBuilder, Topology, TopologyTestDriver
 from ottla.streams.dsl.wiring import Wiring
@@ -64,6 +66,7 @@ class ManyBuilder(StreamsBuilder):
 
 
 def everything() -> Topology:
+    register_pickle_by_value(streams_topologies)
     builder = ManyBuilder()
     builder.add_all()
     return builder.build()

@@ -1,0 +1,92 @@
+"""The driver's side of a transaction, without Spark: who holds an id, which batch was the last, what a reader sees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ottla.client.raw import Brokers, raw_settings
+from ottla.errors import KafkaError
+from ottla.pipeline.columns import encode_sections
+from ottla.pipeline.failures import SinkFenced
+from ottla.pipeline.transaction import TransactionDriver
+from ottla.pipeline.writer import BatchWriter, Place
+
+pytestmark = pytest.mark.java
+
+
+def driver_of(kafka: Any, identity: str) -> TransactionDriver:
+    driver = TransactionDriver(raw_settings(kafka.bootstrap), identity)
+    driver.begin()
+    return driver
+
+
+def write(driver: TransactionDriver, topic: str, *values: str) -> None:
+    writer = BatchWriter(Brokers(raw_settings(driver.brokers.settings["bootstrap_servers"])), driver.grant())
+    column = pa.array([value.encode() for value in values], pa.binary())
+    times = np.full(len(values), 1_700_000_000_000, np.int64)
+    writer.add(Place(topic, 0), encode_sections(None, column, times, None, 1 << 20))
+    written = writer.flush()
+    assert written[Place(topic, 0)].records == len(values)
+
+
+def test_committed_and_aborted_batches(kafka: Any, name: Any) -> None:
+    topic, identity = kafka.make(name("t")), name("id")
+    driver = driver_of(kafka, identity)
+    assert driver.last_batch("query") == -1
+    for batch, commits in enumerate([True, True, False]):
+        write(driver, topic, f"batch-{batch}")
+        driver.mark(batch, "query")
+        assert driver.commit_offsets(name("group"), {topic: {0: batch}}, "") == []
+        driver.commit() if commits else driver.abort()
+    assert kafka.values(topic) == {b"batch-0": 1, b"batch-1": 1}
+    assert kafka.committed(name("group"), topic) == {0: 1}
+    again = driver_of(kafka, identity)
+    assert again.last_batch("query") == 1
+    assert again.last_batch("another query") == -1
+
+
+def test_an_open_transaction_of_another_does_not_hide_our_last_batch(kafka: Any, name: Any) -> None:
+    ours, other = driver_of(kafka, name("ours")), driver_of(kafka, name("other"))
+    other.mark(7, "query")
+    ours.mark(3, "query")
+    ours.commit()
+    ours.mark(4, "query")
+    ours.abort()
+    assert driver_of(kafka, name("ours")).last_batch("query") == 3
+    other.abort()
+    assert driver_of(kafka, name("other")).last_batch("query") == -1
+
+
+def test_taking_over_ends_what_was_open_and_fences(kafka: Any, name: Any) -> None:
+    topic, identity = kafka.make(name("t")), name("id")
+    old = driver_of(kafka, identity)
+    write(old, topic, "half")
+    old.mark(0, "query")
+    new = driver_of(kafka, identity)
+    assert new.last_batch("query") == -1
+    with pytest.raises(KafkaError):
+        write(old, topic, "too late")
+    with pytest.raises(SinkFenced):
+        old.mark(0, "query")
+    with pytest.raises(SinkFenced):
+        old.commit_offsets(name("group"), {topic: {0: 5}}, "")
+    with pytest.raises(SinkFenced):
+        old.commit()
+    write(new, topic, "whole")
+    new.mark(0, "query")
+    new.commit()
+    assert kafka.values(topic) == {b"whole": 1}
+
+
+def test_offsets_of_another_cluster_are_told(kafka: Any, name: Any) -> None:
+    topic = kafka.make(name("t"))
+    driver = driver_of(kafka, name("id"))
+    driver.mark(0, "query")
+    unknown = driver.commit_offsets(name("group"), {topic: {0: 3}, "elsewhere": {0: 9}}, "")
+    driver.commit()
+    assert unknown in ([Place("elsewhere", 0)], [])
+    assert kafka.committed(name("group"), topic) == {0: 3}
