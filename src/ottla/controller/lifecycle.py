@@ -7,7 +7,7 @@ given; finding that controller, and asking again when another takes over, is tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -88,7 +88,6 @@ class BrokerLifecycle:
         """Something happened that the request in flight does not tell."""
         self._failed_directories: dict[bytes, Timer | None] = {}
         """Directories that have failed; the timer runs until the controller knows."""
-        self._cordoned: list[bytes] | None = None
         self._is_registered = False
         self._fenced = True
         """As the controller last told us."""
@@ -138,11 +137,6 @@ class BrokerLifecycle:
             timer = self._clock.call_later(timeout_s, on_timeout)
             self._failed_directories[directory_id] = timer
             self._soon()
-
-    def cordon(self, directory_ids: Iterable[bytes]) -> None:
-        """These directories are to get no new replicas."""
-        self._cordoned = sorted(directory_ids)
-        self._soon()
 
     def begin_controlled_shutdown(self, on_done: Callable[[], None]) -> None:
         """Ask the controller to move leadership away; `on_done` when it says that the broker may stop."""
@@ -208,7 +202,6 @@ class BrokerLifecycle:
             want_fence=not self._ready,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._failed_directories),
-            cordoned_log_dirs=self._cordoned,
         )
         self._send(
             request,

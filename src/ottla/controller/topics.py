@@ -16,7 +16,7 @@ from ottla.controller.placement import UsableBroker, place_replicas
 from ottla.controller.result import MAX_RECORDS_PER_OPERATION, NO_ERROR, ApiError, ControllerResult, Message
 from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.image import MetadataImage, TopicImage
+from ottla.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla.wire.messages import (
     CreatePartitionsResponse,
     CreateTopicsResponse,
@@ -222,11 +222,18 @@ def _manual_assignment(image: MetadataImage, index: int, replicas: list[int], fa
     return _Assignment(replicas, isr)
 
 
+def _takes_replicas(broker: BrokerRegistration) -> bool:
+    """Not on its way out, and with a directory that may get something new. One that is fenced may come back."""
+    if broker.in_controlled_shutdown and not broker.fenced:
+        return False
+    return not broker.directories or bool(set(broker.directories) - set(broker.cordoned_directories))
+
+
 def _place(image: MetadataImage, count: int, replication_factor: int, clock: Clock) -> list[_Assignment]:
     usable = [
         UsableBroker(broker.id, broker.rack, broker.fenced)
         for broker in image.brokers.values()
-        if not broker.directories or set(broker.directories) - set(broker.cordoned_directories)
+        if _takes_replicas(broker)
     ]
     prefix = f"Unable to replicate the partition {replication_factor} time(s):"
     try:

@@ -244,12 +244,6 @@ def test_failed_directories_are_told_until_the_controller_knows(
     assert too_late == ["e"]
 
 
-def test_directories_that_get_nothing_new_are_told(recorder: Recorder) -> None:
-    assert recorder.sent[-1][0].cordoned_log_dirs is None
-    recorder.lifecycle.cordon([b"d" * 16])
-    assert recorder.sent[-1][0].cordoned_log_dirs == [b"d" * 16]
-
-
 def test_while_it_waits_to_go_it_asks_often(recorder: Recorder, clock: VirtualClock) -> None:
     events: list[str] = []
     recorder.lifecycle.begin_controlled_shutdown(lambda: events.append("stopped"))

@@ -20,7 +20,12 @@ from ottla.controller.settings import Settings
 from ottla.controller.topics import create_partitions, create_topics, delete_topics
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.image import MetadataImage
-from ottla.wire.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from ottla.wire.messages import (
+    BrokerRegistrationChangeRecord,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 
 ONE = image_with_brokers(1)
 
@@ -309,3 +314,13 @@ def test_deletion_can_be_disabled(version: int, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
         drop(ONE, names=["a"], settings=settings_with(delete_topic_enable="false"), version=version)
     assert refused.value.code is code
+
+
+def test_a_broker_on_its_way_out_gets_no_new_replicas() -> None:
+    image = image_with_brokers(1, 2, 3)
+    leaving = BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=102, in_controlled_shutdown=1)
+    image = replayed(image, [leaving])
+    request = CreateTopicsRequest(topics=[new_topic("t", partitions=20, factor=2)])
+    after = replayed(image, create_topics(image, request, settings_with(), VirtualClock()).records)
+    partitions = after.topics.by_name["t"].partitions.values()
+    assert {replica for partition in partitions for replica in partition.replicas} == {1, 3}
