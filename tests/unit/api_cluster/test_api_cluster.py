@@ -17,6 +17,7 @@ from ottla.api.cluster import (
     find_coordinator,
     metadata,
 )
+from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.delta import MetadataDelta
@@ -104,6 +105,7 @@ def make_broker(found: MetadataImage | None = None, **settings: str) -> Any:
     return SimpleNamespace(
         node_id=1,
         cluster_id="the-cluster",
+        clock=VirtualClock(),
         config=config,
         image=found or image(),
         raft=SimpleNamespace(kraft_version=1, leader_id=1, describe_quorum=lambda: quorum),
@@ -168,11 +170,14 @@ def test_a_client_with_a_strange_name_is_refused(name: str) -> None:
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_a_controller_listener_serves_fewer_apis() -> None:
+def test_a_controller_listener_serves_other_apis() -> None:
     ctx = Context(0, controller=True)
     answer = ask("ApiVersionsRequest", api_versions.handle, make_broker(), 0, ctx)
     keys = {api.api_key for api in answer.api_keys}
-    assert {18, 55, 60} <= keys and not keys & {0, 1, 3}
+    # Fetch is there for the metadata log.
+    assert {1, 18, 52, 55, 58, 60, 62} <= keys and not keys & {0, 3}
+    served = ask("ApiVersionsRequest", api_versions.handle, make_broker(), 0)
+    assert not {api.api_key for api in served.api_keys} & {52, 58, 62}
 
 
 @pytest.mark.parametrize("version", range(14))
