@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 MAX_WAIT_MS: Final = 500
 """How long the leader may keep a fetch that has nothing to bring; Kafka's."""
 
+_FETCHING: Final = (State.FOLLOWER, State.UNATTACHED, State.RESIGNED)
+"""The states in which this node looks for a leader, or follows one. Who has resigned may have missed an election."""
+
 _STALE: Final = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -67,7 +70,7 @@ class Fetcher:
     def kick(self) -> None:
         """Send the next request if there is one to send now."""
         replica, node = self._replica, self._replica.node
-        if not replica.running or node.state not in (State.FOLLOWER, State.UNATTACHED):
+        if not replica.running or node.state not in _FETCHING:
             return
         now = (node.epoch, node.leader_id)
         if self._turn == now or self._finishing:

@@ -168,6 +168,16 @@ def test_a_leader_killed_and_back_before_anyone_noticed_does_not_lead_its_old_ep
     assert took < 1.0, "its own word that it leads no more is enough"
 
 
+def test_a_leader_that_comes_back_finds_its_successor_at_once() -> None:
+    cluster = Cluster().start()
+    old = cluster.elect()
+    cluster.append("a")
+    cluster.kill(old.node_id)
+    cluster.append("b")
+    cluster.start(old.node_id)
+    assert cluster.run_until(cluster.settled) < 0.2
+
+
 def test_a_voter_that_missed_an_epoch_is_told_by_the_new_leader() -> None:
     cluster = Cluster().start(1, 2)
     leader = cluster.elect()
