@@ -29,7 +29,6 @@ PIPELINE_SETTINGS: Final[Mapping[str, str]] = {
     # A second attempt of a sink's task must not write beside the first.
     "spark.speculation": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
 """What every session of ours has; the reasons are measurements, or stand beside the line."""
 
@@ -75,7 +74,12 @@ def session_settings(master: str, packages: Sequence[str] = ()) -> dict[str, str
     if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     jars = [*connector_jars(java), *library_jars(java, packages)]
-    return {**PIPELINE_SETTINGS, "spark.jars": ",".join(path.as_uri() for path in map(Path, jars))}
+    quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+    return {
+        **PIPELINE_SETTINGS,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
+        "spark.jars": ",".join(path.as_uri() for path in map(Path, jars)),
+    }
 
 
 def is_local(master: str) -> bool:
