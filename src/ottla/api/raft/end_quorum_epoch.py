@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from ottla.api.base import Answer, Api, Message, RequestContext
 from ottla.api.broker import Node
+from ottla.api.raft.endpoints import fitting
 from ottla.wire.apis import ApiKey
 
 
 def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
-    return node.raft.handle_end_quorum_epoch(request, ctx.listener_name)
+    answer = node.raft.handle_end_quorum_epoch(request, ctx.listener_name)
+    return fitting(answer, ctx.version, told_from=1)
 
 
 API = Api(ApiKey.END_QUORUM_EPOCH, 0, 1, handle)
