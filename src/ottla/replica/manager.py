@@ -234,8 +234,7 @@ class ReplicaManager:
     def _check_lag(self) -> None:
         for partition in self.partitions():
             if partition.is_leader and len(partition.replicas) > 1:
-                partition.maybe_shrink()
-                partition.maybe_expand()
+                partition.check_lag()
         self.start()
 
     # -- following the metadata

@@ -340,17 +340,18 @@ class Partition:
         size = info.size
         if self._alone:
             log.high_watermark = log.log_end_offset
-        else:
-            for follower in self.in_sync.followers.values():
-                if follower.end_offset == info.first_offset:
-                    follower.left_behind()
-            for tail in self.tails:
-                tail.progress(size)
-            # With others in sync it moves when they fetch.
-            if len(self.in_sync.maximal) > 1 or not self._advance_high_watermark(log):
-                return
-        for parked in self.waiters:
-            parked.progress(size)
+            for parked in self.waiters:
+                parked.progress(size)
+            return
+        for follower in self.in_sync.followers.values():
+            if follower.end_offset == info.first_offset:
+                follower.left_behind()
+        for tail in self.tails:
+            tail.progress(size)
+        # With others in sync it moves when they fetch.
+        if len(self.in_sync.maximal) == 1 and self._advance_high_watermark(log):
+            for parked in self.waiters:
+                parked.ready()
 
     def replicated(self, log: PartitionLog, end_offset: int) -> ErrorCode | None:
         """Whether records up to `end_offset` are where acks=all wants them: None while they are not."""
@@ -418,6 +419,16 @@ class Partition:
             if isr is not None:
                 _logger.info("%s-%d: in sync are only %s of %s", self.topic, self.index, isr, self.isr)
                 self._propose(isr)
+
+    def check_lag(self) -> None:
+        """Look after followers, as time alone changes what they count for."""
+        log = self.log
+        if log is None or not self.is_leader:
+            return
+        self.maybe_shrink()
+        self.maybe_expand()
+        if log.high_watermark < log.log_end_offset and self._advance_high_watermark(log):
+            self.wake_all()
 
     def _propose(self, isr: tuple[int, ...]) -> None:
         self._host.propose(self, self.in_sync.propose(isr, self.leader_epoch, self.partition_epoch))
