@@ -107,7 +107,8 @@ def change_partition(
         draft.elr = ()
     if draft.elr != partition.elr:
         record.eligible_leader_replicas = list(draft.elr)
-    _set_isr(record, draft, partition, rules)
+    if unclean or draft.isr != partition.isr:
+        _set_isr(record, draft, partition, rules)
     if rules.elr_enabled:
         _note_last_leader(record, partition)
     _set_assignment(record, draft, partition, rules, target)
@@ -201,7 +202,7 @@ def _elect(draft: _Draft, partition: PartitionRegistration, rules: PartitionRule
 
 def _set_isr(record: Message, draft: _Draft, partition: PartitionRegistration, rules: PartitionRules) -> None:
     # Without ELR the last member stays in the ISR, or nobody would know who may lead again.
-    if draft.isr == partition.isr or not (draft.isr or rules.elr_enabled):
+    if not (draft.isr or rules.elr_enabled):
         return
     record.isr = list(draft.isr)
     shrinks = not set(partition.isr) <= set(draft.isr)
