@@ -56,7 +56,7 @@ format: setup  ## put the code into the house style
 fuzz: setup  ## mutate frames and batches against a running broker
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run
 
-bench: setup  ## measure beside Apache Kafka: make bench [ROWS=throughput,latency] [QUICK=1]
+bench: setup-spark  ## measure beside Apache Kafka: make bench [ROWS=throughput,latency] [QUICK=1]
 	$(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick) $(if $(ROWS)$(QUICK),,--charts docs)
 
 lock: setup  ## pin the dependencies again, with hashes

@@ -8,6 +8,14 @@ from collections.abc import Callable
 
 from bench.load import Load, gaps, groups, latency, librdkafka, sockets
 
+
+def _sink(load: Load) -> dict[str, float]:
+    # Spark's libraries, which nothing else here needs.
+    from bench.load.sink import sink
+
+    return sink(load)
+
+
 KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
     "produce": librdkafka.produce,
     "produce-for": librdkafka.produce_for,
@@ -20,6 +28,7 @@ KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
     "commits": groups.commits,
     "gaps": gaps.gaps,
     "transactions": groups.transactions,
+    "sink": _sink,
 }
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from bench.rows import (
     java_tools,
     latency,
     lifecycle,
+    pipeline,
     requests,
     throughput,
 )
@@ -32,6 +33,7 @@ WARM_ROWS: dict[str, Row] = {
     "compaction": latency.beside_a_compaction,
     "groups": coordination.groups,
     "transactions": coordination.transactions,
+    "sink": pipeline.sink,
     "log-size": growth.log_size,
     "curve": growth.partition_curve,
 }
