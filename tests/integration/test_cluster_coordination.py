@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import confluent_kafka
 import pytest
@@ -13,14 +12,19 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from integration.cluster_load import read_all
+from integration.raw_transactions import (
+    GROUP,
+    PATIENCE_S,
+    TRANSACTION,
+    Abortable,
+    RawProducer,
+    coordinator,
+)
 from ottla.testing.cluster import Cluster
-from ottla.wire import messages
 
 pytestmark = pytest.mark.slow
 
-GROUP, TRANSACTION = 0, 1
 QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20}
-PATIENCE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -30,17 +34,6 @@ def all_return(cluster: Cluster) -> Iterator[None]:
     for node_id in cluster.broker_ids:
         if not cluster.running(node_id):
             cluster.start_node(node_id)
-
-
-def coordinator(cluster: Cluster, key: str, kind: int) -> int:
-    """The broker that coordinates a group or a transactional id."""
-
-    def found() -> int | None:
-        request = messages.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        answer = cluster.ask(request, 4).coordinators[0]
-        return None if answer.error_code else answer.node_id
-
-    return cluster.wait_for(found) or -1
 
 
 def write(cluster: Cluster, topic: str, numbers: range, partitions: int) -> None:
@@ -108,7 +101,7 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: Cluster, topic:
     before = committed()
     assert sum(before.values()) == 300
 
-    cluster.kill(coordinator(cluster, topic, GROUP))
+    cluster.kill(cluster.wait_for(lambda: coordinator(cluster, topic, GROUP)) or -1)
     assert committed() == before
     write(cluster, topic, range(300, 600), 3)
     read_up_to(600)
@@ -128,78 +121,49 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: Cluster, topic:
         member.close()
 
 
-class CopyJob:
-    """Reads one topic and writes another, in transactions that also commit what was read."""
+def copy(cluster: Cluster, source: str, sink: str, total: int, events: dict[int, Callable[[], None]]) -> None:
+    """Copy records from topic to topic, in transactions that also commit what was read.
 
-    def __init__(self, cluster: Cluster, source: str, sink: str) -> None:
-        self.sink = sink
-        self.producer = Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap,
-                "transactional.id": sink,
-                "transaction.timeout.ms": 60_000,
-            }
-            | QUICK
-        )
-        self.producer.init_transactions(PATIENCE_S)
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": cluster.bootstrap,
-                "group.id": sink,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                **QUICK,
-            }
-        )
-        self.consumer.subscribe([source])
-
-    def run(self, total: int, each: int, events: dict[int, Callable[[], None]]) -> None:
-        """Copy so many records, so many in a transaction; events come in the middle of the transaction of a number."""
-        copied = number = 0
-        end = time.monotonic() + 2 * PATIENCE_S
-        while copied < total:
-            assert time.monotonic() < end, f"copied {copied} of {total}"
-            records = [m for m in self.consumer.consume(each, 0.5) if m.error() is None]
-            if records:
-                self._copy(records, events.pop(number, lambda: None))
-                copied += len(records)
-                number += 1
-        self.consumer.close()
-        assert not events
-
-    def _copy(self, records: list[Message], event: Callable[[], None]) -> None:
+    An event comes in the middle of the transaction of its number: after the records, before the offsets.
+    """
+    producer = RawProducer(cluster, sink)
+    reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", **QUICK})
+    reader.assign([TopicPartition(source, index, 0) for index in range(3)])
+    copied = number = 0
+    end = time.monotonic() + 2 * PATIENCE_S
+    while copied < total:
+        assert time.monotonic() < end, f"copied {copied} of {total}"
+        records = [message for message in reader.consume(50, 0.5) if message.error() is None]
+        if not records:
+            continue
+        event = events.pop(number, None)
+        number += 1
         while True:
             try:
-                self.producer.begin_transaction()
-                for record in records:
-                    self.producer.produce(self.sink, record.value(), partition=record.partition())
-                self.producer.poll(0)
-                event()
-                event = lambda: None  # noqa: E731
-                positions = self.consumer.position(self.consumer.assignment())
-                metadata = self.consumer.consumer_group_metadata()
-                self._insist(
-                    partial(self.producer.send_offsets_to_transaction, positions, metadata, PATIENCE_S)
-                )
-                self._insist(lambda: self.producer.commit_transaction(PATIENCE_S))
-                return
-            except KafkaException as error:
-                if not error.args[0].txn_requires_abort():
-                    raise
-                self._insist(lambda: self.producer.abort_transaction(PATIENCE_S))
+                _copy_once(producer, source, sink, records, event)
+                break
+            except Abortable:
+                event = None
+                producer.end(commit=False)
+        copied += len(records)
+    reader.close()
+    producer.close()
+    assert not events
 
-    @staticmethod
-    def _insist(call: Callable[[], None]) -> None:
-        """What can be tried again is."""
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                call()
-                return
-            except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > end:
-                    raise
+
+def _copy_once(
+    producer: RawProducer, source: str, sink: str, records: list[Message], event: Callable[[], None] | None
+) -> None:
+    by_partition: dict[int, list[Message]] = {}
+    for record in records:
+        by_partition.setdefault(record.partition(), []).append(record)
+    for partition, theirs in by_partition.items():
+        producer.send(sink, partition, [record.value() for record in theirs])
+    if event is not None:
+        event()
+    offsets = {partition: theirs[-1].offset() + 1 for partition, theirs in by_partition.items()}
+    producer.commit_offsets(sink, source, offsets)
+    producer.end(commit=True)
 
 
 def test_a_transactional_copy_survives_coordinators_and_leaders(cluster: Cluster, topic: str) -> None:
@@ -210,26 +174,37 @@ def test_a_transactional_copy_survives_coordinators_and_leaders(cluster: Cluster
     topics = {source: 3, sink: 3}
     killed: list[int] = []
 
-    def kill(node_id: int | None) -> None:
+    def kill(find: Callable[[], int | None]) -> None:
         for other in killed:
             make_sure(cluster, other, topics)
-        assert node_id is not None
-        killed[:] = [node_id]
-        cluster.kill(node_id)
+        victim = cluster.wait_for(find)
+        assert victim is not None
+        killed[:] = [victim]
+        cluster.kill(victim)
 
-    CopyJob(cluster, source, sink).run(
+    def kill_coordinator(kind: int) -> None:
+        kill(lambda: coordinator(cluster, sink, kind))
+
+    copy(
+        cluster,
+        source,
+        sink,
         1500,
-        50,
         {
-            3: lambda: kill(coordinator(cluster, sink, TRANSACTION)),
-            8: lambda: kill(coordinator(cluster, sink, GROUP)),
-            13: lambda: kill(cluster.leader_of(sink, 0)),
-            18: lambda: kill(coordinator(cluster, sink, TRANSACTION)),
+            3: lambda: kill_coordinator(TRANSACTION),
+            8: lambda: kill_coordinator(GROUP),
+            13: lambda: kill(lambda: cluster.leader_of(sink, 0)),
+            18: lambda: kill_coordinator(TRANSACTION),
+            23: lambda: kill_coordinator(GROUP),
         },
     )
     found = read_all(cluster.bootstrap, sink, **{"isolation.level": "read_committed"})
     for index in range(3):
         assert [int(value) for value in found[index]] == list(range(index, 1500, 3))
+    group = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": sink, **QUICK})
+    offsets = group.committed([TopicPartition(source, index) for index in range(3)], PATIENCE_S)
+    assert [each.offset for each in offsets] == [500, 500, 500]
+    group.close()
 
 
 def test_an_unfinished_transaction_is_aborted_by_the_next_coordinator(cluster: Cluster, topic: str) -> None:
@@ -241,7 +216,7 @@ def test_an_unfinished_transaction_is_aborted_by_the_next_coordinator(cluster: C
     for index in range(2):
         old.produce(topic, b"lost", partition=index)
     assert old.flush(PATIENCE_S) == 0
-    cluster.kill(coordinator(cluster, topic, TRANSACTION))
+    cluster.kill(cluster.wait_for(lambda: coordinator(cluster, topic, TRANSACTION)) or -1)
     new = Producer(settings)
     new.init_transactions(PATIENCE_S)
     new.begin_transaction()
@@ -281,7 +256,7 @@ def test_a_queue_goes_on_when_leaders_and_coordinators_are_killed(cluster: Clust
     for step, victim in enumerate(
         (lambda: cluster.leader_of(topic, 0), lambda: coordinator(cluster, topic, GROUP))
     ):
-        node_id = victim()
+        node_id = cluster.wait_for(victim)
         assert node_id is not None
         cluster.kill(node_id)
         first = 300 * (step + 1)
