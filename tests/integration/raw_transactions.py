@@ -20,6 +20,8 @@ from ottla.wire import messages
 GROUP, TRANSACTION = 0, 1
 PATIENCE_S = 60.0
 
+_FINE = {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}
+
 Codes = Callable[[Any], Iterable[int]]
 
 
@@ -41,7 +43,6 @@ class RawProducer:
         self._cluster = cluster
         self._name = name
         self._clients: dict[int, RawClient] = {}
-        self.retries = 0
         answer = self._ask(
             lambda: coordinator(cluster, name, TRANSACTION),
             messages.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000),
@@ -115,28 +116,21 @@ class RawProducer:
             client.close()
 
     def _ask(self, find: Callable[[], int | None], request: Any, version: int, codes: Codes) -> Any:
-        end = time.monotonic() + PATIENCE_S
-        why: object = "nobody to ask"
-        while time.monotonic() < end:
+        def attempt() -> Any | None:
+            node_id = find()
+            if node_id is None:
+                return None
             try:
-                node_id = find()
-                if node_id is not None:
-                    answer = self._client(node_id).ask(request, version)
-                    bad = {ErrorCode(code) for code in codes(answer)} - {
-                        ErrorCode.NONE,
-                        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-                    }
-                    if not bad:
-                        return answer
-                    why = bad
-                    if not all(code.retriable for code in bad):
-                        raise Abortable(f"{type(request).__name__}: {bad}")
-            except OSError as error:
-                why = error
+                answer = self._client(node_id).ask(request, version)
+            except OSError:
                 self._clients.clear()
-            self.retries += 1
-            time.sleep(0.02)
-        raise AssertionError(f"no answer to {type(request).__name__} in {PATIENCE_S} s: {why}")
+                raise
+            bad = {ErrorCode(code) for code in codes(answer)} - _FINE
+            if not all(code.retriable for code in bad):
+                raise Abortable(f"{type(request).__name__}: {bad}")
+            return None if bad else answer
+
+        return self._cluster.wait_for(attempt, PATIENCE_S)
 
     def _client(self, node_id: int) -> RawClient:
         client = self._clients.get(node_id)
