@@ -449,3 +449,85 @@ def shape(record: Any) -> tuple[Any, ...]:
             ("features", str(sorted(features)))
         ]
     return (record.NAME, *fields)
+
+
+def elections(*named: tuple[str, list[int]], election: int = 0) -> Any:
+    cls = m.ElectLeadersRequest
+    return cls(
+        election_type=election,
+        timeout_ms=10_000,
+        topic_partitions=[cls.TopicPartitions(topic=name, partitions=indexes) for name, indexes in named],
+    )
+
+
+ELECTIONS = [
+    (elections(("there", [0])), 0),
+    (elections(("there", [0, 9]), ("nowhere", [0])), 1),
+    (elections(("there", [0, 9]), ("nowhere", [0]), election=1), 2),
+    (elections(("there", [0]), election=5), 2),
+    (elections(), 2),
+]
+
+
+@pytest.mark.parametrize(("request_", "version"), ELECTIONS)
+def test_elect_leaders(both: Both, request_: Any, version: int) -> None:
+    kafka, ottla = both.ask(request_, version)
+    assert ottla.error_code == kafka.error_code
+
+    def told(answer: Any) -> list[Any]:
+        return [
+            (topic.topic, [(p.partition_id, p.error_code, p.error_message) for p in topic.partition_result])
+            for topic in answer.replica_election_results
+        ]
+
+    assert told(ottla) == told(kafka)
+
+
+def reassignment(*wanted: tuple[str, int, list[int] | None], may_change_factor: bool = True) -> Any:
+    cls = m.AlterPartitionReassignmentsRequest
+    return cls(
+        timeout_ms=10_000,
+        allow_replication_factor_change=may_change_factor,
+        topics=[
+            cls.ReassignableTopic(
+                name=name, partitions=[cls.ReassignablePartition(partition_index=index, replicas=replicas)]
+            )
+            for name, index, replicas in wanted
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_partition_reassignments(both: Both, version: int) -> None:
+    wanted = [
+        ("there", 0, [1]),
+        ("there", 0, None),
+        ("there", 0, []),
+        ("there", 0, [1, 1]),
+        ("there", 0, [1, 7]),
+        ("there", 5, [1]),
+        ("nowhere", 0, [1]),
+    ]
+    kafka, ottla = both.ask(reassignment(*wanted), version)
+    assert (ottla.error_code, ottla.error_message) == (kafka.error_code, kafka.error_message)
+
+    def told(answer: Any) -> list[Any]:
+        return [
+            (t.name, [(p.partition_index, ErrorCode(p.error_code)) for p in t.partitions])
+            for t in answer.responses
+        ]
+
+    assert told(ottla) == told(kafka)
+
+
+def test_a_replication_factor_that_may_not_change(both: Both) -> None:
+    kafka, ottla = both.ask(reassignment(("there", 0, [1]), may_change_factor=False), 1)
+    assert ottla.responses == kafka.responses
+
+
+def test_list_partition_reassignments(both: Both) -> None:
+    cls = m.ListPartitionReassignmentsRequest
+    named = cls(topics=[cls.ListPartitionReassignmentsTopics(name="there", partition_indexes=[0, 9])])
+    for request in (cls(topics=None), named):
+        kafka, ottla = both.ask(request, 0)
+        assert ottla == kafka

@@ -47,7 +47,7 @@ def elect_leaders(
             election = ElectionType(request.election_type)
         except ValueError:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}."
+                ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
             ) from None
     wanted: list[tuple[str, list[int]]]
     if request.topic_partitions is None:
