@@ -18,6 +18,9 @@ def only_last_counts(node: Node) -> bool:
 
 def _last_counts(node: Node) -> bool:
     operator = node.operator
+    if len(node.parents) != 1:
+        # What several give to one must keep its order.
+        return False
     if isinstance(operator, Sink):
         return not operator.internal and isinstance(operator.topic, str)
     return isinstance(operator, _KEEPS_KEYS) and not node.stores and only_last_counts(node)

@@ -63,6 +63,9 @@ class Task:
         if self._punctuations:
             self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
 
+    def processor(self, node: str) -> NodeProcessor:
+        return self._processors[node]
+
     def punctuate_wall_clock(self) -> None:
         self._punctuate(PunctuationType.WALL_CLOCK_TIME, self.now_ms())
 

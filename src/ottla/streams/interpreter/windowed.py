@@ -63,6 +63,14 @@ class WindowAggregateProcessor(_Windowed):
         if operator.emit_on_close:
             self._emit_closed(record, close_time)
 
+    def count_many(self, key: Any, start: int, count: int, latest: int) -> None:
+        """So many records of one key in one window, for windows that only count."""
+        held = self.store.fetch(key, start)
+        total, time = (count, latest) if held is None else (held.value + count, max(latest, held.timestamp))
+        self.store.put(key, total, start, time)
+        window = Window(start, start + self.operator.windows.size_ms)
+        self.forward(Record(Windowed(key, window), Change(total, None), time))
+
     def _emit_closed(self, record: Record, close_time: int) -> None:
         size = self.operator.windows.size_ms
         if self.last_emitted != NEVER and self.last_emitted >= close_time:

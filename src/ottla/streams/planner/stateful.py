@@ -21,8 +21,10 @@ from ottla.streams.interpreter.context import RecordMetadata
 from ottla.streams.interpreter.making import make_stores
 from ottla.streams.interpreter.reading import read_source
 from ottla.streams.interpreter.task import Task, is_global
+from ottla.streams.interpreter.windowed import WindowAggregateProcessor
 from ottla.streams.planner.collecting import Collector
 from ottla.streams.planner.rows import NAMES, Tasks, arrival_order, is_raw, read_headers, unpack
+from ottla.streams.planner.shortcuts import count_columns, counted_behind, is_readable, key_reader
 from ottla.streams.planner.stages import Plan
 from ottla.streams.planner.state import SparkMap, recall, remember
 from ottla.streams.records import Record
@@ -52,6 +54,12 @@ class StatefulStage(StatefulProcessor):
         }
         self._facts = handle.getValueState("facts", "token binary, scalars binary")
         self._task_of = {group: task for task, group in enumerate(self._tasks.groups)}
+        self._counters = {
+            number: counter.name
+            for number, node in enumerate(self._plan.nodes)
+            if self._plan.stage_of[node.name] == self._stage.number
+            and (counter := counted_behind(self._plan.topology, node)) is not None
+        }
         self._order = {
             number: _FIRST if _comes_first(node) else _THEN for number, node in enumerate(self._plan.nodes)
         }
@@ -111,6 +119,7 @@ class _Work:
         )
 
     def process(self, columns: dict[str, Any]) -> None:
+        columns = self._count_at_once(columns)
         dests = columns["dest"]
         order = arrival_order(columns["lane"], columns["place"], columns["sub"], columns["time"])
         first = np.array([self._stage._order[dest] for dest in dests[order].tolist()], np.int8)
@@ -135,6 +144,26 @@ class _Work:
                 read_source(task, node, source, raw, metadata, collector.emit_raw)
             else:
                 task.process(node.name, unpack(_bytes(key), value, at, headers))
+
+    def _count_at_once(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Counts what can be counted by columns, and gives back the rest."""
+        stage = self._stage
+        for dest, counter in stage._counters.items():
+            mine = columns["dest"] == dest
+            if not mine.any():
+                continue
+            source = stage._plan.nodes[dest].operator
+            assert isinstance(source, Source)
+            part = {name: column[mine] for name, column in columns.items()}
+            if not is_readable(source, part["key"].tolist(), part["value"].tolist()):
+                continue
+            order = arrival_order(part["lane"], part["place"], part["sub"], part["time"])
+            processor = self._task.processor(counter)
+            assert isinstance(processor, WindowAggregateProcessor)
+            latest = count_columns(processor, key_reader(source), part["key"][order], part["time"][order])
+            self._task.stream_time = max(self._task.stream_time, latest)
+            columns = {name: column[~mine] for name, column in columns.items()}
+        return columns
 
     def finish(self) -> Iterator[Any]:
         """Timers, gathered changes, and everything back into Spark's state."""
