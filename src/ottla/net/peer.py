@@ -345,7 +345,7 @@ class SocketPeer:
         theirs = self._versions.get(api_key)
         if theirs is None:
             return None
-        ours = API_VERSIONS[ApiKey(api_key)]
+        ours = API_VERSIONS[api_key]
         version = min(ours.max_stable_version, theirs[1])
         if max_version is not None and max_version < version:
             version = max_version
