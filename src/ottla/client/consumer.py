@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -54,7 +54,7 @@ class KafkaConsumer:
         )
         self._statistics = Statistics()
         self._closed = False
-        self._last = TopicPartition("", -1)
+        self._several_topics = True
         self._state = ConsumerState()
         self._timeout_s = self.config["request_timeout_ms"] / 1000
         engine_settings = consumer_engine_settings(self.config)
@@ -131,54 +131,65 @@ class KafkaConsumer:
         self._open()
         deadline = time.monotonic() + timeout_ms / 1000
         self._fill(max_records, deadline)
+        return self._take(max_records)
+
+    def _take(self, count: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Hand out fetched records, by partition."""
+        state, make = self._state, self._make
+        several = self._several_topics
         records: dict[TopicPartition, list[ConsumerRecord]] = {}
         into: list[ConsumerRecord] = []
-        last: TopicPartition | None = None
-        for _ in range(max_records):
-            record = self._next_buffered()
-            if record is None:
+        partition, topic = -1, ""
+        for _ in range(min(count, len(state.buffer))):
+            if not state.buffer:
                 break
-            if self._last is not last:
-                last = self._last
-                into = records.setdefault(last, [])
-            into.append(record)
-        return records
-
-    def __iter__(self) -> KafkaConsumer:
-        return self
-
-    def __next__(self) -> ConsumerRecord:
-        """The next record; the end comes after `consumer_timeout_ms` without one."""
-        record = self._next_buffered() if self._state.buffer else None
-        if record is not None:
-            return record
-        if self._closed:
-            raise StopIteration
-        deadline = time.monotonic() + self.config["consumer_timeout_ms"] / 1000
-        while True:
-            self._fill(self.config["max_poll_records"], deadline)
-            record = self._next_buffered()
-            if record is not None:
-                return record
-            if time.monotonic() >= deadline or self._closed:
-                raise StopIteration
-
-    def _next_buffered(self) -> ConsumerRecord | None:
-        """Take one fetched record: from now on it is consumed."""
-        state = self._state
-        while state.buffer:
             message = state.buffer.popleft()
             if message.error() is not None:
                 self._take_note(message)
                 continue
-            record = self._make(message)
-            tp = self._last
-            if tp.partition != record[1] or tp.topic != record[0]:
-                self._last = tp = TopicPartition(record[0], record[1])
-            state.positions[tp] = record[3] + 1
-            state.epochs[tp] = record[2]
-            return record
-        return None
+            if message.partition() != partition or (several and message.topic() != topic):
+                state.settle()
+                topic, partition = message.topic(), message.partition()
+                into = records.setdefault(TopicPartition(topic, partition), [])
+            into.append(make(message))
+            state.latest = message
+        return records
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """All records as they come; the end comes after `consumer_timeout_ms` without one."""
+        state, make = self._state, self._make
+        while True:
+            partition, topic = -1, ""
+            while state.buffer:
+                message = state.buffer.popleft()
+                if message.error() is not None:
+                    self._take_note(message)
+                    continue
+                if message.partition() != partition or (self._several_topics and message.topic() != topic):
+                    state.settle()
+                    topic, partition = message.topic(), message.partition()
+                record = make(message)
+                state.latest = message
+                yield record
+            if not self._await_records():
+                return
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record; the end comes after `consumer_timeout_ms` without one."""
+        return next(iter(self))
+
+    def _await_records(self) -> bool:
+        """Whether there are records within `consumer_timeout_ms`."""
+        if self._closed:
+            return False
+        deadline = time.monotonic() + self.config["consumer_timeout_ms"] / 1000
+        while not self._closed:
+            self._fill(self.config["max_poll_records"], deadline)
+            if self._state.buffer:
+                return True
+            if time.monotonic() >= deadline:
+                break
+        return False
 
     def _fill(self, count: int, deadline: float) -> None:
         """Wait until there is something in the buffer, or the time is over."""
@@ -196,6 +207,7 @@ class KafkaConsumer:
             state = self._state
             if state.assigned is not assigned:
                 messages = [one for one in messages if one.error() is not None or state.reads(one)]
+            self._several_topics = len({tp.topic for tp in state.assigned}) > 1
             state.buffer.extend(messages)
             for tp in state.paused:
                 state.pause(tp)

@@ -15,15 +15,16 @@ class ConsumerState:
     """Subscription or manual assignment, positions, pauses, and records fetched but not yet handed out."""
 
     __slots__ = (
+        "_positions",
         "assigned",
         "buffer",
         "epochs",
         "held",
+        "latest",
         "listener",
         "manual",
         "pattern",
         "paused",
-        "positions",
         "resets",
         "subscribed",
     )
@@ -34,12 +35,33 @@ class ConsumerState:
         self.listener: Any = None
         self.manual = False
         self.assigned: set[TopicPartition] = set()
-        self.positions: dict[TopicPartition, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self.latest: Any = None
         self.epochs: dict[TopicPartition, int] = {}
         self.resets: dict[TopicPartition, str] = {}
         self.paused: set[TopicPartition] = set()
         self.buffer: deque[Any] = deque()
         self.held: dict[TopicPartition, list[Any]] = {}
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset of the next record of each partition."""
+        self.settle()
+        return self._positions
+
+    def settle(self) -> None:
+        """Take down how far the reading has come.
+
+        `latest` is the last message handed out; noting each of them here would cost as much as handing it out,
+        so it is done when the partition changes and when somebody asks.
+        """
+        message = self.latest
+        if message is not None:
+            self.latest = None
+            tp = _place(message)
+            self._positions[tp] = message.offset() + 1
+            epoch = message.leader_epoch()
+            self.epochs[tp] = -1 if epoch is None else epoch
 
     def subscribe(self, topics: Iterable[str], pattern: str | None, listener: Any) -> None:
         if self.manual:
@@ -73,6 +95,7 @@ class ConsumerState:
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         gone = set(partitions)
+        self.settle()
         self.assigned = self.assigned - gone
         self.paused -= gone
         for tp in gone:
@@ -87,6 +110,7 @@ class ConsumerState:
         self.buffer.clear()
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
+        self.settle()
         self.resets.pop(tp, None)
         self.epochs.pop(tp, None)
         self.positions[tp] = offset
@@ -95,6 +119,7 @@ class ConsumerState:
 
     def reset(self, tp: TopicPartition, to: str) -> None:
         """The position is wherever the partition begins or ends when it is looked up."""
+        self.settle()
         self.positions.pop(tp, None)
         self.epochs.pop(tp, None)
         self.resets[tp] = to
@@ -122,6 +147,7 @@ class ConsumerState:
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What a commit without arguments commits."""
+        self.settle()
         return {
             tp: OffsetAndMetadata(offset, "", self.epochs.get(tp, -1))
             for tp, offset in self.positions.items()

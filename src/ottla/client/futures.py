@@ -1,6 +1,8 @@
 """What `send` and `commit_async` give back: a result that is not there yet.
 
-One lock per client guards its futures, since a lock of each one's own would cost more than the rest of a send.
+Futures have no lock: a send makes one, and a lock would cost more than the rest of it. Whoever brings the result
+stores it and then looks who waits; whoever comes to wait says so and then looks whether the result is there. So
+one of the two sees the other, and what is taken out of a list is taken by one of them only.
 """
 
 from __future__ import annotations
@@ -26,16 +28,12 @@ _AGAIN_S = 0.05
 class Future(Generic[T]):
     """A value or an exception that arrives once. Callbacks run in the thread that brings it."""
 
-    __slots__ = ("_callbacks", "_errbacks", "_event", "_lock", "_value", "exception", "is_done")
-
-    def __init__(self, lock: threading.Lock | None = None) -> None:
-        self.is_done = False
-        self.exception: BaseException | None = None
-        self._value: Any = None
-        self._lock = lock if lock is not None else threading.Lock()
-        self._callbacks: list[Callable[[T], Any]] | None = None
-        self._errbacks: list[Callable[[BaseException], Any]] | None = None
-        self._event: threading.Event | None = None
+    # What a future has before anything happens to it: an instance holds only what differs.
+    is_done = False
+    exception: BaseException | None = None
+    _value: Any = None
+    _waiting: list[tuple[bool, Callable[..., Any]]] | None = None
+    _event: threading.Event | None = None
 
     @property
     def value(self) -> T | None:
@@ -63,43 +61,40 @@ class Future(Generic[T]):
         return self
 
     def _complete(self, value: Any, exception: BaseException | None) -> None:
-        with self._lock:
-            self._value = value
-            self.exception = exception
-            self.is_done = True
-            callbacks, errbacks, event = self._callbacks, self._errbacks, self._event
-            self._callbacks = self._errbacks = None
-        if event is not None:
-            event.set()
-        if exception is None:
-            for callback in callbacks or ():
-                _call(callback, self.value)
-        else:
-            for errback in errbacks or ():
-                _call(errback, exception)
+        self._value = value
+        self.exception = exception
+        self.is_done = True
+        if self._event is not None:
+            self._event.set()
+        if self._waiting is not None:
+            self._call_waiting()
+
+    def _call_waiting(self) -> None:
+        """Call, in their order, those who wait; each of them once, whoever gets here first."""
+        waiting = self._waiting or []
+        while waiting:
+            try:
+                on_success, function = waiting.pop(0)
+            except IndexError:
+                return
+            if on_success == (self.exception is None):
+                _call(function, self.value if on_success else self.exception)
+
+    def _add(self, on_success: bool, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        if args or kwargs:
+            function = functools.partial(function, *args, **kwargs)
+        self.__dict__.setdefault("_waiting", []).append((on_success, function))
+        if self.is_done:
+            self._call_waiting()
 
     def add_callback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[T]:
         """Have `function(*args, value, **kwargs)` called on success: at once, if it has come already."""
-        if args or kwargs:
-            function = functools.partial(function, *args, **kwargs)
-        with self._lock:
-            if not self.is_done:
-                self._callbacks = [*(self._callbacks or ()), function]
-                return self
-        if self.exception is None:
-            _call(function, self.value)
+        self._add(True, function, args, kwargs)
         return self
 
     def add_errback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[T]:
         """Have `function(*args, exception, **kwargs)` called on failure."""
-        if args or kwargs:
-            function = functools.partial(function, *args, **kwargs)
-        with self._lock:
-            if not self.is_done:
-                self._errbacks = [*(self._errbacks or ()), function]
-                return self
-        if self.exception is not None:
-            _call(function, self.exception)
+        self._add(False, function, args, kwargs)
         return self
 
     def add_both(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[T]:
@@ -118,12 +113,8 @@ class Future(Generic[T]):
         return self.value  # type: ignore[return-value]
 
     def _wait(self, timeout: float | None) -> bool:
-        with self._lock:
-            if self.is_done:
-                return True
-            if self._event is None:
-                self._event = threading.Event()
-        return self._event.wait(timeout)
+        event: threading.Event = self.__dict__.setdefault("_event", threading.Event())
+        return self.is_done or event.wait(timeout)
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait in an event loop of asyncio."""
@@ -147,35 +138,21 @@ class Future(Generic[T]):
 class FutureRecordMetadata(Future[RecordMetadata]):
     """The place of one record in its partition, known once the broker has acknowledged it."""
 
-    __slots__ = ("_header_size", "_hurry")
-
-    def __init__(self, lock: threading.Lock, hurry: Callable[[float], Any], header_size: int) -> None:
-        # Written out rather than inherited: this runs once per record.
-        self.is_done = False
-        self.exception = None
-        self._value = None
-        self._lock = lock
-        self._callbacks = self._errbacks = None
-        self._event = None
-        self._hurry = hurry
-        self._header_size = header_size
+    _hurry: Callable[[float], Any]
+    _header_size = -1
 
     def delivered(self, error: Any, message: Any) -> None:
         """The engine's delivery report. The metadata is only made of it when somebody looks."""
         if error is not None:
             self._complete(None, from_engine(error))
             return
-        # The common case of `_complete`, in line: this runs once per record.
-        with self._lock:
-            self._value = message
-            self.is_done = True
-            callbacks, event = self._callbacks, self._event
-        if event is not None:
-            event.set()
-        if callbacks is not None:
-            self._callbacks = self._errbacks = None
-            for callback in callbacks:
-                _call(callback, self.value)
+        # `_complete`, in line: this runs once per record.
+        self._value = message
+        self.is_done = True
+        if self._event is not None:
+            self._event.set()
+        if self._waiting is not None:
+            self._call_waiting()
 
     @property
     def value(self) -> RecordMetadata | None:
@@ -197,7 +174,7 @@ class FutureRecordMetadata(Future[RecordMetadata]):
 
 
 def failed_send(error: KafkaError) -> FutureRecordMetadata:
-    future = FutureRecordMetadata(threading.Lock(), lambda _: None, -1)
+    future = FutureRecordMetadata()
     future.failure(error)
     return future
 

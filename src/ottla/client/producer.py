@@ -48,7 +48,7 @@ class KafkaProducer:
         self._serialize_value = serialize_function(self.config["value_serializer"], "value_serializer")
         self._choose = choose_function(self.config["partitioner"])
         self._statistics = Statistics()
-        self._lock = threading.Lock()
+        self._plain = self._serialize_key is None and self._serialize_value is None and self._choose is None
         self._leaders: dict[str, dict[int, int]] = {}
         self._cluster = Cluster(self._leaders)
         self._asked_at: dict[str, float] = {}
@@ -91,6 +91,69 @@ class KafkaProducer:
         A `value` of None with a key deletes the key from a compacted topic. Blocks, up to `max_block_ms`, only
         for a topic's first record or while the buffer is full.
         """
+        if (
+            self._plain
+            and type(value) is bytes
+            and (key is None or type(key) is bytes)
+            and topic in self._leaders
+            and headers is None
+            and partition is None
+            and not self._closed
+        ):
+            # Nothing to turn into bytes, nothing to choose: most records take this way, and in line.
+            future = FutureRecordMetadata()
+            future._hurry = self._flush
+            try:
+                self._produce(topic, value, key, -1, future.delivered, None, timestamp_ms or 0)
+            except BufferError:
+                self._produce_when_there_is_room(topic, value, key, -1, future, timestamp_ms, None)
+            except KafkaException as problem:
+                raise from_engine(problem.args[0]) from None
+            return future
+        return self._send(topic, value, key, headers, partition, timestamp_ms)
+
+    def _queue(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        timestamp_ms: int | None,
+        headers: Headers | None,
+        header_size: int = -1,
+    ) -> FutureRecordMetadata:
+        """Hand a record to the engine."""
+        future = FutureRecordMetadata()
+        future._hurry = self._flush
+        if header_size >= 0:
+            future._header_size = header_size
+        try:
+            self._produce(
+                topic,
+                value,
+                key,
+                partition,
+                future.delivered,
+                None,
+                timestamp_ms or 0,
+                headers or None,  # type: ignore[arg-type]
+            )
+        except BufferError:
+            self._produce_when_there_is_room(topic, value, key, partition, future, timestamp_ms, headers)
+        except KafkaException as problem:
+            raise from_engine(problem.args[0]) from None
+        return future
+
+    def _send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: Headers | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> FutureRecordMetadata:
+        """Check and serialize a record, find its partition, and queue it."""
         if self._closed:
             raise IllegalStateError("the producer is closed")
         if value is None and key is None:
@@ -119,44 +182,26 @@ class KafkaProducer:
         elif self._choose is not None:
             partition = self._chosen(topic, key, key_bytes, value, value_bytes)
 
-        future = FutureRecordMetadata(self._lock, self._flush, header_size)
-        try:
-            self._produce(
-                topic,
-                value_bytes,
-                key_bytes,
-                -1 if partition is None else partition,
-                future.delivered,
-                None,
-                timestamp_ms or 0,
-                headers or None,  # type: ignore[arg-type]
-            )
-        except BufferError:
-            self._produce_when_there_is_room(
-                topic, value_bytes, key_bytes, partition, future, timestamp_ms, headers
-            )
-        except KafkaException as problem:
-            raise from_engine(problem.args[0]) from None
-        return future
+        number = -1 if partition is None else partition
+        return self._queue(topic, value_bytes, key_bytes, number, timestamp_ms, headers, header_size)
 
     def _produce_when_there_is_room(
         self,
         topic: str,
         value: bytes | None,
         key: bytes | None,
-        partition: int | None,
+        partition: int,
         future: FutureRecordMetadata,
         timestamp_ms: int | None,
         headers: Headers | None,
     ) -> None:
         max_block_s = self.config["max_block_ms"] / 1000
         deadline = time.monotonic() + max_block_s
-        number = -1 if partition is None else partition
         while time.monotonic() < deadline:
             self._progress.clear()
             try:
                 given: Any = headers or None
-                self._produce(topic, value, key, number, future.delivered, None, timestamp_ms or 0, given)
+                self._produce(topic, value, key, partition, future.delivered, None, timestamp_ms or 0, given)
                 return
             except BufferError:
                 self._progress.wait(0.01)
