@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from bench.load import Load, gaps, groups, latency, librdkafka, sockets
+from bench.load import Load, client, gaps, groups, latency, librdkafka, sockets
 
 
 def _sink(load: Load) -> dict[str, float]:
@@ -20,6 +20,10 @@ KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
     "produce": librdkafka.produce,
     "produce-for": librdkafka.produce_for,
     "consume": librdkafka.consume,
+    "client-produce": client.produce,
+    "client-consume": client.consume,
+    "peer-produce": client.peer_produce,
+    "peer-consume": client.peer_consume,
     "latency": latency.send,
     "latency-read": latency.read,
     "swarm": sockets.swarm,

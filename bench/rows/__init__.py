@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from bench.context import Bench
 from bench.rows import (
+    client,
     cluster,
     coordination,
     growth,
@@ -28,6 +29,7 @@ WARM_ROWS: dict[str, Row] = {
     "requests": requests.one_record,
     "clients": requests.many_clients,
     "java": java_tools.java_tools,
+    "client": client.client,
     "latency": latency.steady,
     "cold": latency.beside_a_cold_read,
     "compaction": latency.beside_a_compaction,
