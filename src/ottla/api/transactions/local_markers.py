@@ -1,6 +1,6 @@
 """Markers for the partitions that this broker leads; those of group offsets go through the group coordinator.
 
-Fulfils the transaction coordinator's `MarkerWriter` as long as every partition is led here.
+Fulfils the transaction coordinator's `MarkerWriter` for partitions that are led here.
 """
 
 from __future__ import annotations
@@ -90,10 +90,13 @@ class LocalMarkers:
         self._await(partition, info.last_offset + 1, settle)
 
     def _await(self, partition: Partition, end_offset: int, settle: Settle) -> None:
+        leader_epoch = partition.leader_epoch
+
         def look(expired: bool) -> int:
             log = partition.log
             code: ErrorCode | None = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            if log is not None and partition.is_leader:
+            # In a later epoch something else may stand at the marker's offset.
+            if log is not None and partition.is_leader and partition.leader_epoch == leader_epoch:
                 code = partition.replicated(log, end_offset)
             if code is None and not expired:
                 return _ONLY_EVENTS
