@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ottla.streams import StreamsBuilder, StreamsError, tumbling
-from ottla.streams.app import Settings, StreamsApp, read_status, reset
+from ottla.streams import (
+    Processor,
+    ProcessorContext,
+    PunctuationType,
+    Record,
+    StreamsBuilder,
+    StreamsError,
+    tumbling,
+)
+from ottla.streams.app import Settings, StreamsApp, read_status, request_stop, reset
 
 
 def word_count(source: str, target: str) -> StreamsBuilder:
@@ -78,3 +87,57 @@ def test_joined_topics_need_as_many_partitions(ottla_kafka: Any, name: Any, tmp_
     ottla_kafka.make(one + "-out", 1)
     with pytest.raises(StreamsError, match="as many partitions as each other"):
         StreamsApp(b, "uneven", Settings(ottla_kafka.bootstrap, state_dir=tmp_path)).start()
+
+
+@pytest.mark.timeout(600)
+def test_a_function_that_fails_stops_the_application_with_its_reason(
+    spark: Any, ottla_kafka: Any, name: Any, tmp_path: Path
+) -> None:
+    source, target = ottla_kafka.make(name("in"), 1), ottla_kafka.make(name("out"), 1)
+    send(ottla_kafka, source, ["1", "two"])
+    b = StreamsBuilder()
+    b.stream(source).map_values(lambda text: int(text)).to(target)
+    app = StreamsApp(b, name("app"), Settings(ottla_kafka.bootstrap, state_dir=tmp_path)).start(
+        available_now=True
+    )
+    with pytest.raises(StreamsError, match=r"at offset 1 failed: ValueError: invalid literal"):
+        app.wait(timeout_s=300)
+    assert ottla_kafka.read(target) == []
+
+
+class Ticker(Processor):
+    """Counts records in a store, and tells the count when the clock says so."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self.store = context.store("seen")
+        context.schedule(200, PunctuationType.WALL_CLOCK_TIME, self.tell)
+
+    def process(self, record: Record) -> None:
+        self.store.put("seen", (self.store.get("seen") or 0) + 1)
+
+    def tell(self, now: int) -> None:
+        self.context.forward(Record("seen", self.store.get("seen") or 0, now))
+
+
+@pytest.mark.timeout(600)
+def test_a_processor_is_called_by_the_clock_and_stops_when_asked(
+    spark: Any, ottla_kafka: Any, name: Any, tmp_path: Path
+) -> None:
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    register_pickle_by_value(sys.modules[__name__])
+    source, target = ottla_kafka.make(name("in"), 1), ottla_kafka.make(name("out"), 1)
+    send(ottla_kafka, source, ["a", "b", "c"])
+    b = StreamsBuilder().add_state_store("seen")
+    b.stream(source).process(Ticker, stores=["seen"]).to(target, key_serde=str, value_serde=int)
+    app_id = name("app")
+    app = StreamsApp(b, app_id, Settings(ottla_kafka.bootstrap, state_dir=tmp_path, trigger_ms=200)).start()
+    told: list[int] = []
+    while not told:
+        assert not app.wait(timeout_s=2)
+        told = [int.from_bytes(one.value(), "big") for one in ottla_kafka.read(target)]
+    assert told[-1] == 3
+    request_stop(tmp_path / app_id)
+    assert app.wait(timeout_s=120)
+    assert read_status(tmp_path / app_id)["running"] is False

@@ -1,0 +1,71 @@
+"""The examples of plain Structured Streaming do what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.java
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "structured_streaming.py"
+LINES = 300
+
+
+@pytest.fixture(scope="module")
+def example() -> Any:
+    spec = importlib.util.spec_from_file_location("structured_streaming", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def lines(example: Any, spark: Any, ottla_kafka: Any, name: Any) -> Any:
+    topic = ottla_kafka.make(name("lines"), 2)
+    example.generate(ottla_kafka.bootstrap, topic, LINES)
+    return example.read_lines(spark, ottla_kafka.bootstrap, topic)
+
+
+def expected(example: Any) -> Counter[str]:
+    chance = random.Random(1)
+    return Counter(word for _ in range(LINES) for word in chance.choices(example.WORDS, k=8))
+
+
+def run(writer: Any, tmp_path: Path) -> Any:
+    query = (
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def test_parquet(example: Any, spark: Any, lines: Any, tmp_path: Path) -> None:
+    run(example.to_parquet(lines, str(tmp_path / "files")), tmp_path)
+    table = spark.read.parquet(str(tmp_path / "files"))
+    assert Counter(word for row in table.collect() for word in row.line.split(" ")) == expected(example)
+
+
+def test_jdbc(example: Any, spark: Any, lines: Any, tmp_path: Path) -> None:
+    url = f"jdbc:derby:{tmp_path}/words;create=true"
+    run(example.to_jdbc(lines, url, "words", example.DERBY), tmp_path)
+    rows = spark.read.jdbc(url, "words", properties={"driver": example.DERBY}).collect()
+    last = {row.word: row.occurrences for row in sorted(rows, key=lambda row: row.batch)}
+    assert last == expected(example)
+
+
+def test_kafka(example: Any, ottla_kafka: Any, lines: Any, name: Any, tmp_path: Path) -> None:
+    target = ottla_kafka.make(name("counts"), 2)
+    run(example.to_kafka(lines, ottla_kafka.bootstrap, target), tmp_path)
+    last = {one.key().decode(): int(one.value()) for one in ottla_kafka.read(target)}
+    assert last == expected(example)
+
+
+def test_console(example: Any, lines: Any, tmp_path: Path) -> None:
+    """What it prints comes from Spark's own process; that it took all lines is told by the query."""
+    assert run(example.to_console(lines), tmp_path).lastProgress["numInputRows"] == LINES
