@@ -150,6 +150,7 @@ def _add_controller(session: Session, flags: Flags) -> None:
     if not flags.dry_run:
         kind = AddRaftVoterRequest
         request = kind(
+            cluster_id=None,
             timeout_ms=_TIMEOUT_MS,
             voter_id=voter_id,
             voter_directory_id=uuid_from_str(directory_id),
@@ -203,7 +204,9 @@ def _remove_controller(session: Session, flags: Flags) -> None:
     except ValueError as error:
         raise UsageProblem(f"--controller-directory-id: {error}") from None
     if not flags.dry_run:
-        request = RemoveRaftVoterRequest(voter_id=flags.controller_id, voter_directory_id=directory_id)
+        request = RemoveRaftVoterRequest(
+            cluster_id=None, voter_id=flags.controller_id, voter_directory_id=directory_id
+        )
         answer = session.cluster.ask(request)
         raise_for(answer.error_code, answer.error_message)
     done = "DRY RUN of removing " if flags.dry_run else "Removed "
