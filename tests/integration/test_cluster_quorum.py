@@ -1,0 +1,92 @@
+"""A quorum whose voters stand in the log and change; its nodes speak to each other on a listener of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from cluster_load import Load, check_nothing_lost
+
+from ottla.cli.formatting import FormatRequest, format_node
+from ottla.cli.settings import node_config
+from ottla.clock import SystemClock
+from ottla.testing.cluster import Cluster, free_ports
+from ottla.wire.messages import DescribeClusterRequest
+from ottla.wire.uuid import uuid_to_str
+
+LATE = 3
+"""This node is formatted without the others' voters, and added later."""
+
+
+class DynamicCluster(Cluster):
+    def prepare(self) -> None:
+        """Format with `--initial-controllers` in place of `controller.quorum.voters`."""
+        clock = SystemClock()
+        self.cluster_id = uuid_to_str(clock.random_uuid())
+        servers = ",".join(str(plan.controller) for plan in self.plans.values())
+        first = ",".join(
+            f"{node_id}@{plan.controller}:{uuid_to_str(clock.random_uuid())}"
+            for node_id, plan in self.plans.items()
+            if node_id != LATE
+        )
+        for (node_id, plan), port in zip(self.plans.items(), free_ports(3), strict=True):
+            properties = dict(plan.properties)
+            del properties["controller.quorum.voters"]
+            properties["controller.quorum.bootstrap.servers"] = servers
+            properties["listeners"] = (
+                properties["listeners"].replace("PLAINTEXT:", "CLIENTS:") + f",INSIDE://127.0.0.1:{port}"
+            )
+            properties["listener.security.protocol.map"] = (
+                "CLIENTS:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:PLAINTEXT"
+            )
+            properties["inter.broker.listener.name"] = "INSIDE"
+            plan.file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+            voters = {"no_initial_controllers": True} if node_id == LATE else {"initial_controllers": first}
+            request = FormatRequest(node_config(str(plan.file)), self.cluster_id, **voters)  # type: ignore[arg-type]
+            format_node(request, lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with DynamicCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+def run_tool(cluster: Cluster, *words: str) -> str:
+    command = [sys.executable, "-m", "ottla", "metadata-quorum", "--bootstrap-server", cluster.address(1)]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_clients_see_their_own_listener_only(dynamic: Cluster) -> None:
+    answer = dynamic.ask(DescribeClusterRequest(), 2)
+    shown = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+    assert shown == {node_id: dynamic.address(node_id) for node_id in dynamic.broker_ids}
+
+
+def test_a_controller_is_added_leads_and_is_removed(dynamic: Cluster, topic: str) -> None:
+    dynamic.create_topic(topic, 3)
+    load = Load(dynamic.bootstrap, topic).start()
+    load.wait_for_more(100)
+    added = run_tool(dynamic, "--command-config", str(dynamic.plans[LATE].file), "add-controller")
+    assert added.startswith(f"Added controller {LATE} with directory id ")
+    status = run_tool(dynamic, "describe", "--status")
+    assert all(f'"id": {node_id}' in status for node_id in (1, 2, 3))
+
+    # With two voters this would have been the end.
+    killed = dynamic.controller_id()
+    assert killed is not None
+    dynamic.kill(killed)
+    dynamic.wait_for(lambda: dynamic.controller_id() not in (None, killed))
+    load.wait_for_more(100)
+    dynamic.start_node(killed)
+    dynamic.wait_in_sync(topic, 3)
+
+    directory_id = added.split("directory id ")[1].split()[0]
+    removal = ("--controller-id", str(LATE), "--controller-directory-id", directory_id)
+    assert run_tool(dynamic, "remove-controller", *removal).startswith("Removed ")
+    check_nothing_lost(dynamic.bootstrap, load.stop())
+    assert load.errors == []
