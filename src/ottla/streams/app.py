@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,10 +16,11 @@ from ottla.streams.graph.operators import Sink
 from ottla.streams.graph.topology import Topology
 from ottla.streams.planner.manifest import Manifest
 from ottla.streams.planner.rows import Tasks
-from ottla.streams.planner.spark import build, plan_for_spark
+from ottla.streams.planner.spark import build, native_or_none, plan_for_spark
 from ottla.streams.planner.stages import Plan
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 MAX_OFFSETS_PER_BATCH: Final = 1_000_000
@@ -46,6 +46,8 @@ class Settings:
     max_offsets_per_batch: int = MAX_OFFSETS_PER_BATCH
     trigger_ms: int = 0
     create_topics: bool = False
+    real_time: bool = False
+    """Milliseconds instead of micro-batches: for topologies of expressions without state, written at least once."""
     client: dict[str, str] = field(default_factory=dict)
     spark: dict[str, str] = field(default_factory=dict)
 
@@ -61,7 +63,6 @@ class StreamsApp:
         self.settings = settings or Settings()
         self.directory = (self.settings.state_dir or state_home()) / application_id
         self.query: StreamingQuery | None = None
-        self._stopping = threading.Event()
 
     @property
     def checkpoint(self) -> Path:
@@ -86,6 +87,10 @@ class StreamsApp:
         )
         for key, value in self.settings.client.items():
             reader = reader.option(f"kafka.{key}", value)
+        records = reader.load()
+        if self.settings.real_time:
+            self.query = self._start_real_time(records, available_now=available_now)
+            return self
         sink = KafkaSink(
             self.settings.bootstrap_servers,
             transactional_id=self.application_id if self.settings.exactly_once else None,
@@ -94,7 +99,7 @@ class StreamsApp:
             options=self.settings.client,
         )
         writer = (
-            build(reader.load(), plan, tasks)
+            build(records, plan, tasks)
             .writeStream.queryName(self.application_id)
             .outputMode("append")
             .foreachBatch(sink)
@@ -107,6 +112,20 @@ class StreamsApp:
         (self.directory / "stop").unlink(missing_ok=True)
         self.query = writer.start()
         return self
+
+    def _start_real_time(self, records: DataFrame, *, available_now: bool) -> StreamingQuery:
+        native = native_or_none(records, self.topology)
+        if native is None or available_now:
+            raise StreamsError(
+                "real-time mode is for topologies of expressions without state, from one topic to one other, "
+                "and has no end by itself"
+            )
+        writer = native.writeStream.format("kafka").outputMode("update")
+        writer = writer.option("kafka.bootstrap.servers", self.settings.bootstrap_servers)
+        for key, value in self.settings.client.items():
+            writer = writer.option(f"kafka.{key}", value)
+        writer = writer.option("checkpointLocation", str(self.checkpoint)).queryName(self.application_id)
+        return writer.trigger(realTime="5 minutes").start()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Until the query ends by itself, by `stop`, or by a stop request from outside; False on a time-out."""

@@ -59,6 +59,7 @@ def streams() -> None:
 @click.option("--create-topics", is_flag=True, help="Make topics that are missing, with one partition.")
 @click.option("--once", is_flag=True, help="Stop when everything that is there now has been processed.")
 @click.option("--trigger-ms", type=click.IntRange(0), default=0, help="The least time between micro-batches.")
+@click.option("--real-time", is_flag=True, help="Milliseconds of latency, for expressions without state.")
 @click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's.")
 def run(
     file: Path,
@@ -70,6 +71,7 @@ def run(
     create_topics: bool,
     once: bool,
     trigger_ms: int,
+    real_time: bool,
     conf: tuple[str, ...],
 ) -> None:
     """Run the application that a Python file describes."""
@@ -83,6 +85,7 @@ def run(
         exactly_once=not at_least_once,
         create_topics=create_topics,
         trigger_ms=trigger_ms,
+        real_time=real_time,
         spark=dict(_pair(one) for one in conf),
     )
     try:

@@ -46,6 +46,10 @@ def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
     """From a frame with Kafka's columns to one with topic, key, value, timestamp, headers and partition."""
     from pyspark.sql import functions as f
 
+    if len(plan.stages) == 1:
+        native = native_or_none(records, plan.topology)
+        if native is not None:
+            return native
     arrived = records.select(
         "topic",
         "partition",
@@ -67,6 +71,17 @@ def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
         "headers",
         f.when(f.col("task") >= 0, f.col("task")).alias("partition"),
     )
+
+
+def native_or_none(records: DataFrame, topology: Topology) -> DataFrame | None:
+    """A topology of expressions alone as Spark's own columns."""
+    from ottla.streams.planner.columns import NotNative
+    from ottla.streams.planner.native import build_native
+
+    try:
+        return build_native(records, topology)
+    except NotNative:
+        return None
 
 
 def _headers(records: DataFrame) -> Any:
