@@ -29,6 +29,10 @@ def current_process() -> Process | None:
     return _current.get()
 
 
+_STEPS_PER_MOMENT: Final = 20_000
+"""More callbacks than this without time moving: something goes round in circles."""
+
+
 class StuckError(Exception):
     """Something was waited for, and nothing is left that could bring it about."""
 
@@ -46,6 +50,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.network: Network | None = None
         self.steps = 0
         """How many callbacks have run."""
+        self._moment_began = 0
+        """`steps` when time last moved."""
         self.on_step: Callable[[], None] | None = None
         self.failures: list[dict[str, Any]] = []
         """What went wrong outside of any process."""
@@ -126,7 +132,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         if not timers or timers[0][0] > end:
             self._now = max(self._now, end)
             return False
-        self._now = max(self._now, timers[0][0])
+        if timers[0][0] > self._now:
+            self._now = timers[0][0]
+            self._moment_began = self.steps
         while timers and timers[0][0] <= self._now:
             _, _, handle = heapq.heappop(timers)
             if not handle.cancelled():
@@ -142,6 +150,8 @@ class SimLoop(asyncio.AbstractEventLoop):
                 process.held.append(handle)
             return
         self.steps += 1
+        if self.steps - self._moment_began > _STEPS_PER_MOMENT:
+            raise StuckError(f"time stands still at {self._now:.6f} s, {process} is busy with {handle!r}")
         if self.on_step is not None:
             self.on_step()
         handle._run()

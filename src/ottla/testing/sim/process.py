@@ -46,6 +46,32 @@ class Process:
             self.running = False
 
 
+class _Work(Future[T]):
+    """Done when its time comes, or when somebody waits for it: there is no other thread to do it."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        super().__init__()
+        self._work = work
+
+    def run(self) -> None:
+        if self.done() or not self.set_running_or_notify_cancel():
+            return
+        try:
+            result = self._work()
+        except BaseException as error:  # noqa: BLE001 - the future carries it, as a pool's does
+            self.set_exception(error)
+        else:
+            self.set_result(result)
+
+    def result(self, timeout: float | None = None) -> T:
+        self.run()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self.run()
+        return super().exception(timeout)
+
+
 class SimExecutor(Executor):
     """A thread pool whose work takes a while of simulated time and is then done at once."""
 
@@ -58,20 +84,15 @@ class SimExecutor(Executor):
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        future: Future[T] = Future()
-
-        def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                result = fn(*args, **kwargs)
-            except BaseException as error:  # noqa: BLE001 - the future carries it, as a pool's does
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        self._loop.call_later(self._delay(), run)
+        future: _Work[T] = _Work(lambda: fn(*args, **kwargs))
+        self._loop.call_later(self._delay(), future.run)
         return future
+
+    def map(
+        self, fn: Callable[..., T], *iterables: Any, timeout: float | None = None, chunksize: int = 1
+    ) -> Any:
+        """Who takes a map's results waits for them: they are there at once."""
+        return iter([fn(*each) for each in zip(*iterables, strict=False)])
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._closed = True

@@ -42,7 +42,7 @@ class Producer:
         while True:
             tp = self.client.random.choice(self.partitions)
             await self.send(tp, self.client.random.randint(1, 4))
-            await asyncio.sleep(self.client.random.random() * 0.05)
+            await asyncio.sleep(self.client.random.random() * 0.3)
 
     async def begin(self, transactional_id: str | None = None) -> None:
         """Get a producer id."""
@@ -146,7 +146,7 @@ class TransactionalProducer(Producer):
                 if transaction.outcome is Outcome.UNKNOWN and not self._ending:
                     # Never asked to commit, and the new epoch has aborted it.
                     transaction.outcome = Outcome.FAILED
-            await asyncio.sleep(self.client.random.random() * 0.05)
+            await asyncio.sleep(self.client.random.random() * 0.3)
 
     _ending = False
 

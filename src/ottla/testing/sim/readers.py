@@ -35,7 +35,7 @@ class Reader:
         while True:
             for tp in self.positions:
                 await self.poll(tp)
-            await asyncio.sleep(self.client.random.random() * 0.1)
+            await asyncio.sleep(self.client.random.random() * 0.5)
 
     async def poll(self, tp: TopicPartition) -> bool:
         """One fetch; tells whether it was answered."""

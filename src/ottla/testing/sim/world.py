@@ -16,7 +16,7 @@ from ottla.testing.sim.checker import Log, check
 from ottla.testing.sim.faults import FAULTS, Faults
 from ottla.testing.sim.history import History, Outcome
 from ottla.testing.sim.invariants import Invariants
-from ottla.testing.sim.loop import SimLoop
+from ottla.testing.sim.loop import SimLoop, StuckError
 from ottla.testing.sim.network import Address, Network
 from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.process import Process
@@ -100,7 +100,7 @@ class World:
     def run(self) -> Result:
         try:
             self._run()
-        except _Stuck as stuck:
+        except (_Stuck, StuckError) as stuck:
             self.violations.append(str(stuck))
         finally:
             result = self._result()
