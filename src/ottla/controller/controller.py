@@ -73,7 +73,7 @@ class Controller:
         self._claimed_epoch: int | None = None
         self._sessions = BrokerSessions(settings.node_id, settings.session_timeout_s)
         self._session_timer: Timer | None = None
-        self._liveness = LivenessWatch(clock, peers, self._broker_is_gone)
+        self._liveness = LivenessWatch(clock, peers, self._broker_is_gone, self._has_session)
         self._tasks = PeriodicTasks(clock)
         self._idle_since = -1
         self._operations = Operations(metadata_log, clock, self._sessions.note_registrations, max_pending)
@@ -203,8 +203,11 @@ class Controller:
         if listener is not None:
             self._liveness.watch(broker_id, epoch, Endpoint(broker_id, listener.host, listener.port))
 
+    def _has_session(self, broker_id: int, epoch: int) -> bool:
+        return self._sessions.of(broker_id, epoch) is not None
+
     def _broker_is_gone(self, broker_id: int, epoch: int) -> None:
-        if self.active and self._sessions.of(broker_id, epoch) is not None:
+        if self.active and self._has_session(broker_id, epoch):
             log.warning("Broker %d is fenced: nobody listens there any more", broker_id)
             self._fence(broker_id, epoch)
 

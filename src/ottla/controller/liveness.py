@@ -39,10 +39,14 @@ class _Watch:
 class LivenessWatch:
     """Probes brokers that were not heard of, until they are or are found to be gone."""
 
-    def __init__(self, clock: Clock, peers: Peers | None, gone: Gone) -> None:
+    def __init__(
+        self, clock: Clock, peers: Peers | None, gone: Gone, has_session: Callable[[int, int], bool]
+    ) -> None:
+        """`has_session` tells whether a broker of this id and epoch still counts as alive."""
         self._clock = clock
         self._peers = peers
         self._gone = gone
+        self._has_session = has_session
         self._watched: dict[int, _Watch] = {}
 
     def watch(self, broker_id: int, epoch: int, endpoint: Endpoint) -> None:
@@ -67,6 +71,9 @@ class LivenessWatch:
     def _probe(self, watch: _Watch) -> None:
         assert self._peers is not None
         watch.timer = None
+        if not self._has_session(watch.broker_id, watch.epoch):
+            self.heard(watch.broker_id)
+            return
 
         def answered(failure: PeerFailure | None) -> None:
             self._answered(watch, failure)

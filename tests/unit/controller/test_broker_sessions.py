@@ -14,7 +14,12 @@ from ottla.errors import ErrorCode
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.image import NO_LEADER, PartitionRegistration
 from ottla.peers import Endpoint, PeerFailure
-from ottla.wire.messages import BrokerHeartbeatRequest, CreateTopicsRequest
+from ottla.wire.messages import (
+    AlterPartitionRequest,
+    BrokerHeartbeatRequest,
+    CreateTopicsRequest,
+    UnregisterBrokerRequest,
+)
 
 
 class ProbedPeers:
@@ -174,6 +179,16 @@ def test_one_refusal_is_not_enough(cluster: Cluster) -> None:
     assert len(cluster.peers.probes) == 2
 
 
+def test_a_broker_that_was_unregistered_is_not_looked_for(cluster: Cluster) -> None:
+    cluster.peers.found[2] = PeerFailure.TIMED_OUT
+    cluster.controller.broker_disconnected(2, cluster.epochs[2], "c2")
+    cluster.controller.unregister_broker(UnregisterBrokerRequest(broker_id=2), lambda _: None, pytest.fail)
+    cluster.advance(0.1)
+    probes = len(cluster.peers.probes)
+    cluster.advance(5)
+    assert len(cluster.peers.probes) == probes
+
+
 def test_a_connection_that_was_replaced_means_nothing(cluster: Cluster) -> None:
     cluster.peers.found[2] = PeerFailure.REFUSED
     cluster.beat(2, connection="another")
@@ -287,8 +302,6 @@ def test_leaders_go_back_to_preferred_replicas_by_the_clock(cluster: Cluster) ->
     cluster.beat(2)
     image = cluster.controller.image
     topic = image.topics.by_name["t"]
-    from ottla.wire.messages import AlterPartitionRequest
-
     for index, partition in topic.partitions.items():
         data = AlterPartitionRequest.PartitionData(
             partition_index=index,
