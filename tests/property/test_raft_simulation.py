@@ -9,12 +9,15 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "raft"))
 
-from raft_cluster import Cluster
+from raft_cluster import CLUSTER_ID, Cluster, voter
+
+from ottla.wire import messages as m
 
 STEPS = 120
 
@@ -22,6 +25,7 @@ STEPS = 120
 class Chaos:
     def __init__(self, seed: int, *, size: int, dynamic: bool, snapshots: bool) -> None:
         self.rng = random.Random(seed)
+        self.answers: list[Any] = []
         self.cluster = Cluster(
             size,
             dynamic=dynamic,
@@ -55,10 +59,40 @@ class Chaos:
                 cluster.processes[rng.choice(up)].paused = True
             case 9:
                 self.resume()
+            case 10 | 11 if cluster.dynamic:
+                self.change_voters()
         for _ in range(rng.randrange(6)):
             cluster.try_append()
             cluster.run(rng.random() * 0.02)
         cluster.run(rng.choice((0.01, 0.1, 0.5, 2.5)) * rng.random())
+
+    def change_voters(self) -> None:
+        """Ask the leader to let a voter go, or to take one in again."""
+        rng, leader = self.rng, self.cluster.leader
+        if leader is None:
+            return
+        node_id = rng.choice(self.cluster.ids)
+        node = voter(node_id)
+        if node_id in leader.raft.voters.ids:
+            leader.raft.handle_remove_voter(
+                m.RemoveRaftVoterRequest(
+                    cluster_id=CLUSTER_ID, voter_id=node_id, voter_directory_id=node.key.directory_id
+                ),
+                self.answers.append,
+            )
+        else:
+            cls = m.AddRaftVoterRequest
+            leader.raft.handle_add_voter(
+                cls(
+                    cluster_id=CLUSTER_ID,
+                    voter_id=node_id,
+                    voter_directory_id=node.key.directory_id,
+                    listeners=[
+                        cls.Listener(name=n, host=e.host, port=e.port) for n, e in node.listeners.items()
+                    ],
+                ),
+                self.answers.append,
+            )
 
     def resume(self) -> None:
         for process in list(self.cluster.processes.values()):
@@ -97,6 +131,8 @@ def test_a_quorum_of_three_survives_everything(seed: int) -> None:
     chaos.heal()
     chaos.check()
     assert len(chaos.cluster.acknowledged) > 20
+    if chaos.cluster.dynamic:
+        assert any(a.error_code == 0 for a in chaos.answers), "no voter ever came or went"
 
 
 @pytest.mark.parametrize("seed", range(100, 104))

@@ -43,6 +43,11 @@ class ControlState:
         return self._voters[-1][1] if self._voters else self._static
 
     @property
+    def previous_voters(self) -> VoterSet:
+        """Those before the last change, which count on if it is never committed."""
+        return self._voters[-2][1] if len(self._voters) > 1 else self._static
+
+    @property
     def voters_offset(self) -> int | None:
         """None for configured voters, `SNAPSHOT_AT_START` for those of the format snapshot."""
         return self._voters[-1][0] if self._voters else None

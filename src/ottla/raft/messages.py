@@ -85,6 +85,8 @@ class VotersChanged:
     voters: VoterSet
     offset: int | None
     kraft_version: int
+    previous: VoterSet
+    """Those before the last change, which may not be committed yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,11 +111,13 @@ class RaftNode:
         log_end: OffsetAndEpoch,
         rng: random.Random,
         config: NodeConfig,
+        previous_voters: VoterSet | None = None,
     ) -> None:
         self.local = local
         self.voters = voters
         self.voters_offset = voters_offset
         """Where in the log the voters stand; None when they are configured, -1 when they are in the first snapshot."""
+        self._previous_voters = previous_voters or VoterSet()
         self.kraft_version = kraft_version
         self.log_end = log_end
         self.high_watermark: int | None = None
@@ -159,7 +161,7 @@ class RaftNode:
             return
         elif self.state is State.RESIGNED:
             self._become_unattached(self.epoch + 1)
-        elif not self.is_voter:
+        elif not self.may_stand:
             if self.state in (State.PROSPECTIVE, State.CANDIDATE):
                 self._become_unattached(self.epoch)
             self._deadline_ms = None
@@ -233,6 +235,18 @@ class RaftNode:
     @property
     def is_voter(self) -> bool:
         return self.voters.is_voter(self.local.key)
+
+    @property
+    def may_stand(self) -> bool:
+        """This node stands for election: it is a voter, or was one before a change that may not be committed.
+
+        Without it, a node that has led its own removal into its log alone could neither win nor let others win.
+        """
+        if self.is_voter:
+            return True
+        offset = self.voters_offset
+        open_change = offset is not None and (self.high_watermark is None or offset >= self.high_watermark)
+        return open_change and self._previous_voters.is_voter(self.local.key)
 
     def voter_states(self) -> tuple[ReplicaState, ...]:
         """The voters and how far they are, as the leader knows."""
@@ -370,7 +384,7 @@ class RaftNode:
     def _hurry(self) -> None:
         """The leader is gone: no need to wait for its time to run out, nor to protect it from an election."""
         waiting = self.state is State.FOLLOWER or (self.state is State.UNATTACHED and self._leader_gone)
-        if not (waiting and self.is_voter):
+        if not (waiting and self.may_stand):
             return
         self._leader_gone, self._has_fetched = True, False
         self._shorten_deadline()
@@ -383,7 +397,7 @@ class RaftNode:
 
     def _end_of_epoch(self, message: EndQuorumEpoch) -> None:
         self._follow(LeaderFound(message.sender.id, message.epoch))
-        if self.state is not State.FOLLOWER or self.leader_id != message.sender.id or not self.is_voter:
+        if self.state is not State.FOLLOWER or self.leader_id != message.sender.id or not self.may_stand:
             return
         self._leader_gone, self._has_fetched = True, False
         position = next(
@@ -418,6 +432,7 @@ class RaftNode:
 
     def _change_voters(self, message: VotersChanged) -> None:
         self.voters, self.voters_offset = message.voters, message.offset
+        self._previous_voters = message.previous
         self.kraft_version = message.kraft_version
         if self._progress is not None:
             self._progress.change_voters(message.voters, self._now_ms)

@@ -119,6 +119,7 @@ class Replica:
             self.local,
             voters=self.control.voters,
             voters_offset=self.control.voters_offset,
+            previous_voters=self.control.previous_voters,
             kraft_version=self.control.kraft_version,
             election=election,
             log_end=self.log.end,
@@ -267,7 +268,11 @@ class Replica:
 
     def _tell_voters(self) -> None:
         control = self.control
-        self.node.step(VotersChanged(control.voters, control.voters_offset, control.kraft_version))
+        self.node.step(
+            VotersChanged(
+                control.voters, control.voters_offset, control.kraft_version, control.previous_voters
+            )
+        )
 
     # Following
 

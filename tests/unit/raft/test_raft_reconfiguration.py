@@ -272,3 +272,24 @@ def test_an_update_of_a_voter_that_is_none() -> None:
     )
     request.current_leader_epoch += 1
     assert ask(cluster, leader.raft.handle_update_voter, request).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_leader_that_has_its_own_removal_in_its_log_alone_is_not_lost_with_it() -> None:
+    cluster = Cluster(2, dynamic=True).start()
+    cluster.append("a")
+    cluster.run_until(cluster.settled)
+    old = cluster.elect()
+    other = next(i for i in cluster.ids if i != old.node_id)
+    cluster.kill(other)
+    key = voter(old.node_id).key
+    request = m.RemoveRaftVoterRequest(
+        cluster_id=CLUSTER_ID, voter_id=key.id, voter_directory_id=key.directory_id
+    )
+    old.raft.handle_remove_voter(request, lambda answer: None)
+    cluster.run(0.1)
+    cluster.kill(old.node_id)
+    cluster.start()
+    cluster.run_until(lambda: cluster.leader is not None and cluster.leader.node_id == other)
+    cluster.append("b")
+    cluster.run_until(cluster.settled)
+    assert voters(cluster) == {other}
