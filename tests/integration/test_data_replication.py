@@ -61,7 +61,9 @@ def produce(bootstrap: str, topic: str, *values: bytes) -> None:
 
 
 def read(bootstrap: str, topic: str, count: int, **settings: Any) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, **settings})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, **settings}
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[bytes] = []
     try:
@@ -179,7 +181,7 @@ def test_an_unfit_follower_of_another_name_is_told_so(nodes: Cluster, topic: str
 def two_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two brokers, the second with two log directories."""
     data = tmp_path_factory.mktemp("disks")
-    cluster = Cluster(data, n=2, controllers=1, settings={"replica.lag.time.max.ms": 2000})
+    cluster = Cluster(data, n=2, controllers=1, settings={"offsets.topic.replication.factor": 2})
     plan = cluster.plans[2]
     dirs = f"{plan.data}/one,{plan.data}/two"
     object.__setattr__(
