@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cluster_load import Load, check_nothing_lost
 
 from ottla.errors import ErrorCode
 from ottla.testing.cluster import FIRST_CONTROLLER_ID, Cluster
+from ottla.testing.process import BrokerFailed
 from ottla.testing.raw_client import RawClient
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
@@ -97,3 +99,21 @@ def test_three_controllers_and_three_brokers(tmp_path_factory: pytest.TempPathFa
         cluster.wait_in_sync(topic, 6)
         check_nothing_lost(cluster.bootstrap, load.stop())
         assert load.errors == []
+
+
+def test_a_node_among_others_does_not_make_up_the_clusters_id(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    for plan in cluster.plans.values():
+        plan.write_file()
+    with pytest.raises(BrokerFailed, match="not formatted: run `ottla storage format"):
+        cluster.start_node(1)
+
+
+@pytest.mark.slow
+def test_a_node_without_its_quorum_says_what_it_waits_for_and_gives_up(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, settings={"initial.broker.registration.timeout.ms": 6000})
+    cluster.prepare()
+    with pytest.raises(BrokerFailed) as failed:
+        cluster.start_node(1)
+    assert "Waiting for the active controller to register this broker" in str(failed.value)
+    assert "waited 6 s in vain for the active controller" in str(failed.value)

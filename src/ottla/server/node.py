@@ -249,23 +249,25 @@ class Server:
         """Wait for it or for the node's failure, and say so when it takes long."""
         assert self._failure is not None
         waiting = asyncio.ensure_future(done.wait())
-        waited_s = 0.0
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             while not waiting.done():
                 if self._failure.done():
                     raise self._failure.result()
-                if timeout_s is not None and waited_s >= timeout_s:
+                waited_s = loop.time() - began
+                left_s = _SAY_WHAT_IS_MISSING_EACH_S if timeout_s is None else timeout_s - waited_s
+                if left_s <= 0:
                     raise KafkaError(
                         ErrorCode.REQUEST_TIMED_OUT, f"waited {waited_s:.0f} s in vain for {what}"
                     )
-                if waited_s:
+                if waited_s >= _SAY_WHAT_IS_MISSING_EACH_S:
                     log.warning("Waiting for %s, since %.0f s", what, waited_s)
                 await asyncio.wait(
                     (waiting, self._failure),
-                    timeout=_SAY_WHAT_IS_MISSING_EACH_S,
+                    timeout=min(_SAY_WHAT_IS_MISSING_EACH_S, left_s),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                waited_s += _SAY_WHAT_IS_MISSING_EACH_S
         finally:
             waiting.cancel()
 

@@ -113,6 +113,7 @@ class BrokerProcess:
                 if line := self._process.stdout.readline():
                     return line.strip()
                 code = self._process.wait()
+                self._close_pipe()
                 raise BrokerFailed(f"the broker ended with code {code} before it was ready\n{self.log}")
         self.kill()
         raise BrokerFailed(f"the broker was not ready within {timeout_s} s\n{self.log}")
