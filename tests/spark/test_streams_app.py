@@ -46,6 +46,11 @@ def test_counts_go_on_where_they_stopped(spark: Any, ottla_kafka: Any, name: Any
     assert first.wait(timeout_s=300)
     assert last_counts(ottla_kafka, target) == {b"hello": 4, b"kafka": 1, b"spark": 1}
     assert read_status(tmp_path / app)["batch"] is not None
+    assert first.store("counts").get("hello") == 4
+    assert first.store("counts").get("nobody") is None
+    assert list(first.store("counts").range("i", "t")) == [("kafka", 1), ("spark", 1)]
+    with pytest.raises(StreamsError, match="no state store words; there are counts"):
+        first.store("words")
 
     send(ottla_kafka, source, ["Spark again"])
     again = StreamsApp(word_count(source, target), app, settings).start(available_now=True)

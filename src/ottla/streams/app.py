@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from ottla.streams.queries import QueryableStore
+
 MAX_OFFSETS_PER_BATCH: Final = 1_000_000
 """A bound on what one micro-batch reads, so that the first one after a long stop is not endless."""
 
@@ -125,7 +127,9 @@ class StreamsApp:
         for key, value in self.settings.client.items():
             writer = writer.option(f"kafka.{key}", value)
         writer = writer.option("checkpointLocation", str(self.checkpoint)).queryName(self.application_id)
-        return writer.trigger(realTime="5 minutes").start()
+        timed: Any = writer
+        started: StreamingQuery = timed.trigger(realTime="5 minutes").start()
+        return started
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Until the query ends by itself, by `stop`, or by a stop request from outside; False on a time-out."""
@@ -155,6 +159,17 @@ class StreamsApp:
         if self.query is not None:
             self.query.stop()
         self._write_status()
+
+    def store(self, name: str) -> QueryableStore:
+        """A look into a state store, as of the last finished batch: `app.store("counts").get("kafka")`."""
+        from ottla.pipeline import spark_session
+        from ottla.streams.queries import QueryableStore
+
+        if name not in self.topology.stores:
+            known = ", ".join(sorted(self.topology.stores))
+            raise StreamsError(f"there is no state store {name}; there are {known}")
+        spark = spark_session(self.application_id, master=self.settings.master)
+        return QueryableStore(spark, self.checkpoint, self.topology.stores[name])
 
     def status(self) -> dict[str, Any]:
         """What the application does now: rows per second, batch times, state."""

@@ -83,6 +83,18 @@ def test_a_reading_above_its_limit_is_an_alert() -> None:
         assert pairs(driver, "alerts") == [("s1", {"room": "attic", "over": 1.5})]
 
 
+def test_a_second_version_reads_the_log_anew_and_takes_over() -> None:
+    revenue = runpy.run_path(str(EXAMPLES / "kappa_replay.py"))["revenue"]
+    log = [("cz", 100, False), ("at", 50, True), ("cz", 30, True), ("at", 7, False)]
+    results = {}
+    for version in (1, 2):
+        with TopologyTestDriver(revenue(version)) as driver:
+            for country, cents, returned in log:
+                driver.pipe_input("orders", {"country": country, "cents": cents, "returned": returned})
+            results[version] = dict(pairs(driver, f"revenue-v{version}"))
+    assert results == {1: {"cz": 130, "at": 57}, 2: {"cz": 100, "at": 7}}
+
+
 def test_expressions_stand_where_lambdas_stand() -> None:
     b = StreamsBuilder()
     (

@@ -237,7 +237,10 @@ def windowed_store(
     name: str, windows: AnyWindows, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None
 ) -> Store:
     kind = StoreKind.SESSION if isinstance(windows, SessionWindows) else StoreKind.WINDOW
-    return Store(name, kind, windows.retention_ms, key_serde=key_serde, value_serde=value_serde)
+    store = Store(name, kind, windows.retention_ms, key_serde=key_serde, value_serde=value_serde)
+    if not isinstance(windows, SessionWindows):
+        store.window_ms = windows.size_ms if isinstance(windows, TimeWindows) else windows.difference_ms
+    return store
 
 
 def windowed_key_serde(windows: AnyWindows, inner: Serde[Any] | None) -> Serde[Any]:

@@ -38,6 +38,7 @@ class Store:
     kind: StoreKind
     retention_ms: int = 0
     kept_longer_ms: int = 0
+    window_ms: int = 0
     keep_duplicates: bool = False
     key_serde: Serde[Any] | None = None
     value_serde: Serde[Any] | None = None
