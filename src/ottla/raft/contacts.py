@@ -60,7 +60,8 @@ class Contacts:
         node: VoterNode | None = replica.node.voters.nodes.get(node_id)
         if node_id == replica.local.key.id and replica.local.listeners:
             node = replica.local
-        elif node_id in self._learned:
+        elif node_id in self._learned and (node is None or node_id == replica.node.leader_id):
+            # A leader says itself where it is; of others the log knows best.
             return Endpoint(node_id, *self._learned[node_id])
         if node is None or not node.listeners:
             return None

@@ -76,9 +76,7 @@ class RaftDriver:
     ) -> None:
         self._fs = fs
         self._data_dir = data_dir
-        # Others never connect to a node that is no controller.
-        local = local if can_become_voter else VoterNode(local.key, {}, local.kraft_versions)
-        self._local = local
+        self._local = local = _as_others_know_it(local, voters, can_become_voter)
         self._clock = clock
         self._cluster_id = cluster_id
         self._can_become_voter = can_become_voter
@@ -392,6 +390,15 @@ class RaftDriver:
         self._contacts.learn_all(response.node_endpoints)
         leader_id = None if partition.leader_id < 0 else partition.leader_id
         self._replica.step(LeaderFound(leader_id, partition.leader_epoch))
+
+
+def _as_others_know_it(local: VoterNode, voters: VoterSet, can_become_voter: bool) -> VoterNode:
+    """With the address that the configuration has for it; without any where it is no controller."""
+    if not can_become_voter:
+        return VoterNode(local.key, {}, local.kraft_versions)
+    configured = voters.nodes.get(local.key.id)
+    listeners = {} if configured is None else configured.listeners
+    return VoterNode(local.key, {**local.listeners, **listeners}, local.kraft_versions)
 
 
 def _ignore(_why: PeerFailure) -> None:
