@@ -54,6 +54,8 @@ def read(bootstrap: str, group: str, topic: str, count: int, values: list[bytes]
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             **TIMINGS,
+            # A busy machine may stand still for longer than the shortest session: nobody is to be expelled here.
+            "session.timeout.ms": 20_000,
         }
     )
     consumer.subscribe([topic])
