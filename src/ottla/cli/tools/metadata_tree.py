@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import re
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +37,7 @@ from ottla.wire.uuid import uuid_to_str
 Tree = Mapping[str, Any]
 """Names to subtrees, which are mappings, or to texts."""
 
+_SIGNED: Final = struct.Struct(">qq")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _QUOTA_NAMES: Final = (("client-id", "clientId"), ("ip", "ip"), ("user", "user"))
@@ -169,9 +171,14 @@ def _broker(each: BrokerRegistration) -> str:
         f" listeners={_endpoints(each.listeners)}, supportedFeatures={_ranges(each.features)}, rack={rack},"
         f" fenced={_java(each.fenced)}, inControlledShutdown={_java(each.in_controlled_shutdown)},"
         f" isMigratingZkBroker={_java(each.is_migrating_zk_broker)},"
-        f" directories={_listed(map(uuid_to_str, each.directories))},"
-        f" cordonedDirectories={_listed(map(uuid_to_str, each.cordoned_directories))})"
+        f" directories={_sorted_ids(each.directories)},"
+        f" cordonedDirectories={_sorted_ids(each.cordoned_directories)})"
     )
+
+
+def _sorted_ids(ids: Iterable[bytes]) -> str:
+    """Ids in the order that Java's signed numbers have."""
+    return _listed(uuid_to_str(each) for each in sorted(ids, key=_SIGNED.unpack))
 
 
 def _controller(each: ControllerRegistration) -> str:
