@@ -146,3 +146,32 @@ def test_a_processor_is_called_by_the_clock_and_stops_when_asked(
     request_stop(tmp_path / app_id)
     assert app.wait(timeout_s=120)
     assert read_status(tmp_path / app_id)["running"] is False
+
+
+@pytest.mark.timeout(600)
+def test_headers_and_times_come_through_a_join(
+    spark: Any, ottla_kafka: Any, name: Any, tmp_path: Path
+) -> None:
+    from confluent_kafka import Producer
+
+    stream, rows, target = (ottla_kafka.make(name(what), 2) for what in ("stream", "table", "out"))
+    producer = Producer({"bootstrap.servers": ottla_kafka.bootstrap, "partitioner": "murmur2_random"})
+    for number in range(20):
+        key = f"k{number}"
+        producer.produce(rows, key=key, value=f"row {number}", timestamp=1_000)
+        headers = [("trace", b"%d" % number), ("empty", None)] if number % 2 else None
+        producer.produce(stream, key=key, value="event", timestamp=2_000 + number, headers=headers)
+    assert producer.flush(60) == 0
+    b = StreamsBuilder()
+    b.stream(stream).join(b.table(rows), lambda event, row: f"{event} of {row}").to(target)
+    app = StreamsApp(b, name("app"), Settings(ottla_kafka.bootstrap, state_dir=tmp_path)).start(
+        available_now=True
+    )
+    assert app.wait(timeout_s=300)
+    found = {one.key(): one for one in ottla_kafka.read(target)}
+    assert len(found) == 20
+    for number in range(20):
+        record = found[b"k%d" % number]
+        assert record.value() == b"event of row %d" % number
+        assert record.timestamp()[1] == 2_000 + number
+        assert record.headers() == ([("trace", b"%d" % number), ("empty", None)] if number % 2 else None)
