@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 from ottla.pipeline.standalone import StandaloneCluster
 
 JOB = Path(__file__).with_name("fault_job.py")
-_QUIET_S = 120.0
+_QUIET_S = 400.0
 
 
 class Job:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,20 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(3600)]
 IDS = int(os.environ.get("OTTLA_FAULT_RECORDS", "12000")) // 2
 KILLS = int(os.environ.get("OTTLA_FAULT_KILLS", "3"))
 BATCHES = max(6, 2 * KILLS)
+_APART = 500
+
+
+def each_twice(count: int) -> Iterator[int]:
+    """Numbers that come again some time after they came first."""
+    for start in range(0, count, _APART):
+        once = range(start, min(start + _APART, count))
+        yield from once
+        yield from once
 
 
 def test_each_result_once_while_processes_are_killed(kafka: Any, name: Any, tmp_path: Path) -> None:
     source, target = kafka.make(name("in"), 4), kafka.make(name("out"), 3)
-    kafka.fill(source, ((str(number), f"id-{number}") for number in range(IDS)))
-    kafka.fill(source, ((str(number), f"id-{number}") for number in range(IDS)))
+    kafka.fill(source, ((str(number), f"id-{number}") for number in each_twice(IDS)))
     with StandaloneCluster(workers=2, cores=1, memory="700m", directory=tmp_path / "cluster") as cluster:
         arguments = [
             *(kafka.bootstrap, source, target, str(tmp_path / "checkpoint"), cluster.master),
@@ -33,7 +42,7 @@ def test_each_result_once_while_processes_are_killed(kafka: Any, name: Any, tmp_
         ]
         job = Job(arguments, tmp_path / "driver.log")
         killed = kill_while_it_runs(
-            kafka.bootstrap, target, job, cluster, KILLS, every=max(1, IDS // (2 * KILLS + 2))
+            kafka.bootstrap, target, job, cluster, KILLS, every=max(1, IDS // (KILLS + 1))
         )
     assert sum(killed.values()) - killed["failed runs"] == KILLS, killed
     found = Counter(one.value() for one in kafka.read(target))

@@ -79,6 +79,27 @@ def test_rows_choose_their_topic_and_partition(spark: Any, ottla_kafka: Any, nam
     assert {one.partition() for one in found if int(one.value()) % 10 == 1} == {4}
 
 
+def test_rows_that_all_name_their_partition_take_the_short_way(
+    spark: Any, ottla_kafka: Any, name: Any
+) -> None:
+    from pyspark.sql import functions as fn
+
+    from ottla.pipeline import kafka_sink
+
+    one, two = ottla_kafka.make(name("one"), 3), ottla_kafka.make(name("two"), 3)
+    rows = spark.range(900).select(
+        fn.col("id").cast("string").alias("value"),
+        fn.when(fn.col("id") < 500, fn.lit(one)).otherwise(fn.lit(two)).alias("topic"),
+        (fn.col("id") % 3).cast("int").alias("partition"),
+    )
+    rows = rows.withColumn("partition", fn.coalesce("partition", fn.lit(0)))
+    assert not rows.schema["partition"].nullable
+    kafka_sink(rows, bootstrap_servers=ottla_kafka.bootstrap)
+    found = ottla_kafka.read(one) + ottla_kafka.read(two)
+    assert sorted(int(each.value()) for each in found) == list(range(900))
+    assert all(int(each.value()) % 3 == each.partition() for each in found)
+
+
 def test_without_transactions_records_are_just_written(spark: Any, kafka: Any, name: Any) -> None:
     from ottla.pipeline import kafka_sink
 

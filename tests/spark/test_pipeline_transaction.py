@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from reading import Kafka
 
 from ottla.client.raw import Brokers, raw_settings
 from ottla.errors import KafkaError
@@ -14,6 +16,7 @@ from ottla.pipeline.columns import encode_sections
 from ottla.pipeline.failures import SinkFenced
 from ottla.pipeline.transaction import TransactionDriver
 from ottla.pipeline.writer import BatchWriter, Place
+from ottla.testing.apache import ApacheKafka, java_is_here
 
 pytestmark = pytest.mark.java
 
@@ -47,6 +50,22 @@ def test_committed_and_aborted_batches(kafka: Any, name: Any) -> None:
     again = driver_of(kafka, identity)
     assert again.last_batch("query") == 1
     assert again.last_batch("another query") == -1
+
+
+def test_brokers_that_want_partitions_added_first(tmp_path: Path, name: Any) -> None:
+    """transaction.version 1: no write adds its partition by itself, and no end gives a new epoch."""
+    if not java_is_here():
+        pytest.skip("Apache Kafka needs Java and Maven")
+    node = ApacheKafka(tmp_path)
+    node.format("--feature", "transaction.version=1")
+    node.start()
+    try:
+        test_committed_and_aborted_batches(Kafka(node.bootstrap), name)
+        test_taking_over_ends_what_was_open_and_fences(
+            Kafka(node.bootstrap), lambda what: f"again-{name(what)}"
+        )
+    finally:
+        node.kill()
 
 
 def test_an_open_transaction_of_another_does_not_hide_our_last_batch(kafka: Any, name: Any) -> None:

@@ -96,8 +96,9 @@ def commit_group_offsets(
 class LagTracker(StreamingQueryListener):
     """Commits what a query has read to a group after each of its batches, until it is stopped."""
 
-    def __init__(self, query: StreamingQuery, group: str, brokers: Brokers) -> None:
+    def __init__(self, query: StreamingQuery, group: str, brokers: Brokers, streams: Any) -> None:
         super().__init__()
+        self._streams = streams
         self._query_id = str(query.id)
         self._group = group
         self._brokers = brokers
@@ -145,11 +146,7 @@ class LagTracker(StreamingQueryListener):
 
     def stop(self) -> None:
         """Commit no more."""
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.getActiveSession()
-        if session is not None:
-            session.streams.removeListener(self)
+        self._streams.removeListener(self)
         self._brokers.close()
 
 
@@ -164,13 +161,15 @@ def track_lag(
 
     The brokers are those of the query's own source unless given. `.stop()` of what comes back ends it.
     """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise PipelineError("there is no Spark session in this thread")
+    context: Any = SparkContext._active_spark_context
+    jvm_query: Any = query
+    # The query's own session: a listener hears only of the queries of its session.
+    session = SparkSession(context, jvm_query._jsq.sparkSession())
     servers = bootstrap_servers or _servers_of(query)
-    tracker = LagTracker(query, group, Brokers(raw_settings(servers, options)))
+    tracker = LagTracker(query, group, Brokers(raw_settings(servers, options)), session.streams)
     session.streams.addListener(tracker)
     # What was read before the listener was there.
     if (last := query.lastProgress) is not None:

@@ -1,7 +1,8 @@
 """How rows come to the tasks that write them: each task owns whole partitions, chosen as Kafka's producer does.
 
 With one topic the partition is computed by Spark itself, with the hash function of the Kafka client that the connector
-brings; with a column of topics, by a pass through Python.
+brings; with a column of topics, or without the connector, by a pass through Python. Rows that all name their
+partition (a column that is declared NOT NULL) need neither.
 """
 
 from __future__ import annotations
@@ -66,40 +67,55 @@ def spread(df: DataFrame, settings: Settings, topic: str | None, partitions: int
     tasks = cores if several_topics or partitions is None else min(cores, partitions)
     if tasks == 1:
         return df.repartition(1)
-    if several_topics or partitions is None:
+    hashed = None if several_topics or partitions is None else _murmur2(session)
+    if "partition" in df.columns and not df.schema["partition"].nullable:
+        assigned = _assigned_by_row(df, tasks)
+    elif partitions is None or hashed is None:
         kinds = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in df.schema.fields)
         if "partition" not in df.columns:
             kinds += ", partition int"
         assigned = df.mapInArrow(assigning(settings, topic, tasks), f"{kinds}, {TASK_COLUMN} int")
     else:
-        assigned = _assigned_by_spark(session, df, partitions, tasks)
+        assigned = _assigned_by_spark(df, hashed, partitions, tasks)
     return assigned.repartitionById(tasks, TASK_COLUMN).drop(TASK_COLUMN)
 
 
-def _assigned_by_spark(session: SparkSession, df: DataFrame, partitions: int, tasks: int) -> DataFrame:
+def _assigned_by_row(df: DataFrame, tasks: int) -> DataFrame:
+    from pyspark.sql import functions as fn
+
+    place = fn.hash("topic") + fn.col("partition") if "topic" in df.columns else fn.col("partition")
+    return df.withColumn(TASK_COLUMN, fn.pmod(place, fn.lit(tasks)).cast("int"))
+
+
+def _assigned_by_spark(df: DataFrame, hashed: Column, partitions: int, tasks: int) -> DataFrame:
     from pyspark.sql import functions as fn
 
     run = fn.floor(fn.monotonically_increasing_id() / KEYLESS_RUN) % partitions
     chosen: Column = run.cast("int")
     if "key" in df.columns:
-        hashed = _murmur2(session, fn.col("key")).bitwiseAND(fn.lit(0x7FFFFFFF)) % partitions
-        chosen = fn.when(fn.col("key").isNull(), chosen).otherwise(hashed)
+        by_key = hashed.bitwiseAND(fn.lit(0x7FFFFFFF)) % partitions
+        chosen = fn.when(fn.col("key").isNull(), chosen).otherwise(by_key)
     if "partition" in df.columns:
         chosen = fn.coalesce(fn.col("partition"), chosen)
     with_partition = df.withColumn("partition", chosen.cast("int"))
     return with_partition.withColumn(TASK_COLUMN, fn.pmod(fn.col("partition"), fn.lit(tasks)).cast("int"))
 
 
-def _murmur2(session: SparkSession, key: Column) -> Column:
-    """Kafka's own murmur2, called in the generated code of the stage."""
+def _murmur2(session: SparkSession) -> Column | None:
+    """Kafka's own murmur2 of the column `key`, called in generated code; None where the connector is not loaded."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.sql import Column as ColumnClass
+    from pyspark.sql import functions as fn
 
     jvm: Any = session._jvm
-    java: Any = key
+    key: Any = fn.col("key")
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    utils = jvm.java.lang.Class.forName(_UTILS, True, loader)
+    try:
+        utils = jvm.java.lang.Class.forName(_UTILS, True, loader)
+    except Py4JJavaError:
+        return None
     bridge = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    arguments = jvm.PythonUtils.toSeq([bridge.expression(java._jc)])
+    arguments = jvm.PythonUtils.toSeq([bridge.expression(key._jc)])
     kinds = jvm.PythonUtils.toSeq([])
     number = getattr(jvm.org.apache.spark.sql.types, "IntegerType$").__getattr__("MODULE$")
     call = jvm.org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke(
