@@ -30,6 +30,14 @@ LATEST: Final = -1
 FIRST_REST_MS: Final = 20
 """The first pause after an error. Most pass when the metadata has reached the other broker."""
 
+_UNTIL_METADATA_MS: Final = 80
+"""The longest pause while the leader has yet to read that it leads: whoever writes there waits for us."""
+_LEADER_IS_BEHIND: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+)
+
 _SESSION_LOST: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -167,9 +175,10 @@ class Fetcher:
 
     # -- resting
 
-    def rest(self, followed: Followed, now_ms: float) -> None:
+    def rest(self, followed: Followed, now_ms: float, most_ms: int | None = None) -> None:
         """Leave a partition alone for a while, each time a little longer."""
-        followed.rest_ms = min(max(2 * followed.rest_ms, FIRST_REST_MS), max(self._max_rest_ms, 1))
+        longest = self._max_rest_ms if most_ms is None else min(most_ms, self._max_rest_ms)
+        followed.rest_ms = min(max(2 * followed.rest_ms, FIRST_REST_MS), max(longest, 1))
         self._rest_until(followed, now_ms + followed.rest_ms)
 
     def _rest_until(self, followed: Followed, until_ms: float) -> None:
@@ -328,7 +337,7 @@ class Fetcher:
         _logger.log(
             level, "%s: its leader %d answers %s", partition.topic_partition, partition.leader, code.name
         )
-        self.rest(followed, now_ms)
+        self.rest(followed, now_ms, _UNTIL_METADATA_MS if code in _LEADER_IS_BEHIND else None)
 
     # -- out of the leader's range
 
