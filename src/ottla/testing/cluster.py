@@ -90,6 +90,10 @@ class Cluster:
         """What a node has written to standard error so far."""
         return self.nodes[node_id].log
 
+    def logs(self) -> str:
+        """The end of every node's, to be read when something went wrong."""
+        return "\n".join(f"-- node {node_id}\n{self.log(node_id)[-4000:]}" for node_id in self.nodes)
+
     # -- what is done to it
 
     def prepare(self) -> None:
@@ -234,8 +238,7 @@ class Cluster:
             if found:
                 return found
             if time.monotonic() > deadline:
-                logs = "\n".join(f"-- node {i}\n{self.log(i)[-4000:]}" for i in self.nodes)
-                raise AssertionError(f"it did not come to be within {timeout_s} s: {reason}\n{logs}")
+                raise AssertionError(f"it did not come to be within {timeout_s} s: {reason}\n{self.logs()}")
             time.sleep(_LOOK_EACH_S)
 
     def wait_in_sync(self, topic: str, partitions: int = 1, timeout_s: float = 30.0) -> None:
@@ -257,6 +260,8 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill_all()
+        if error is not None:
+            error.add_note(self.logs())
 
 
 @contextlib.contextmanager
