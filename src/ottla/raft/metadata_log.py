@@ -94,24 +94,27 @@ class MetadataLog:
     def cut_damage(self, newest_epoch: int | None) -> None:
         """Cut the log at the first batch that cannot be where it is: its offset and epoch have no checksum.
 
-        `newest_epoch` is that of the quorum-state file, which is durable before the first batch of its epoch. A last
-        batch that alone has a later one is damaged, or (with an older file put back) the leader change of that epoch.
+        `newest_epoch` is that of the quorum-state file, which is durable before the first batch of its epoch. A batch
+        that alone has a later one is damaged, or (with an older file put back) the leader change of that epoch. What
+        a snapshot covers was on disk before it, and is not looked at.
         """
         latest = self.latest_snapshot_id
         offset = self._log.log_start_offset if latest is None else latest.offset
         epoch, end = 0, self._log.log_end_offset
+        doubtful: int | None = None
         while offset < end:
             for _, header in iter_batches(self._slice(offset, end)):
                 own_epoch = header.partition_leader_epoch
-                too_new = own_epoch != epoch and newest_epoch is not None and own_epoch > newest_epoch
-                if (
-                    header.base_offset != offset
-                    or own_epoch < epoch
-                    or (too_new and header.next_offset == end)
-                ):
-                    self._log.truncate_to(offset)
+                if header.base_offset != offset or own_epoch < epoch:
+                    self._log.truncate_to(offset if doubtful is None else doubtful)
                     return
+                if own_epoch == epoch:
+                    doubtful = None
+                elif newest_epoch is not None and own_epoch > newest_epoch:
+                    doubtful = offset
                 offset, epoch = header.next_offset, own_epoch
+        if doubtful is not None:
+            self._log.truncate_to(doubtful)
 
     def _recover_snapshots(self) -> None:
         start = self._log.log_start_offset
@@ -156,7 +159,7 @@ class MetadataLog:
         epoch = self._log.leader_epochs.latest_epoch
         latest = self.latest_snapshot_id
         if latest is not None and latest.offset == self._log.log_end_offset:
-            epoch = max(epoch, latest.epoch)
+            epoch = latest.epoch
         return OffsetAndEpoch(self._log.log_end_offset, max(epoch, 0))
 
     @property
@@ -289,6 +292,8 @@ class MetadataLog:
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch, buffers: Iterable[bytes]) -> int:
         """Write a snapshot file; `add_snapshot` it afterwards. Blocks."""
+        # A loss of power must not leave a snapshot of records whose batches are damaged: recovery trusts those.
+        self.flush(snapshot_id.offset)
         return write_snapshot_file(self._fs, self.directory, snapshot_name(snapshot_id), buffers)
 
     def add_snapshot(self, snapshot_id: OffsetAndEpoch, size: int, last_timestamp: int) -> None:
