@@ -1,4 +1,4 @@
-"""The tools that move, elect, allow and subscribe, beside Kafka's own, on two Apache Kafka brokers."""
+"""The tools that move, elect, allow and subscribe, beside Kafka's own: on two Apache Kafka brokers and on ours."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from oracle.kafka_tools import needs_java
 from oracle.tools_oracle import JavaTools, Said, run_ottla
 from oracle.tools_systems import ApachePair
+from ottla.testing.cluster import Cluster
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
 
@@ -26,8 +27,7 @@ def lines(text: str) -> list[str]:
 class Both:
     """Runs a line with Kafka's tool and with ours; {by} in it is `java` or `self`."""
 
-    def __init__(self, pair: ApachePair, java: JavaTools, at: list[str]) -> None:
-        self.pair = pair
+    def __init__(self, java: JavaTools, at: list[str]) -> None:
         self.at = at
         self._runs = {"java": java.run, "self": run_ottla}
 
@@ -60,8 +60,16 @@ class Both:
 
 
 @pytest.fixture(scope="module")
-def both(apache_pair: ApachePair, java_tools: JavaTools) -> Both:
-    return Both(apache_pair, java_tools, ["--bootstrap-server", apache_pair.bootstrap])
+def on_apache(apache_pair: ApachePair, java_tools: JavaTools) -> Both:
+    return Both(java_tools, ["--bootstrap-server", apache_pair.bootstrap])
+
+
+@pytest.fixture(scope="module", params=["apache", "ottla"])
+def both(request: pytest.FixtureRequest, java_tools: JavaTools) -> Both:
+    """One after the other: two brokers of Apache Kafka, and three of ours."""
+    name = "apache_pair" if request.param == "apache" else "cluster"
+    system: ApachePair | Cluster = request.getfixturevalue(name)
+    return Both(java_tools, ["--bootstrap-server", system.bootstrap])
 
 
 def plan_file(path: Path, by: str, replicas: list[list[int]], **more: object) -> Path:
@@ -106,11 +114,11 @@ def test_partitions_move_alike(both: Both, tmp_path: Path) -> None:
     both.alike(f"reassign-partitions --cancel --preserve-throttles --reassignment-json-file {plan}")
 
 
-def test_moves_that_go_on_are_listed_and_cancelled_alike(both: Both, tmp_path: Path) -> None:
+def test_moves_that_go_on_are_listed_and_cancelled_alike(on_apache: Both, tmp_path: Path) -> None:
     """A rate of a byte a second keeps a move going for as long as it takes to look at it."""
-    producer = Producer({"bootstrap.servers": both.pair.bootstrap})
+    producer = Producer({"bootstrap.servers": on_apache.at[1]})
     for by in ("java", "self"):
-        run_ottla("topics", *both.at, "--create", "--topic", f"slow-{by}", "--replica-assignment", "1")
+        run_ottla("topics", *on_apache.at, "--create", "--topic", f"slow-{by}", "--replica-assignment", "1")
         for _ in range(20):
             producer.produce(f"slow-{by}", b"x" * 100_000)
         producer.flush()
@@ -119,42 +127,42 @@ def test_moves_that_go_on_are_listed_and_cancelled_alike(both: Both, tmp_path: P
         file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
     plan = f"{tmp_path}/slow-{{by}}.json"
     start = f"reassign-partitions --execute --additional --throttle 1 --reassignment-json-file {plan}"
-    both.alike(start)
-    listed = both.alike("reassign-partitions --list").out
+    on_apache.alike(start)
+    listed = on_apache.alike("reassign-partitions --list").out
     assert "slow-self-0: replicas: 2,1. adding: 2. removing: 1." in listed
-    both.refused(f"reassign-partitions --execute --reassignment-json-file {plan}")
-    told = both.alike(f"reassign-partitions --verify --reassignment-json-file {plan}").out
+    on_apache.refused(f"reassign-partitions --execute --reassignment-json-file {plan}")
+    told = on_apache.alike(f"reassign-partitions --verify --reassignment-json-file {plan}").out
     assert "still in progress" in told
     assert (
         "Successfully cancelled"
-        in both.alike(
+        in on_apache.alike(
             f"reassign-partitions --cancel --preserve-throttles --reassignment-json-file {plan}"
         ).out
     )
     run_ottla(
-        *("reassign-partitions", *both.at, "--verify", "--reassignment-json-file"),
+        *("reassign-partitions", *on_apache.at, "--verify", "--reassignment-json-file"),
         tmp_path / "slow-self.json",
     )
 
 
-def test_replicas_move_between_directories_alike(both: Both, tmp_path: Path) -> None:
-    shown = run_ottla("log-dirs", *both.at, "--describe", "--json").out.splitlines()[-1]
+def test_replicas_move_between_directories_alike(on_apache: Both, tmp_path: Path) -> None:
+    shown = run_ottla("log-dirs", *on_apache.at, "--describe", "--json").out.splitlines()[-1]
     directories = [each["logDir"] for each in json.loads(shown)["brokers"][0]["logDirs"]]
     for by in ("java", "self"):
-        run_ottla("topics", *both.at, "--create", "--topic", f"move-{by}", "--replica-assignment", "1")
-        run_ottla("topics", *both.at, "--create", "--topic", f"dirs-{by}", "--replica-assignment", "1")
+        run_ottla("topics", *on_apache.at, "--create", "--topic", f"move-{by}", "--replica-assignment", "1")
+        run_ottla("topics", *on_apache.at, "--create", "--topic", f"dirs-{by}", "--replica-assignment", "1")
     for directory in directories:
         for by in ("java", "self"):
             entry = {"topic": f"dirs-{by}", "partition": 0, "replicas": [1], "log_dirs": [directory]}
             (tmp_path / f"dirs-{by}.json").write_text(json.dumps({"version": 1, "partitions": [entry]}))
         plan = f"--reassignment-json-file {tmp_path}/dirs-{{by}}.json"
-        said = both.run(
+        said = on_apache.run(
             f"reassign-partitions --execute --replica-alter-log-dirs-throttle 9000000 {plan}",
-            then=lambda by: wait_until_moved(both, tmp_path / f"dirs-{by}.json"),
+            then=lambda by: wait_until_moved(on_apache, tmp_path / f"dirs-{by}.json"),
         )
         assert (said["java"].code, said["self"].code) == (0, 0), said
         assert f"Successfully started moving log directory to {directory}" in said["self"].out
-        assert "completed successfully" in both.alike(f"reassign-partitions --verify {plan}").out
+        assert "completed successfully" in on_apache.alike(f"reassign-partitions --verify {plan}").out
 
 
 def test_a_proposal_keeps_the_replicas_apart(both: Both, tmp_path: Path) -> None:
@@ -252,9 +260,9 @@ acls --remove --topic pre-{by} --resource-pattern-type prefixed --force
 """
 
 
-def test_access_is_given_and_taken_alike(both: Both) -> None:
+def test_access_is_given_and_taken_alike(on_apache: Both) -> None:
     for line in ACLS.strip().splitlines():
-        said = both.run(line)
+        said = on_apache.run(line)
         assert (said["java"].code, said["self"].code) == (0, 0), (line, said)
         ours, theirs = (said[by].out.replace("-self", "-java") for by in ("self", "java"))
         # The first entry that is added stands apart from the others, and which one that is, is chance.
@@ -262,7 +270,7 @@ def test_access_is_given_and_taken_alike(both: Both) -> None:
             each.strip() for each in theirs.splitlines()
         ), line
     for by in ("java", "self"):
-        run_ottla("acls", *both.at, "--remove", "--cluster", "--group", f"team-{by}", "--force")
+        run_ottla("acls", *on_apache.at, "--remove", "--cluster", "--group", f"team-{by}", "--force")
 
 
 REFUSED_ACLS = """
@@ -285,8 +293,8 @@ acls --add --producer --allow-principal User:alice --topic notes --operation Rea
 
 
 @pytest.mark.parametrize("line", REFUSED_ACLS.strip().splitlines())
-def test_access_that_makes_no_sense_is_refused(both: Both, line: str) -> None:
-    both.refused(line)
+def test_access_that_makes_no_sense_is_refused(on_apache: Both, line: str) -> None:
+    on_apache.refused(line)
 
 
 METRICS = """
@@ -312,9 +320,11 @@ def test_metrics_are_subscribed_alike(both: Both) -> None:
     both.refused("client-metrics --alter --name x --interval soon")
 
 
-def test_tokens_are_made_and_ended_alike(apache_pair: ApachePair, java_tools: JavaTools, both: Both) -> None:
+def test_tokens_are_made_and_ended_alike(
+    apache_pair: ApachePair, java_tools: JavaTools, on_apache: Both
+) -> None:
     config = ["--command-config", str(apache_pair.admin_config())]
-    secure = Both(apache_pair, java_tools, ["--bootstrap-server", apache_pair.secure, *config])
+    secure = Both(java_tools, ["--bootstrap-server", apache_pair.secure, *config])
     without = re.compile(r"\S{20,}|(?<= : )\S+|\d{4}-\d\d-\d\dT\d\d:\d\d")
 
     def shown(said: dict[str, Said]) -> list[list[str]]:
@@ -346,7 +356,7 @@ def test_tokens_are_made_and_ended_alike(apache_pair: ApachePair, java_tools: Ja
         secure.refused(line + tokens["self"])
     for line in ("", " --create", " --renew --hmac YQ==", " --describe --hmac YQ==", " --create --renew"):
         secure.refused("delegation-tokens" + line)
-    both.refused(
+    on_apache.refused(
         f"delegation-tokens --create --max-life-time-period -1 --command-config {_empty(apache_pair)}"
     )
 

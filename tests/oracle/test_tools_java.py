@@ -401,3 +401,47 @@ def test_records_pass_between_the_consoles(busy: BrokerProcess | ApachePair, jav
         theirs, ours = java.run("consume", *question), run_ottla("consume", *question)
         assert (ours.code, ours.out) == (theirs.code, theirs.out)
         assert "Processed a total of 6 messages" in ours.err
+
+
+def test_a_share_group_is_measured_in_the_same_columns(
+    system: BrokerProcess | ApachePair, java: JavaTools
+) -> None:
+    at = ("--bootstrap-server", system.bootstrap)
+    topic = "measured"
+    run_ottla("topics", *at, "--create", "--topic", topic)
+    producer = Producer({"bootstrap.servers": system.bootstrap})
+    for number in range(400):
+        producer.produce(topic, f"value {number}")
+    producer.flush()
+    shown: list[list[str]] = []
+    for by, run in (("java", java.run), ("self", run_ottla)):
+        group = f"measurers-{by}"
+        run_ottla(
+            "configs", *at, "--alter", "--group", group, "--add-config", "share.auto.offset.reset=earliest"
+        )
+        said = run(
+            *("share-consumer-perf-test", *at, "--topic", topic, "--group", group, "--num-records", 300),
+            *("--show-consumer-stats", "--timeout", 20_000),
+        )
+        assert said.code == 0, said
+        shown.append(said.out.splitlines())
+    theirs, ours = shown
+    assert ours[0] == theirs[0]
+    titles = ours[0].split(", ")
+    for lines in shown:
+        assert lines[1].startswith(
+            "Share consumer 1 having client id perf-share-consumer-client consumption metrics- "
+        )
+        cells = lines[2].split(", ")
+        assert len(cells) == len(titles)
+        assert int(cells[titles.index("data.consumed.in.nMsg")]) >= 300
+
+
+def test_a_share_group_is_measured_only_with_sense(busy: BrokerProcess | ApachePair, java: JavaTools) -> None:
+    for line in (
+        "share-consumer-perf-test --num-records 5",
+        "share-consumer-perf-test --topic orders",
+        "share-consumer-perf-test --topic orders --num-records 5 --messages 5",
+    ):
+        theirs, ours = run_both(busy, java, line)
+        assert (theirs.code, ours.code) == (1, 1), (line, theirs, ours)
