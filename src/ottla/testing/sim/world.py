@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import random
 import zlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from ottla.testing.sim.faults import FAULTS, Faults
 from ottla.testing.sim.history import History, Outcome
 from ottla.testing.sim.invariants import Invariants
 from ottla.testing.sim.loop import SimLoop, StuckError
+from ottla.testing.sim.mutations import mutated
 from ottla.testing.sim.network import Address, Network
 from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.process import Process
@@ -43,6 +45,8 @@ class Plan:
     producers: int = 2
     transactional: int = 2
     kinds: Sequence[str] = tuple(FAULTS)
+    mutation: str | None = None
+    """A way in which the brokers are broken on purpose."""
 
 
 @dataclass(slots=True)
@@ -263,11 +267,15 @@ def _properties(node_id: int, count: int) -> dict[str, str]:
     }
 
 
-def run(plan: Plan, *, tell: Callable[[str], None] | None = None) -> Result:
+def run(plan: Plan) -> Result:
     """One run; the broker's own words are kept quiet."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        return World(plan).run()
+        with mutated(plan.mutation):
+            return World(plan).run()
     finally:
         logging.disable(before)
+        # Each start of a node has frozen what was there: let it go.
+        gc.unfreeze()
+        gc.collect()
