@@ -214,7 +214,7 @@ def _quota_name(entity: Mapping[str, str | None]) -> str:
 def _token(token: DelegationToken) -> str:
     return (
         f"DelegationTokenDatatokenId={token.token_id}(owner={token.owner}(tokenRequester={token.requester}"
-        f"(renewers={_listed(token.renewers)}, issueTimestamp={token.issue_timestamp},"
+        f"(renewers={' '.join(token.renewers)}, issueTimestamp={token.issue_timestamp},"
         f" maxTimestamp={token.max_timestamp}), expiryTimestamp={token.expiration_timestamp}"
     )
 
