@@ -36,7 +36,7 @@ def main() -> None:
     ]
     if len(plans) == 1:
         result = run(plans[0])
-        print("\n".join(result.notes))
+        _say("\n".join(result.notes))
         _tell(result)
         sys.exit(bool(result.violations))
     sys.exit(_many(plans, given.jobs))
@@ -57,17 +57,22 @@ def _many(plans: list[Plan], jobs: int) -> int:
                 sys.stderr.write(
                     f"\r\x1b[K{done}/{len(plans)} seeds, {len(failed)} failed, {left:.0f} s left"
                 )
-    print(f"{len(plans)} seeds in {time.monotonic() - begin:.0f} s, {len(failed)} failed {failed or ''}")
+    _say(f"{len(plans)} seeds in {time.monotonic() - begin:.0f} s, {len(failed)} failed {failed or ''}")
     return int(bool(failed))
 
 
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def _tell(result: Result) -> None:
-    print(
+    _say(
         f"seed {result.plan.seed}: trace {result.trace:08x}, {result.steps} steps, {result.seconds:.0f} s simulated, "
         f"{result.acknowledged} records acknowledged, {result.committed} transactions committed"
     )
     for violation in result.violations[:20]:
-        print(f"  VIOLATED {violation}")
+        _say(f"  VIOLATED {violation}")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class StuckError(Exception):
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """What the broker uses of an event loop, and no more: the rest is `NotImplementedError` of the base class."""
+    """What the broker uses of an event loop, and no more: the rest is refused by the base class."""
 
     def __init__(self) -> None:
         self._now = 0.0
