@@ -17,7 +17,7 @@ from ottla.testing.maven import classpath
 pytestmark = [pytest.mark.java, pytest.mark.slow, needs_java]
 
 _PROGRAM = Path(__file__).parent / "java" / "StreamsOracle.java"
-_STEPS = 250
+_STEPS = 400
 
 NEVER_NULL = {"wordcount": {"a"}, "cogroup": {"b"}}
 """Topics whose values the topology's own functions cannot take as null."""

@@ -211,7 +211,7 @@ class SessionStore:
         sessions = self._live(self._entries.get(name) or {})
         if value is None:
             sessions.pop((window.start, window.end), None)
-        elif window.end >= self._oldest:
+        elif window.end >= self._oldest - self._kept_longer_ms:
             sessions[window.start, window.end] = value
         if sessions:
             self._entries.put(name, sessions)
@@ -225,7 +225,7 @@ class SessionStore:
         """Sessions of all keys that ended between two times, both included."""
         lowest = max(first, self._oldest - self._kept_longer_ms)
         found = [
-            (end, name, start, value)
+            (end, start, name, value)
             for name, sessions in self._entries.items()
             for (start, end), value in sessions.items()
             if lowest <= end <= last
@@ -233,7 +233,7 @@ class SessionStore:
         found.sort(key=lambda entry: entry[:3])
         return [
             (Windowed(self._keys.decode(name), Window(start, end)), value)
-            for end, name, start, value in found
+            for end, start, name, value in found
         ]
 
     def all(self) -> list[tuple[Windowed, Any]]:
