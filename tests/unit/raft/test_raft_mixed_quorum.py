@@ -1,0 +1,114 @@
+"""One quorum of two of our controllers and one of Apache Kafka's: either side leads, the other follows."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from oracle.kafka_tools import dump_log, needs_java
+from ottla.cli.formatting import FormatRequest, format_node
+from ottla.cli.settings import node_config
+from ottla.testing.apache import CLUSTER_ID, ApacheKafka, free_port, run_java
+from ottla.testing.process import BrokerProcess
+
+pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
+
+QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+
+
+class MixedQuorum:
+    """Nodes 1 and 2 are ours, 3 is Apache Kafka's; each is broker and controller."""
+
+    def __init__(self, directory: Path) -> None:
+        controllers = {i: free_port() for i in (1, 2, 3)}
+        voters = ",".join(f"{i}@127.0.0.1:{port}" for i, port in controllers.items())
+        self.ours: dict[int, BrokerProcess] = {}
+        self.ports: dict[int, int] = {}
+        for i in (1, 2):
+            self.ports[i] = free_port()
+            lines = {
+                "process.roles": "broker,controller",
+                "node.id": i,
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[i]},CONTROLLER://127.0.0.1:{controllers[i]}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": voters,
+                "log.dirs": directory / f"node-{i}",
+            }
+            file = directory / f"node-{i}.properties"
+            file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+            format_node(FormatRequest(node_config(str(file)), CLUSTER_ID), lambda line: None)
+            self.ours[i] = BrokerProcess(directory / f"node-{i}", config=file)
+        theirs = directory / "apache"
+        theirs.mkdir()
+        self.theirs = ApacheKafka(theirs, {"controller.quorum.voters": voters, "node.id": 3})
+        own = f"PLAINTEXT://127.0.0.1:{self.theirs.port},CONTROLLER://127.0.0.1:{controllers[3]}"
+        self.theirs.settings["listeners"] = own
+        self.ports[3] = self.theirs.port
+        self.theirs.format()
+
+    def start(self) -> None:
+        for process in self.ours.values():
+            process.launch()
+        for process in self.ours.values():
+            process.wait_ready(60)
+        self.theirs.start()
+
+    def run(self, tool: str, *words: object, node: int) -> str:
+        return run_java(tool, "--bootstrap-server", f"127.0.0.1:{self.ports[node]}", *words)
+
+    def leader(self, node: int) -> int:
+        said = self.run(QUORUM, "describe", "--status", node=node)
+        found = re.search(r"LeaderId:\s+(-?\d+)", said)
+        assert found is not None, said
+        return int(found[1])
+
+    def wait_for_topic(self, topic: str, node: int) -> None:
+        """Until a broker shows it with all its replicas in sync."""
+        deadline = time.monotonic() + 30
+        while True:
+            said = self.run(TOPICS, "--describe", "--topic", topic, node=node)
+            in_sync = re.findall(r"Isr: ([\d,]+)", said)
+            if in_sync and all(len(isr.split(",")) == 3 for isr in in_sync):
+                return
+            assert time.monotonic() < deadline, said
+
+    def kill(self) -> None:
+        for process in self.ours.values():
+            process.kill()
+        if self.theirs.running:
+            self.theirs.kill()
+
+
+def test_either_leads_and_the_other_follows(tmp_path: Path) -> None:
+    quorum = MixedQuorum(tmp_path)
+    try:
+        quorum.start()
+        if (leader := quorum.leader(3)) == 3:
+            quorum.theirs.kill()
+            leader = quorum.leader(1)
+            quorum.theirs.start()
+        assert leader in quorum.ours, "one of ours leads, and Apache Kafka's node follows it"
+        quorum.run(TOPICS, "--create", "--topic", "first", "--replication-factor", 3, node=3)
+        quorum.wait_for_topic("first", 3)
+        replication = quorum.run(QUORUM, "describe", "--replication", node=3)
+        assert sorted(line.split()[0] for line in replication.splitlines() if line[:1].isdigit()) == list(
+            "123"
+        )
+
+        for _ in range(4):
+            if (leader := quorum.leader(3)) == 3:
+                break
+            quorum.ours[leader].kill()
+            quorum.leader(3)
+            quorum.ours[leader].start()
+        assert leader == 3, "Apache Kafka's node leads, and ours follow it"
+        quorum.run(TOPICS, "--create", "--topic", "second", "--replication-factor", 3, node=1)
+        quorum.wait_for_topic("second", 2)
+    finally:
+        quorum.kill()
+    said = dump_log(tmp_path / "node-1" / "__cluster_metadata-0" / f"{0:020d}.log", cluster_metadata=True)
+    assert '"name":"first"' in said and '"name":"second"' in said
