@@ -36,6 +36,7 @@ WARM_ROWS: dict[str, Row] = {
     "groups": coordination.groups,
     "transactions": coordination.transactions,
     "sink": pipeline.sink,
+    "word-count": pipeline.word_count,
     "log-size": growth.log_size,
     "curve": growth.partition_curve,
 }

@@ -52,6 +52,7 @@ def test_parquet(example: Any, spark: Any, lines: Any, tmp_path: Path) -> None:
 
 
 def test_jdbc(example: Any, spark: Any, lines: Any, tmp_path: Path) -> None:
+    spark._jvm.java.lang.System.setProperty("derby.stream.error.file", f"{tmp_path}/derby.log")
     url = f"jdbc:derby:{tmp_path}/words;create=true"
     run(example.to_jdbc(lines, url, "words", example.DERBY), tmp_path)
     rows = spark.read.jdbc(url, "words", properties={"driver": example.DERBY}).collect()

@@ -1,0 +1,1 @@
+"""Word counts by other engines, to run beside ours."""
