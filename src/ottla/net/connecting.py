@@ -30,42 +30,28 @@ Connect = Callable[[Callable[[], asyncio.BaseProtocol], str, int], Awaitable[Any
 
 
 async def connect_socket(new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
-    """Connect by TCP. Every address of the host is tried in turn."""
-    sock = await _connected(host, port)
-    try:
-        await asyncio.get_running_loop().create_connection(new_protocol, sock=sock)
-    except BaseException:
-        sock.close()
-        raise
+    """Connect by TCP. Every address of the host is tried in turn.
 
-
-async def _connected(host: str, port: int) -> socket.socket:
+    The event loop makes the sockets: handed one of ours, uvloop would close it twice if the connection is lost while
+    it is being opened, and the second time it may be somebody else's.
+    """
     loop = asyncio.get_running_loop()
     errors: list[OSError] = []
-    for family, address in await _addresses(loop, host, port):
-        sock = socket.socket(family, socket.SOCK_STREAM)
+    for address in await _addresses(loop, host, port):
         try:
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(sock, address)
+            transport, _ = await loop.create_connection(new_protocol, address, port)
         except OSError as error:
-            sock.close()
             errors.append(error)
-        except BaseException:
-            sock.close()
-            raise
         else:
-            if sock.getsockname() != sock.getpeername():
-                return sock
+            if transport.get_extra_info("sockname") != transport.get_extra_info("peername"):
+                return
             # Nobody listens, and the system gave us the very port we called: we would talk to ourselves.
-            sock.close()
+            transport.abort()
             errors.append(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
     raise ConnectFailed(_meaning(errors), str(errors[0]) if errors else "it has no address")
 
 
-async def _addresses(
-    loop: asyncio.AbstractEventLoop, host: str, port: int
-) -> list[tuple[int, tuple[str, int] | tuple[str, int, int, int]]]:
+async def _addresses(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[str]:
     try:
         # A numeric address needs no resolver, and no thread to ask it in.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -74,7 +60,7 @@ async def _addresses(
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise ConnectFailed(PeerFailure.UNREACHABLE, f"{host} is not known: {error}") from None
-    return [(family, address) for family, _, _, _, address in found]  # type: ignore[misc]
+    return list(dict.fromkeys(str(address[0]) for _, _, _, _, address in found))
 
 
 def _meaning(errors: list[OSError]) -> PeerFailure:

@@ -52,11 +52,14 @@ class PeerSettings:
     max_answer_bytes: int = 100 << 20
 
 
-class _HangUp(asyncio.Protocol):
-    """Only wanted to know whether somebody answers."""
+class _Probe(asyncio.Protocol):
+    """Only wants to know whether somebody answers."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.BaseTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+        self.transport = transport
 
 
 class _Sent:
@@ -110,10 +113,13 @@ class SocketPeers:
     ) -> None:
         async def look() -> None:
             failure = None
+            probe = _Probe()
             try:
-                await self.connect(_HangUp, endpoint.host, endpoint.port, timeout_s)
+                await self.connect(lambda: probe, endpoint.host, endpoint.port, timeout_s)
             except ConnectFailed as failed:
                 failure = failed.failure
+            if probe.transport is not None:
+                probe.transport.close()
             if not self._closed:
                 done(failure)
 
@@ -255,6 +261,7 @@ class SocketPeer:
             await self._peers.connect(lambda: protocol, host, port, settings.setup_timeout_s)
         except ConnectFailed as error:
             self._connecting = None
+            protocol.close()
             self._attempt_failed(error.failure, str(error))
             return
         self._connecting = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -347,3 +349,24 @@ def test_probes() -> None:
             assert outcomes == [None, PeerFailure.REFUSED]
 
     run(story)
+
+
+def test_a_probe_closes_its_own_descriptor_only() -> None:
+    """uvloop closes a socket it was handed twice if it is closed while it is opened; the second time it was a file."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def story() -> list[int]:
+        opened: list[int] = []
+        async with nodes() as (other, peers):
+            for _ in range(50):
+                done = asyncio.get_running_loop().create_future()
+                peers.probe(to(other), done.set_result, timeout_s=5)
+                assert await done is None
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+                gc.collect()
+        return opened
+
+    descriptors = uvloop.run(story())
+    for descriptor in descriptors:
+        os.close(descriptor)
+    assert len(set(descriptors)) == len(descriptors)
