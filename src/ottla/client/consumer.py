@@ -71,7 +71,7 @@ class KafkaConsumer:
         self._commit_interval_s = self.config["auto_commit_interval_ms"] / 1000
         self._commit_at = time.monotonic() + self._commit_interval_s
         try:
-            metadata.wait_for_cluster(self._engine, self.config)
+            metadata.wait_for_cluster(self._engine, self.config, engine_settings["logger"])
             if topics:
                 self.subscribe(topics)
         except BaseException:

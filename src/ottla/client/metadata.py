@@ -31,8 +31,8 @@ def check_topic_name(topic: Any) -> None:
         )
 
 
-def wait_for_cluster(engine: Any, settings: Settings) -> None:
-    """Wait until one of the bootstrap servers has answered."""
+def wait_for_cluster(engine: Any, settings: Settings, log: Any) -> None:
+    """Wait until one of the bootstrap servers has answered; the engine's log knows why none does."""
     timeout_s = settings["bootstrap_timeout_ms"] / 1000
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -46,8 +46,14 @@ def wait_for_cluster(engine: Any, settings: Settings) -> None:
             error = from_engine(problem.args[0])
             if not isinstance(error, RetriableError):
                 raise error from None
+            time.sleep(_AGAIN_S)
+            # A consumer's log is told while it polls; it reads nothing yet.
+            engine.poll(0)
+    reason = getattr(log, "problem", None)
     raise NoBrokersAvailable(
-        f"no broker answered at {settings['bootstrap_servers']} within {timeout_s:g} s; is it running there?"
+        f"no broker answered at {settings['bootstrap_servers']} within {timeout_s:g} s"
+        + (f" ({reason})" if reason else "")
+        + "; is it running there, and does it listen for this security_protocol?"
     )
 
 

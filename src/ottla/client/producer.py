@@ -70,7 +70,7 @@ class KafkaProducer:
         self._goodbye = weakref.finalize(self, _say_goodbye, self._engine, stop, server)
         self._transactions = Transactions(self._engine, self.config)
         try:
-            metadata.wait_for_cluster(self._engine, self.config)
+            metadata.wait_for_cluster(self._engine, self.config, engine_settings["logger"])
         except BaseException:
             self._closed = True
             self._engine.purge()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla import __version__
+from ottla.client.engine_log import EngineLog
 from ottla.client.errors import KafkaConfigurationError
 
 log = logging.getLogger(__name__)
@@ -129,7 +130,7 @@ def common_engine_settings(settings: Settings) -> Settings:
     engine["bootstrap.servers"] = ",".join(servers(settings["bootstrap_servers"]))
     engine["security.protocol"] = protocol
     # librdkafka's messages go where Python's do, not to standard error behind the program's back.
-    engine["logger"] = logging.getLogger("ottla.client.engine")
+    engine["logger"] = EngineLog()
     if not settings["ssl_check_hostname"]:
         engine["ssl.endpoint.identification.algorithm"] = "none"
     if settings["sasl_mechanism"] == "GSSAPI":

@@ -1,6 +1,7 @@
 """Futures, partitioners, errors and the consumer's state, without a broker."""
 
 import asyncio
+import logging
 import threading
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 import ottla
 from ottla.client import broker_errors, errors
 from ottla.client.consumer_state import ConsumerState
+from ottla.client.engine_log import EngineLog
+from ottla.client.errors import NoBrokersAvailable
 from ottla.client.futures import Future
 from ottla.client.partitioners import Cluster, DefaultPartitioner, choose_function, murmur2
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
@@ -172,3 +175,19 @@ def test_only_assigned_partitions_are_committed(state):
     state.epochs[ONE] = 3
     state.drop([ZERO])
     assert state.consumed() == {ONE: OffsetAndMetadata(6, "", 3)}
+
+
+def test_the_engines_log_says_the_same_thing_once(caplog: pytest.LogCaptureFixture) -> None:
+    log = EngineLog()
+    for after_ms in range(5):
+        told = f"[thrd:a]: h:1/bootstrap: Connect failed: Connection refused (after {after_ms}ms in state CONNECT)"
+        log.log(logging.ERROR, "%s [%s] %s", "FAIL", "c#1", told)
+    log.log(logging.ERROR, "%s [%s] %s", "FAIL", "c#1", "[thrd:a]: h:1/bootstrap: something else")
+    assert len(caplog.records) == 2
+    assert log.problem == "something else"
+
+
+def test_nobody_at_the_address_is_explained() -> None:
+    for kind in (ottla.KafkaProducer, ottla.KafkaConsumer):
+        with pytest.raises(NoBrokersAvailable, match=r"Connection refused.*is it running there"):
+            kind(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=400)
