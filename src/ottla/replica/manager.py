@@ -447,6 +447,11 @@ class ReplicaManager:
 
     # -- work in slices
 
+    @property
+    def making_logs(self) -> bool:
+        """Whether logs are still to be made or removed."""
+        return bool(self._work)
+
     def after_new_logs(self, callback: Callable[[], None]) -> None:
         """Call back when the logs that are to be made and removed now have been."""
         self._later(callback)

@@ -61,6 +61,7 @@ class Partition:
         "_flushes",
         "_host",
         "_isr_is_short",
+        "early",
         "epoch_start_offset",
         "gone",
         "in_sync",
@@ -99,6 +100,8 @@ class Partition:
         """No longer hosted here: whoever holds a reference must look it up again."""
         self.offline = False
         """Its log directory has failed."""
+        self.early = 0
+        """Requests that wait for logs to be made before they append, here among others."""
         self.waiters: dict[Waiter, None] = {}
         """Who waits for the high watermark: consumers, and producers with acks=all."""
         self.tails: dict[Waiter, None] = {}

@@ -15,12 +15,14 @@ ApiVersions tells a range from 0, as old librdkafka clients check for it; versio
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from ottla.api.base import NO_RESPONSE, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
 from ottla.api.data import produce_transactional
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
+from ottla.api.data.produce_early import wait_for_logs
 from ottla.api.data.produce_pending import PendingProduce, fill
 from ottla.api.data.produce_transactional import NOT_TRANSACTIONAL, Verified
 from ottla.errors import ErrorCode, KafkaError
@@ -47,6 +49,11 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
         return _finish(broker, ctx, request.acks, on_error(ctx, request, refusal))
     if request.transactional_id is not None:
         return produce_transactional.handle(broker, ctx, request, _append)
+    if broker.replicas.making_logs:
+        append = partial(_append, broker, ctx, request, NOT_TRANSACTIONAL)
+        answer = wait_for_logs(broker, ctx, request, append, by_id=ctx.version >= _TOPIC_IDS)
+        if answer is not None:
+            return answer
     return _append(broker, ctx, request, NOT_TRANSACTIONAL)
 
 
