@@ -60,6 +60,7 @@ def streams() -> None:
 @click.option("--once", is_flag=True, help="Stop when everything that is there now has been processed.")
 @click.option("--trigger-ms", type=click.IntRange(0), default=0, help="The least time between micro-batches.")
 @click.option("--real-time", is_flag=True, help="Milliseconds of latency, for expressions without state.")
+@click.option("--http-port", type=click.IntRange(0, 65535), help="Serve stores, status and metrics here.")
 @click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's.")
 def run(
     file: Path,
@@ -72,11 +73,13 @@ def run(
     once: bool,
     trigger_ms: int,
     real_time: bool,
+    http_port: int | None,
     conf: tuple[str, ...],
 ) -> None:
     """Run the application that a Python file describes."""
     from ottla.pipeline.failures import PipelineError
     from ottla.streams.app import Settings, StreamsApp
+    from ottla.streams.http import HttpEndpoint
 
     settings = Settings(
         bootstrap_servers=bootstrap_servers,
@@ -92,13 +95,18 @@ def run(
         app = StreamsApp(load_topology(file), application_id, settings)
         click.echo(f"{application_id}: starting on Spark (this takes some seconds)")
         app.start(available_now=once)
-        click.echo(
-            f"{application_id}: running; `ottla streams stop --application-id {application_id}` or Ctrl-C ends it"
-        )
+        click.echo(f"{application_id}: running until Ctrl-C or `ottla streams stop`")
+        endpoint = None
+        if http_port is not None:
+            endpoint = HttpEndpoint(app, http_port).start()
+            click.echo(f"{application_id}: stores, status and metrics at {endpoint.address}")
         try:
             app.wait()
         except KeyboardInterrupt:
             app.stop()
+        finally:
+            if endpoint is not None:
+                endpoint.close()
     except (StreamsError, PipelineError) as problem:
         raise click.ClickException(str(problem)) from None
     click.echo(f"{application_id}: stopped")

@@ -1,0 +1,131 @@
+"""An application over HTTP: its stores as JSON, its state for people and for Prometheus."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+
+from ottla.streams.errors import StreamsError
+from ottla.streams.records import Windowed
+
+MAX_ENTRIES: Final = 10_000
+"""How much of a store one answer holds at most."""
+
+_METRICS: Final = {
+    "rows_per_second": "Records processed per second in the last batch",
+    "input_rows": "Records of the last batch",
+    "batch_ms": "Duration of the last batch in milliseconds",
+    "batch": "Number of the last batch",
+    "state_rows": "Entries in all state stores",
+}
+
+
+class Application(Protocol):
+    """What is shown: a StreamsApp, or anything like it."""
+
+    application_id: str
+
+    def store(self, name: str) -> Any: ...
+
+    def status(self) -> dict[str, Any]: ...
+
+
+class HttpEndpoint:
+    """`/status`, `/metrics`, `/stores/NAME/KEY`, `/stores/NAME?from=A&to=B`; port 0 takes any free one."""
+
+    def __init__(self, app: Application, port: int, host: str = "127.0.0.1") -> None:
+        handler = type("Handler", (_Handler,), {"app": app})
+        self._server = ThreadingHTTPServer((host, port), handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="streams-http", daemon=True)
+
+    @property
+    def address(self) -> str:
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def start(self) -> HttpEndpoint:
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    app: Application
+
+    def do_GET(self) -> None:
+        asked = urlsplit(self.path)
+        parts = [unquote(part) for part in asked.path.split("/") if part]
+        try:
+            match parts:
+                case ["status"]:
+                    self._answer(self.app.status())
+                case ["metrics"]:
+                    self._send(HTTPStatus.OK, metrics(self.app).encode(), "text/plain; version=0.0.4")
+                case ["stores", name]:
+                    self._answer(list(_entries(self.app.store(name), parse_qs(asked.query))))
+                case ["stores", name, key]:
+                    self._answer_value(self.app.store(name).get(key))
+                case _:
+                    self._answer({"error": f"there is no {asked.path}"}, HTTPStatus.NOT_FOUND)
+        except StreamsError as problem:
+            self._answer({"error": str(problem)}, HTTPStatus.NOT_FOUND)
+
+    def _answer_value(self, value: Any) -> None:
+        if value is None:
+            self._answer({"error": "there is no such key"}, HTTPStatus.NOT_FOUND)
+        elif isinstance(value, dict) and any(isinstance(key, Windowed) for key in value):
+            self._answer([_entry(key, held) for key, held in value.items()])
+        else:
+            self._answer({"value": value})
+
+    def _answer(self, what: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self._send(status, msgspec.json.encode(what, enc_hook=str), "application/json")
+
+    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not news."""
+
+
+def _entries(store: Any, query: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+    chosen = store.range(query["from"][0], query["to"][0]) if {"from", "to"} <= set(query) else store.all()
+    for key, value in islice(chosen, MAX_ENTRIES):
+        yield _entry(key, value)
+
+
+def _entry(key: Any, value: Any) -> dict[str, Any]:
+    if isinstance(key, Windowed):
+        return {"key": key.key, "start": key.start, "end": key.end, "value": value}
+    return {"key": key, "value": value}
+
+
+def metrics(app: Application) -> str:
+    """What Prometheus reads."""
+    status = app.status()
+    label = f'{{application_id="{app.application_id}"}}'
+    lines = [
+        "# TYPE ottla_streams_running gauge",
+        f"ottla_streams_running{label} {int(bool(status.get('running')))}",
+    ]
+    for name, text in _METRICS.items():
+        value = status.get(name)
+        if value is not None:
+            full = f"ottla_streams_{name}"
+            lines += [f"# HELP {full} {text}", f"# TYPE {full} gauge", f"{full}{label} {value}"]
+    return "\n".join(lines) + "\n"
