@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -26,6 +27,10 @@ PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
 DEFAULT_TIMEOUT_S: Final = 30.0
+_LOOK_EACH: Final = 0xFF
+_BAR_EACH_S: Final = 0.2
+
+T = TypeVar("T")
 
 Flags = SimpleNamespace
 """The values of a tool's flags, by their names with underscores."""
@@ -102,6 +107,21 @@ class Session:
         import json
 
         click.echo(json.dumps(document, ensure_ascii=False))
+
+    def progress(self, work: Iterable[T], count: int) -> Iterator[T]:
+        """The same work, with a bar on a person's terminal that shows how far it is."""
+        if self.as_json or not sys.stderr.isatty():
+            yield from work
+            return
+        with click.progressbar(length=count, file=sys.stderr, show_pos=True) as bar:
+            done, shown = 0, time.monotonic()
+            for each in work:
+                yield each
+                done += 1
+                if not done & _LOOK_EACH and time.monotonic() - shown > _BAR_EACH_S:
+                    bar.update(done - bar.pos)
+                    shown = time.monotonic()
+            bar.update(done - bar.pos)
 
     def warn(self, text: str) -> None:
         """A line of advice; it never mixes with the output."""

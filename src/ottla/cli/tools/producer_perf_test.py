@@ -57,7 +57,7 @@ def producer_perf_test(session: Session, flags: Flags) -> None:
     if flags.num_records <= 0 or (flags.record_size is not None and flags.record_size < 0):
         raise UsageProblem("--num-records and --record-size must be positive")
     properties = _properties(session, flags)
-    payloads = _payloads(session, flags)
+    payloads = session.progress(_payloads(session, flags), flags.num_records)
     engine.require_broker(session)
     statistics: list[str] = []
     config = engine.settings(session, properties)
