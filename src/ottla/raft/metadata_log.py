@@ -46,8 +46,14 @@ class MetadataLog:
 
     __slots__ = ("_config", "_fs", "_log", "_serde", "_sizes", "_snapshots", "_timestamps", "directory")
 
-    def __init__(self, context: LogContext, data_dir: str, config: RaftConfig, serde: RecordSerde) -> None:
-        """Open (and recover) what is in the directory. Blocks. Then call `cut_damage`."""
+    def __init__(
+        self, context: LogContext, data_dir: str, config: RaftConfig, serde: RecordSerde, *, may_refill: bool
+    ) -> None:
+        """Open (and recover) what is in the directory. Blocks. Then call `cut_damage`.
+
+        `may_refill`: nobody counts on what this replica has (it is an observer's, and not synced), so a log that a
+        loss of power took the beginning of is emptied, to be fetched again.
+        """
         fs = context.fs
         self.directory = f"{data_dir}/{CLUSTER_METADATA}"
         self._fs = fs
@@ -71,8 +77,9 @@ class MetadataLog:
         self._snapshots: list[OffsetAndEpoch] = []
         self._sizes: dict[OffsetAndEpoch, int] = {}
         self._timestamps: dict[OffsetAndEpoch, int] = {}
-        self._recover_snapshots()
+        self._recover_snapshots(may_refill)
         self._close_gaps(context.now_ms())
+        self._reach_snapshot()
 
     def _close_gaps(self, now_ms: int) -> None:
         """A loss of power may take the end of one segment and leave the next, or undo half of a deletion."""
@@ -116,28 +123,31 @@ class MetadataLog:
         if doubtful is not None:
             self._log.truncate_to(doubtful)
 
-    def _recover_snapshots(self) -> None:
+    def _recover_snapshots(self, may_refill: bool) -> None:
         start = self._log.log_start_offset
-        unneeded = []
-        for name in self._fs.listdir(self.directory):
-            parsed = parse_snapshot_name(name)
-            if parsed is None:
-                continue
-            snapshot_id, finished = parsed
+        found = {
+            name: parsed for name in self._fs.listdir(self.directory) if (parsed := parse_snapshot_name(name))
+        }
+        newest = max((snapshot_id for snapshot_id, finished in found.values() if finished), default=None)
+        if start > 0 and (newest is None or newest.offset < start):
+            if not may_refill:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"{self.directory}: the log begins at offset {start}, but there is no snapshot of what came before",
+                )
+            start = 0 if newest is None else newest.offset
+            self._log.truncate_fully_and_start_at(start)
+        for name, (snapshot_id, finished) in found.items():
             if finished and snapshot_id.offset >= start:
                 self._remember(snapshot_id, self._fs.stat(f"{self.directory}/{name}").size)
             else:
-                unneeded.append(name)
+                self._fs.remove(f"{self.directory}/{name}")
+        self._reach_snapshot()
+
+    def _reach_snapshot(self) -> None:
+        """A snapshot was loaded from the leader, and the node stopped before the log was emptied for it."""
         latest = self.latest_snapshot_id
-        if start > 0 and latest is None:
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self.directory}: the log begins at offset {start}, but there is no snapshot of what came before",
-            )
-        for name in unneeded:
-            self._fs.remove(f"{self.directory}/{name}")
         if latest is not None and latest.offset > self._log.log_end_offset:
-            # A snapshot was loaded from the leader, and the node stopped before the log was emptied for it.
             self._log.truncate_fully_and_start_at(latest.offset)
 
     def _remember(self, snapshot_id: OffsetAndEpoch, size: int) -> None:

@@ -109,7 +109,9 @@ class Replica:
     def open(self, check: Callable[[VoterSet], None]) -> None:
         """Load log, snapshot and election; `check` may refuse the voters that are in force."""
         context = LogContext(self._fs, self.clock.now_ms, self.clock.random, remove_later=self._remove_later)
-        self.log = MetadataLog(context, self._data_dir, self.config, self._serde)
+        self.log = MetadataLog(
+            context, self._data_dir, self.config, self._serde, may_refill=not self._always_durable
+        )
         self._store = QuorumStateStore(self._fs, self.log.directory)
         election = self._store.read()
         self.log.cut_damage(None if election is None else election.epoch)
