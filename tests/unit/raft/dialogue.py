@@ -10,6 +10,7 @@ fetch NODE BY               a follower has fetched everything of the leader's lo
 found NODE LEADER EPOCH     the node hears who leads
 heard NODE                  the node's leader answers a fetch
 gone NODE                   nobody listens where the node's leader was
+refuse FROM TO              nobody listens there: votes under way from one to the other come back as such
 resign NODE                 the leader steps down
 restart NODE                the node starts again from what it persisted
 """
@@ -31,6 +32,7 @@ from ottla.raft.messages import (
     Outgoing,
     Resign,
     VoteRequest,
+    VoterGone,
 )
 from ottla.raft.node import NodeConfig, RaftNode
 from ottla.raft.quorum_state import ElectionState
@@ -113,6 +115,13 @@ class Dialogue:
 
     def gone(self, node: str) -> None:
         self._step(int(node), LeaderGone())
+
+    def refuse(self, sender: str, receiver: str) -> None:
+        asked = [m for m in self.under_way if self._between(m, sender, receiver)]
+        self.drop(sender, receiver)
+        for message in asked:
+            if isinstance(message, VoteRequest):
+                self._step(int(sender), VoterGone(message))
 
     def resign(self, node: str) -> None:
         self._step(int(node), Resign())
