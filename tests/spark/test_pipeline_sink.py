@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -79,25 +80,31 @@ def test_rows_choose_their_topic_and_partition(spark: Any, ottla_kafka: Any, nam
     assert {one.partition() for one in found if int(one.value()) % 10 == 1} == {4}
 
 
-def test_rows_that_all_name_their_partition_take_the_short_way(
-    spark: Any, ottla_kafka: Any, name: Any
-) -> None:
+def test_topics_that_are_known_spread_over_the_tasks(spark: Any, ottla_kafka: Any, name: Any) -> None:
+    """The first batch learns of the topics; from the second on Spark computes Kafka's partitions itself."""
     from pyspark.sql import functions as fn
 
-    from ottla.pipeline import kafka_sink
+    from ottla.pipeline import KafkaSink
 
-    one, two = ottla_kafka.make(name("one"), 3), ottla_kafka.make(name("two"), 3)
-    rows = spark.range(900).select(
-        fn.col("id").cast("string").alias("value"),
-        fn.when(fn.col("id") < 500, fn.lit(one)).otherwise(fn.lit(two)).alias("topic"),
-        (fn.col("id") % 3).cast("int").alias("partition"),
-    )
-    rows = rows.withColumn("partition", fn.coalesce("partition", fn.lit(0)))
-    assert not rows.schema["partition"].nullable
-    kafka_sink(rows, bootstrap_servers=ottla_kafka.bootstrap)
-    found = ottla_kafka.read(one) + ottla_kafka.read(two)
-    assert sorted(int(each.value()) for each in found) == list(range(900))
-    assert all(int(each.value()) % 3 == each.partition() for each in found)
+    one, two, late = (ottla_kafka.make(name(what), 3) for what in ("one", "two", "late"))
+    sink = KafkaSink(ottla_kafka.bootstrap, transactional_id=name("id"))
+
+    def rows(*topics: str) -> Any:
+        names = fn.array(*[fn.lit(topic) for topic in topics])
+        return spark.range(900).select(
+            fn.concat(fn.lit("k"), fn.col("id") % 40).alias("key"),
+            fn.col("id").cast("string").alias("value"),
+            fn.element_at(names, (fn.col("id") % len(topics) + 1).cast("int")).alias("topic"),
+            fn.when(fn.col("id") % 100 == 7, fn.lit(2)).alias("partition"),
+        )
+
+    for batch, topics in enumerate([(one, two), (one, two), (one, late)]):
+        sink.write(rows(*topics), batch, lineage="query")
+    found = [record for topic in (one, two, late) for record in ottla_kafka.read(topic)]
+    assert Counter(int(each.value()) for each in found) == Counter(dict.fromkeys(range(900), 3))
+    for each in found:
+        hashed = (murmur2(each.key()) & 0x7FFFFFFF) % 3
+        assert each.partition() == (2 if int(each.value()) % 100 == 7 else hashed)
 
 
 def test_without_transactions_records_are_just_written(spark: Any, kafka: Any, name: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value
 from streams_batches import Arrived, Told, run_batches, write_batches
+from streams_fakes import FakeSpark
 
 from oracle import streams_topologies
 from oracle.streams_topologies import TOPOLOGIES
@@ -18,6 +20,7 @@ from ottla.streams.dsl.wiring import Wiring
 from ottla.streams.graph.operators import Sink, Source
 from ottla.streams.interpreter.gathering import only_last_counts
 from ottla.streams.interpreter.task import is_global
+from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.stages import make_plan
 
 BY_THE_CLOCK = {"processor"}
@@ -115,11 +118,18 @@ def in_order_of_arrival(topology: Topology, batch: list[Arrived]) -> list[Arrive
     return order
 
 
+def one_partition_after_the_other(topology: Topology, batch: list[Arrived]) -> list[Arrived]:
+    """A key has one partition: what happens in the others makes no difference to it."""
+    partitions = sorted({one.partition for one in batch})
+    parts = [[one for one in batch if one.partition == partition] for partition in partitions]
+    return [one for part in parts for one in in_order_of_arrival(topology, part)]
+
+
 def interpreted(topology: Topology, batches: list[list[Arrived]]) -> list[list[Told]]:
     told = []
     with TopologyTestDriver(topology) as driver:
         for batch in batches:
-            for one in in_order_of_arrival(topology, batch):
+            for one in one_partition_after_the_other(topology, batch):
                 driver.pipe_input(one.topic, one.value, one.key, timestamp=one.time)
             told.append(
                 [
@@ -165,13 +175,8 @@ def make_plan_of_everything() -> Any:
     return make_plan(with_replicas(topology, resolved_tables(topology)))
 
 
-@pytest.mark.timeout(600)
-def test_spark_and_the_interpreter_agree(spark: Any, tmp_path: Path) -> None:
-    topology = everything()
-    batches = random_batches(topology, seed=9)
-    write_batches(tmp_path / "in", batches)
-    on_spark = run_batches(spark, topology, tmp_path / "in", tmp_path / "checkpoint", tasks=1)
-    in_python = interpreted(topology, batches)
+def agree(topology: Topology, on_spark: list[list[Told]], in_python: list[list[Told]]) -> None:
+    """Tables by their last value of each batch, streams record by record."""
     assert len(on_spark) == len(in_python)
     gathered = gathered_topics(topology)
     for number, (theirs, ours) in enumerate(zip(on_spark, in_python, strict=True)):
@@ -188,3 +193,61 @@ def test_spark_and_the_interpreter_agree(spark: Any, tmp_path: Path) -> None:
                 mine_all = Counter(one for one in ours if one.topic == topic)
                 spark_all = Counter(one for one in theirs if one.topic == topic)
                 assert spark_all == mine_all, f"batch {number}, {topic}"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_stages_agree_with_the_interpreter(seed: int) -> None:
+    topology = everything()
+    batches = random_batches(topology, seed)
+    stages = FakeSpark(make_plan_of_everything(), Tasks.spread(1, 2), forgetful=seed % 2 == 0)
+    agree(topology, [stages.run(batch) for batch in batches], interpreted(topology, batches))
+
+
+@pytest.mark.timeout(600)
+def test_spark_and_the_interpreter_agree(spark: Any, tmp_path: Path) -> None:
+    topology = everything()
+    batches = random_batches(topology, seed=9)
+    write_batches(tmp_path / "in", batches)
+    on_spark = run_batches(spark, topology, tmp_path / "in", tmp_path / "checkpoint", tasks=1)
+    agree(topology, on_spark, interpreted(topology, batches))
+
+
+def mixed() -> StreamsBuilder:
+    """A stream that is used before and behind a shuffle, and counted by old and new keys."""
+    b = StreamsBuilder()
+    loud = b.stream("a").filter(lambda _, v: v is not None).map_values(str.upper)
+    loud.to("loud")
+    loud.group_by_key().count(store="by-key").to_stream().to("by-key")
+    by_value = loud.group_by(lambda _, v: v).count(store="by-value")
+    by_value.to_stream().group_by(lambda _, count: str(count)).reduce(max, store="top").to_stream().to("top")
+    loud.join(b.table("b"), lambda x, y: x + y).to("joined")
+    return b
+
+
+def test_tasks_of_several_partitions_add_up_to_the_same() -> None:
+    from ottla.client.partitioners import murmur2
+
+    register_pickle_by_value(sys.modules[__name__])
+    topology = mixed().build()
+    batches = []
+    for batch in random_batches(topology, seed=5):
+        offsets = Counter[tuple[str, int]]()
+        spread = []
+        for one in batch:
+            partition = 0 if one.key is None else (murmur2(one.key) & 0x7FFFFFFF) % 3
+            place = (one.topic, partition)
+            spread.append(one._replace(partition=partition, offset=len(batches) * RECORDS + offsets[place]))
+            offsets[place] += 1
+        batches.append(spread)
+    stages = FakeSpark(make_plan(topology), Tasks.spread(3, 2))
+    on_spark = [stages.run(batch) for batch in batches]
+    in_python = interpreted(topology, batches)
+    for topic in ("loud", "joined", "by-key"):
+        for theirs, ours in zip(on_spark, in_python, strict=True):
+            if topic == "by-key":
+                mine = {one.key: one.value for one in ours if one.topic == topic}
+                assert {one.key: one.value for one in theirs if one.topic == topic} == mine
+            else:
+                found = Counter(one.value for one in theirs if one.topic == topic)
+                assert found == Counter(one.value for one in ours if one.topic == topic)
+    assert any(one.topic == "top" for one in on_spark[-1])

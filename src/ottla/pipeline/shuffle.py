@@ -1,22 +1,21 @@
 """How rows come to the tasks that write them: each task owns whole partitions, chosen as Kafka's producer does.
 
-With one topic the partition is computed by Spark itself, with the hash function of the Kafka client that the connector
-brings; with a column of topics, or without the connector, by a pass through Python. Rows that all name their
-partition (a column that is declared NOT NULL) need neither.
+Spark itself computes the partition, with the hash function of the Kafka client that the connector brings. A topic whose
+partitions are not known yet, or whose keys cannot be hashed here, belongs to one task, which chooses for itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.client.settings import Settings
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.partitions import KEYLESS_RUN
-from ottla.pipeline.tasks import TASK_COLUMN, assigning
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+TASK_COLUMN: Final = "ottla_task"
 _BYTES: Final = ("key", "value")
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _KINDS: Final = {
@@ -59,46 +58,51 @@ def checked(df: DataFrame, topic: str | None) -> DataFrame:
     return df.select(*chosen)
 
 
-def spread(df: DataFrame, settings: Settings, topic: str | None, partitions: int | None) -> DataFrame:
-    """The rows in as many tasks as write in parallel. `partitions` is the topic's count where there is one topic."""
-    session = df.sparkSession
-    several_topics = "topic" in df.columns
-    cores = session.sparkContext.defaultParallelism
-    tasks = cores if several_topics or partitions is None else min(cores, partitions)
+def spread(df: DataFrame, topic: str | None, partitions: Mapping[str, int]) -> DataFrame:
+    """The rows in as many tasks as write in parallel. `partitions` says how many those topics have that are known."""
+    from pyspark.sql import functions as fn
+
+    several = "topic" in df.columns
+    tasks = df.sparkSession.sparkContext.defaultParallelism
+    if not several:
+        tasks = min(tasks, partitions.get(topic or "", 1))
     if tasks == 1:
         return df.repartition(1)
-    hashed = None if several_topics or partitions is None else _murmur2(session)
-    if "partition" in df.columns and not df.schema["partition"].nullable:
-        assigned = _assigned_by_row(df, tasks)
-    elif partitions is None or hashed is None:
-        kinds = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in df.schema.fields)
-        if "partition" not in df.columns:
-            kinds += ", partition int"
-        assigned = df.mapInArrow(assigning(settings, topic, tasks), f"{kinds}, {TASK_COLUMN} int")
+    if several:
+        named = fn.coalesce("topic", fn.lit(topic)) if topic is not None else fn.col("topic")
+        count = _looked_up(partitions, named)
+        first = fn.pmod(fn.hash(named), fn.lit(tasks))
     else:
-        assigned = _assigned_by_spark(df, hashed, partitions, tasks)
-    return assigned.repartitionById(tasks, TASK_COLUMN).drop(TASK_COLUMN)
+        count, first = fn.lit(partitions.get(topic or "", 1)), fn.lit(0)
+    hashed = _murmur2(df.sparkSession) if "key" in df.columns else None
+    chosen = None if hashed is None and "key" in df.columns else _partition(df, hashed, count)
+    if chosen is None:
+        rows = df.withColumn(TASK_COLUMN, first.cast("int"))
+    else:
+        own = fn.pmod(first + fn.pmod(chosen, fn.lit(tasks)), fn.lit(tasks))
+        rows = df.withColumn(TASK_COLUMN, fn.when(count.isNull(), first).otherwise(own).cast("int"))
+        rows = rows.withColumn("partition", chosen)
+    return rows.repartitionById(tasks, TASK_COLUMN).drop(TASK_COLUMN)
 
 
-def _assigned_by_row(df: DataFrame, tasks: int) -> DataFrame:
+def _looked_up(partitions: Mapping[str, int], topic: Column) -> Column:
     from pyspark.sql import functions as fn
 
-    place = fn.hash("topic") + fn.col("partition") if "topic" in df.columns else fn.col("partition")
-    return df.withColumn(TASK_COLUMN, fn.pmod(place, fn.lit(tasks)).cast("int"))
+    if not partitions:
+        return fn.lit(None).cast("int")
+    pairs = [fn.lit(word) for pair in partitions.items() for word in pair]
+    return fn.try_element_at(fn.create_map(*pairs), topic)
 
 
-def _assigned_by_spark(df: DataFrame, hashed: Column, partitions: int, tasks: int) -> DataFrame:
+def _partition(df: DataFrame, hashed: Column | None, count: Column) -> Column:
+    """A row's own partition, else that of its key, else the one whose turn it is; null where the count is not known."""
     from pyspark.sql import functions as fn
 
-    run = fn.floor(fn.monotonically_increasing_id() / KEYLESS_RUN) % partitions
-    chosen: Column = run.cast("int")
-    if "key" in df.columns:
-        by_key = hashed.bitwiseAND(fn.lit(0x7FFFFFFF)) % partitions
+    chosen = fn.pmod(fn.floor(fn.monotonically_increasing_id() / KEYLESS_RUN), count).cast("int")
+    if hashed is not None:
+        by_key = fn.pmod(hashed.bitwiseAND(fn.lit(0x7FFFFFFF)), count).cast("int")
         chosen = fn.when(fn.col("key").isNull(), chosen).otherwise(by_key)
-    if "partition" in df.columns:
-        chosen = fn.coalesce(fn.col("partition"), chosen)
-    with_partition = df.withColumn("partition", chosen.cast("int"))
-    return with_partition.withColumn(TASK_COLUMN, fn.pmod(fn.col("partition"), fn.lit(tasks)).cast("int"))
+    return fn.coalesce("partition", chosen) if "partition" in df.columns else chosen
 
 
 def _murmur2(session: SparkSession) -> Column | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_ATTEMPTS: Final = 5
+_METADATA_MAX_AGE_S: Final = 60.0
 
 _LOST: Final = (
     RETRIED,
@@ -101,6 +103,8 @@ class KafkaSink:
         self._fenced: SinkFenced | None = None
         self._brokers = Brokers(self._settings)
         self._max_batch_bytes: int | None = None
+        self._topics = {topic} if topic is not None else set()
+        self._looked_up = time.monotonic()
 
     @property
     def transactional_id(self) -> str | None:
@@ -204,8 +208,7 @@ class KafkaSink:
 
     def _run(self, rows: DataFrame, grant: Grant) -> int:
         """Have the tasks write; how many records they wrote. Every task must have run once only."""
-        known = count_partitions(self._brokers, self._topic) if self._topic is not None else None
-        spreaded = spread(rows, self._settings, self._topic, known)
+        spreaded = spread(rows, self._topic, self._known_partitions())
         try:
             report = spreaded.mapInArrow(writing(grant, self._topic), REPORT).collect()
         except Exception as error:
@@ -215,7 +218,15 @@ class KafkaSink:
             raise
         if grant.transactional_id is not None and retried_stage(rows.sparkSession, report):
             raise PipelineError(RETRIED)
+        self._topics.update(row["topic"] for row in report)
         return sum(row["records"] for row in report)
+
+    def _known_partitions(self) -> dict[str, int]:
+        """The partitions of the topics that were written to before, looked up again from time to time."""
+        if time.monotonic() - self._looked_up > _METADATA_MAX_AGE_S:
+            self._brokers.forget_places()
+            self._looked_up = time.monotonic()
+        return {topic: count_partitions(self._brokers, topic) for topic in sorted(self._topics)}
 
     def _batch_bytes(self) -> int:
         if self._max_batch_bytes is None:

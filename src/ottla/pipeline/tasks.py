@@ -1,4 +1,4 @@
-"""What runs inside Spark's tasks: rows to partitions, rows to brokers. One process serves many tasks, and keeps its
+"""What runs inside Spark's tasks: rows to brokers. One process serves many tasks, and keeps its
 connections between them.
 """
 
@@ -21,7 +21,6 @@ from ottla.pipeline.failures import PipelineError, TaskRetried
 from ottla.pipeline.partitions import choose_partitions
 from ottla.pipeline.writer import BatchWriter, Grant, Place
 
-TASK_COLUMN: Final = "ottla_task"
 REPORT: Final = "topic string, partition int, records long, first long, last long, stage int"
 RETRIED: Final = "a task of the sink was started again within one transaction"
 
@@ -59,31 +58,6 @@ def count_partitions(brokers: Brokers, topic: str, timeout_s: float = _LOOK_UP_S
                 f"`ottla topics --create --topic {topic}`"
             ) from None
         raise
-
-
-def assigning(settings: Settings, topic: str | None, tasks: int) -> ArrowFunction:
-    """Fills the column `partition`, and adds the number of the task that is to write the row."""
-
-    def assign(batches: Iterator[Any]) -> Iterator[Any]:
-        brokers = brokers_for(settings)
-        for number, batch in enumerate(batches):
-            topic_of, topics = _topics(batch, topic)
-            partitions = _partitions(batch, brokers, topics, topic_of, number)
-            # Topics start at different tasks, so that many small ones spread.
-            starts = np.array([sum(name.encode()) for name in topics], np.int64)
-            task = (partitions + starts[topic_of]) % tasks
-            at = batch.schema.get_field_index("partition")
-            columns, names = list(batch.columns), list(batch.schema.names)
-            filled = pa.array(partitions.astype(np.int32))
-            if at < 0:
-                columns.append(filled)
-                names.append("partition")
-            else:
-                columns[at] = filled
-            columns.append(pa.array(task.astype(np.int32)))
-            yield pa.RecordBatch.from_arrays(columns, names=[*names, TASK_COLUMN])
-
-    return assign
 
 
 def writing(grant: Grant, topic: str | None) -> ArrowFunction:

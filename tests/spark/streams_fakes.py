@@ -1,0 +1,107 @@
+"""The stages of a plan one after the other in this process, on dictionaries: what Spark does, without Spark's time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streams_batches import Arrived, Told
+
+from ottla.streams.planner.rows import NAMES, Tasks
+from ottla.streams.planner.stages import OUT, Plan
+from ottla.streams.planner.stateful import StatefulStage
+from ottla.streams.planner.stateless import StatelessStage
+
+
+class FakeMap:
+    def __init__(self) -> None:
+        self.held: dict[Any, Any] = {}
+
+    def getValue(self, key: Any) -> Any:
+        return self.held.get(key)
+
+    def updateValue(self, key: Any, value: Any) -> None:
+        self.held[key] = value
+
+    def removeKey(self, key: Any) -> None:
+        self.held.pop(key, None)
+
+    def iterator(self) -> Any:
+        return iter(list(self.held.items()))
+
+
+class FakeValue:
+    def __init__(self) -> None:
+        self.held: Any = None
+
+    def get(self) -> Any:
+        return self.held
+
+    def update(self, value: Any) -> None:
+        self.held = value
+
+
+class FakeHandle:
+    def getMapState(self, *_: Any) -> FakeMap:
+        return FakeMap()
+
+    def getValueState(self, *_: Any) -> FakeValue:
+        return FakeValue()
+
+
+class FakeSpark:
+    """Keeps the state of every stage and group from batch to batch; `forgetful` workers remember nothing between."""
+
+    def __init__(self, plan: Plan, tasks: Tasks, *, forgetful: bool = False) -> None:
+        self._plan = plan
+        self._tasks = tasks
+        self._forgetful = forgetful
+        self._stages: dict[tuple[int, int], StatefulStage] = {}
+
+    def run(self, batch: list[Arrived]) -> list[Told]:
+        import pandas as pd
+        import pyarrow as pa
+
+        headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+        topics, partitions, offsets, keys, values, times = zip(*batch, strict=True)
+        arrived = pa.RecordBatch.from_arrays(
+            [
+                pa.array(topics),
+                pa.array(partitions, pa.int32()),
+                pa.array(offsets, pa.int64()),
+                pa.array(keys, pa.binary()),
+                pa.array(values, pa.binary()),
+                pa.array(times, pa.int64()),
+                pa.array([None] * len(batch), headers),
+            ],
+            names=["topic", "partition", "offset", "key", "value", "time", "headers"],
+        )
+        first = StatelessStage(self._plan, self._tasks, 0)
+        rows = pd.concat([one.to_pandas() for one in first(iter([arrived]))] or [pd.DataFrame(columns=NAMES)])
+        for stage in self._plan.stages[1:]:
+            frames = [
+                out
+                for group, frame in rows.groupby("group", sort=True)
+                for out in self._stage(stage.number, int(group)).handleInputRows(
+                    (group,), iter([frame]), None
+                )
+            ]
+            rows = pd.concat([pd.DataFrame(frame, columns=NAMES) for frame in frames] or [rows.iloc[:0]])
+        done = rows[rows["stage"] == OUT]
+        return [
+            Told(row.topic, _bytes(row.key), _bytes(row.value), int(row.time)) for row in done.itertuples()
+        ]
+
+    def _stage(self, number: int, group: int) -> StatefulStage:
+        from ottla.streams.planner import state
+
+        if self._forgetful:
+            state._remembered.clear()
+        if (number, group) not in self._stages:
+            stage = StatefulStage(self._plan, number, self._tasks, f"run-{id(self)}", uses_timers=False)
+            stage.init(FakeHandle())  # type: ignore[arg-type]
+            self._stages[number, group] = stage
+        return self._stages[number, group]
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
