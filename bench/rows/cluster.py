@@ -59,6 +59,7 @@ def steady(bench: Bench) -> None:
 def _topic(bench: Bench, system: ClusterSystem, about: str, partitions: int = _PARTITIONS) -> str:
     name = bench.name(about)
     load.create_topic(system.bootstrap, name, partitions, replicas=_NODES)
+    load.until_in_sync(system.bootstrap, name, _NODES)
     return name
 
 
@@ -156,7 +157,9 @@ def _fail_one(bench: Bench, system: ClusterSystem, victim: int, how: str) -> Non
     figures = load.finish(writer)
     errors = figures.pop("errors")
     row = f"failover, {how}"
-    ours = [figures[str(p)] for p in led]
+    if not led:
+        bench.sheet.note(f"{row}: broker {victim} of {system.name} led no partition of the topic")
+    ours = [figures[str(p)] for p in led] or [0.0]
     others = [seconds for p, seconds in figures.items() if int(p) not in led]
     bench.sheet.add(system.name, row, "gap on its partitions, median", "s", statistics.median(ours))
     bench.sheet.add(system.name, row, "gap on its partitions, longest", "s", max(ours))
