@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CHECKPOINTS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
+_MASTER_ANSWERS_S: Final = 5.0
 _STATE: Final = "org.apache.spark.sql.execution.streaming.state"
 
 PIPELINE_SETTINGS: Final[Mapping[str, str]] = {
@@ -52,6 +54,7 @@ def spark_session(
     if running is not None:
         return _reused(running, master, settings or {})
     master = master or os.environ.get("SPARK_MASTER") or "local[*]"
+    check_master(master)
     wanted = {**session_settings(master, packages), **(settings or {})}
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in wanted.items():
@@ -82,6 +85,22 @@ def session_settings(master: str, packages: Sequence[str] = ()) -> dict[str, str
     }
 
 
+def check_master(master: str) -> None:
+    """A standalone master that does not answer is told of now: Spark itself would try for a minute first."""
+    if not master.startswith("spark://"):
+        return
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), _MASTER_ANSWERS_S):
+                return
+        except (OSError, ValueError) as error:
+            reason = error
+    raise PipelineError(
+        f"no Spark master answers at {master} ({reason}): is it running there? (`ottla spark start-cluster`)"
+    )
+
+
 def is_local(master: str) -> bool:
     """Whether all of Spark is on this machine: local[...], or a standalone master at its own address."""
     return master.startswith("local") or "//127.0.0.1" in master or "//localhost" in master
@@ -102,6 +121,4 @@ def _reused(session: SparkSession, master: str | None, settings: Mapping[str, st
 def _did_not_start(master: str, error: Exception) -> str:
     told = str(error).strip().splitlines()
     reason = told[0] if told else type(error).__name__
-    if not master.startswith("local"):
-        return f"no Spark session on {master}: {reason}. Is a master running there? (`ottla spark start-cluster`)"
-    return f"no Spark session: {reason}. `ottla spark doctor` looks for the cause"
+    return f"no Spark session on {master}: {reason}. `ottla spark doctor --start` looks for the cause"

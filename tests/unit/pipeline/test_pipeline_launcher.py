@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from ottla.pipeline import jars, java
-from ottla.pipeline.failures import JarsMissing, JavaMissing
+from ottla.pipeline.cli import spark
+from ottla.pipeline.failures import JarsMissing, JavaMissing, PipelineError
 
 _FAKE_JAVA = """#!/bin/sh
 case "$1" in
@@ -102,6 +106,31 @@ def test_no_network_is_told_in_a_sentence(alone: Path, monkeypatch: pytest.Monke
     (home / "bin" / "java").write_text(f"#!/bin/sh\n{unreachable}\n")
     with pytest.raises(JarsMissing, match=r"there is no network to fetch them from.*ottla spark doctor"):
         jars.connector_jars(java.Java(home, 17, "test"))
+
+
+def test_a_master_that_is_not_there() -> None:
+    from ottla.pipeline.session import check_master
+
+    check_master("local[2]")
+    check_master("k8s://anything")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nobody = f"spark://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(PipelineError, match="no Spark master answers at spark"):
+            check_master(nobody)
+        taken.listen()
+        check_master(nobody)
+
+
+def test_the_doctor_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> str:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr(jars, "version", missing)
+    told = CliRunner().invoke(spark, ["doctor"])
+    assert told.exit_code == 1
+    assert "!!  Spark        Spark is not installed: `pip install 'ottla[spark]'`" in told.output
+    assert "ok  Python" in told.output
 
 
 def test_importing_ottla_leaves_spark_alone() -> None:
