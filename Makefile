@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.ready
 SPARK  := $(VENV)/.ready-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-cluster test test-fast test-faults lint format fuzz bench lock clean
+.PHONY: help setup setup-spark run run-cluster test test-fast test-faults lint format chaos fuzz bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ lint: setup-spark  ## style, types, layers
 format: setup  ## put the code into the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+chaos: setup  ## faults on three real nodes, with a checker: make chaos [MINUTES=60] [FAULTS=kill,pause]
+	$(BIN)/python -m ottla.testing.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULTS),--faults $(FAULTS))
 
 fuzz: setup  ## mutate frames and batches against a running broker
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run

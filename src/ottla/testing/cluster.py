@@ -32,6 +32,9 @@ _LOOK_EACH_S: Final = 0.02
 class Cluster:
     """`n` brokers with the ids 1 to n, each also a controller, or with `controllers` of their own (ids from 101).
 
+    `spares` are brokers with the ids after those, which `start` leaves for later. Nodes listen on `hosts` by id, and
+    start with the words of `launchers` in front, which may put them into a place of their own.
+
     Nodes are named by id throughout. `kill` is -9, `stop` an orderly stop; `restart` stops what runs and starts
     it again on the same data and ports.
     """
@@ -45,23 +48,34 @@ class Cluster:
         settings: Mapping[str, object] | None = None,
         racks: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        spares: int = 0,
+        hosts: Mapping[int, str] | None = None,
+        launchers: Mapping[int, Sequence[str]] | None = None,
     ) -> None:
-        ports = iter(free_ports(2 * n + controllers))
+        hosts = hosts or {}
+        ports = iter(free_ports(2 * n + controllers + spares))
         addresses: dict[int, tuple[Address | None, Address | None]] = {}
-        for node_id in range(1, n + 1):
-            own = None if controllers else Address(_HOST, next(ports))
-            addresses[node_id] = (Address(_HOST, next(ports)), own)
+        for node_id in range(1, n + spares + 1):
+            host = hosts.get(node_id, _HOST)
+            own = None if controllers or node_id > n else Address(host, next(ports))
+            addresses[node_id] = (Address(host, next(ports)), own)
         for node_id in range(FIRST_CONTROLLER_ID, FIRST_CONTROLLER_ID + controllers):
-            addresses[node_id] = (None, Address(_HOST, next(ports)))
+            addresses[node_id] = (None, Address(hosts.get(node_id, _HOST), next(ports)))
         wanted = {key: str(value) for key, value in {**QUICK_SETTINGS, **(settings or {})}.items()}
         self.data = data
         self.plans: dict[int, NodePlan] = {
             plan.node_id: plan for plan in plan_nodes(data, addresses, settings=wanted, racks=racks)
         }
         self.nodes: dict[int, BrokerProcess] = {
-            node_id: BrokerProcess(plan.data, config=plan.file, environment=environment)
+            node_id: BrokerProcess(
+                plan.data,
+                config=plan.file,
+                environment=environment,
+                launcher=(launchers or {}).get(node_id, ()),
+            )
             for node_id, plan in self.plans.items()
         }
+        self.spares = list(range(n + 1, n + spares + 1))
         self.cluster_id = ""
 
     # -- who there is
@@ -101,13 +115,14 @@ class Cluster:
         self.cluster_id = prepare_nodes(list(self.plans.values()))
 
     def start(self, timeout_s: float = 60.0) -> Cluster:
-        """Start all nodes at once and wait until each is ready."""
+        """Start all nodes but the spares at once and wait until each is ready."""
         self.prepare()
-        for process in self.nodes.values():
+        started = [process for node_id, process in self.nodes.items() if node_id not in self.spares]
+        for process in started:
             process.launch()
         deadline = time.monotonic() + timeout_s
         try:
-            for process in self.nodes.values():
+            for process in started:
                 process.wait_ready(max(deadline - time.monotonic(), 0.1))
         except BaseException:
             self.kill_all()

@@ -24,7 +24,8 @@ class BrokerFailed(Exception):
 class BrokerProcess:
     """`ottla start` on a data directory. After `start()` the broker answers on `bootstrap`.
 
-    With `config` it is started from that properties file, which then says where it listens and has its data.
+    With `config` it is started from that properties file, which then says where it listens and has its data. The words
+    of `launcher` come in front of the command; they must end in it, not wait for it.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class BrokerProcess:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         config: Path | None = None,
+        launcher: Sequence[str] = (),
     ) -> None:
         self.data = data
+        self.launcher = list(launcher)
         self.config = config
         self.listen = listen
         self.settings = dict(settings or {})
@@ -68,7 +71,7 @@ class BrokerProcess:
         return self._log_path.read_text() if self._log_path.exists() else ""
 
     def command(self) -> list[str]:
-        words = [sys.executable, "-m", "ottla", "start"]
+        words = [*self.launcher, sys.executable, "-m", "ottla", "start"]
         if self.config is not None:
             words += ["--config", str(self.config)]
         else:

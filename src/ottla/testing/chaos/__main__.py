@@ -1,0 +1,86 @@
+"""`python -m ottla.testing.chaos --minutes 5`: faults on a cluster of real processes, and what clients saw of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from ottla.testing.chaos.checker import check
+from ottla.testing.chaos.faults import FAULTS
+from ottla.testing.chaos.history import read_history
+from ottla.testing.chaos.run import Plan, Verdict, possible, run
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(prog="python -m ottla.testing.chaos", description=__doc__)
+    words.add_argument("--minutes", type=float, default=5.0, help="how long faults go on")
+    words.add_argument("--cycles", type=int, help="how many faults at most")
+    words.add_argument(
+        "--faults", help=f"some of {', '.join(FAULTS)}; all that this machine allows if left out"
+    )
+    words.add_argument("--mixed", type=float, default=0.15, help="how often two come at once, 0 to 1")
+    words.add_argument("--nodes", type=int, default=3)
+    words.add_argument(
+        "--longest-pause", type=float, default=30.0, help="of a process or a network, in seconds"
+    )
+    words.add_argument("--seed", type=int, default=int(time.time()))
+    words.add_argument("--keep", type=Path, default=Path("chaos-runs"), help="where histories are kept")
+    words.add_argument("--check", type=Path, help="check this history again instead")
+    given = words.parse_args()
+    if given.check:
+        anomalies = check(read_history(given.check))
+        for anomaly in anomalies:
+            _say(f"{anomaly.kind}: {anomaly.what}")
+        sys.exit(bool(anomalies))
+    wanted = given.faults.split(",") if given.faults else list(FAULTS)
+    kinds = possible(wanted)
+    for kind in sorted(set(wanted) - set(kinds)):
+        _say(f"left out, because this machine does not allow it: {kind}")
+    directory = given.keep / f"{time.strftime('%Y%m%d-%H%M%S')}-{given.seed}"
+    plan = Plan(
+        directory,
+        kinds,
+        seconds=given.minutes * 60,
+        cycles=given.cycles,
+        seed=given.seed,
+        nodes=given.nodes,
+        mixed=given.mixed,
+        pauses_s=(1.0, given.longest_pause),
+        cuts_s=(2.0, given.longest_pause),
+    )
+    _say(f"seed {given.seed}, history in {directory}")
+    verdict = run(plan, _say)
+    _say(table(verdict))
+    sys.exit(bool(verdict.anomalies))
+
+
+def table(verdict: Verdict) -> str:
+    """The summary of a run."""
+    rows = [(f"{kind} cycles", str(count)) for kind, count in sorted(verdict.faults.items())]
+    rows += [
+        ("records sent", str(verdict.sends)),
+        ("acknowledged", str(verdict.acknowledged)),
+        *((f"transactions {outcome}", str(count)) for outcome, count in sorted(verdict.transactions.items())),
+        ("records polled", str(verdict.polled)),
+        ("longest time without a write", f"{verdict.longest_gap_s:.1f} s"),
+        ("run time", f"{verdict.seconds:.0f} s"),
+        ("anomalies", str(len(verdict.anomalies))),
+    ]
+    rows += [
+        (f"  {kind}", str(count)) for kind, count in Counter(each.kind for each in verdict.anomalies).items()
+    ]
+    lines = [f"  {what:32}{value:>12}" for what, value in rows]
+    lines += [f"  ! {anomaly.kind}: {anomaly.what}" for anomaly in verdict.anomalies[:20]]
+    return "\n".join(lines)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,395 @@
+"""The load of a run: producers, transactions, copies and consumers, each a thread that notes what it did and saw.
+
+They are confluent-kafka clients with the patience of production, only quicker to try again. What a fault may do to
+them (time out, be fenced, be told to abort) is noted and gone through; only the history says what was wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from ottla.testing.chaos.checker import COPY_MARK
+from ottla.testing.chaos.history import GroupOffsets, Outcome, Poll, Recorder, Send, Transaction
+
+QUICK: Final[dict[str, Any]] = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 500,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 500,
+    "socket.connection.setup.timeout.ms": 3_000,
+    "socket.timeout.ms": 5_000,
+    "topic.metadata.refresh.fast.interval.ms": 100,
+    # Else librdkafka may wait for ever for a coordinator that it knew before all brokers were gone.
+    "metadata.recovery.strategy": "none",
+    "log_level": 0,
+}
+_IN_FLIGHT: Final = 200
+_READ_ROUND: Final = 100
+
+
+def name(partition: TopicPartition | Message) -> str:
+    """A partition as the history has it."""
+    if isinstance(partition, TopicPartition):
+        return f"{partition.topic}-{partition.partition}"
+    return f"{partition.topic()}-{partition.partition()}"
+
+
+class Worker(threading.Thread):
+    """A client in a thread of its own: `step` again and again until the run is over, then `finish`."""
+
+    def __init__(self, client: str, bootstrap: str, recorder: Recorder, seed: int) -> None:
+        super().__init__(name=client, daemon=True)
+        self.client = client
+        self.bootstrap = bootstrap
+        self.recorder = recorder
+        self.rng = random.Random(f"{client}/{seed}")
+        self.stopping = threading.Event()
+        self.trouble: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.stopping.is_set():
+                try:
+                    self.step()
+                except KafkaException:
+                    self.again()
+                    self.stopping.wait(0.2)
+            self.finish()
+        except BaseException as error:
+            self.trouble = error
+            raise
+
+    def step(self) -> None:
+        """A little work."""
+        raise AssertionError("a worker has a step of its own")
+
+    def again(self) -> None:
+        """A client's call failed: begin anew if that helps."""
+
+    def finish(self) -> None:
+        """No more work: wait for what is under way."""
+
+
+class Sender(Worker):
+    """An idempotent producer that writes to any partition, many in flight."""
+
+    def __init__(self, client: str, bootstrap: str, recorder: Recorder, seed: int, **given: Any) -> None:
+        super().__init__(client, bootstrap, recorder, seed)
+        self._partitions: Sequence[TopicPartition] = given["partitions"]
+        self._pause_s: float = given.get("pause_s", 0.01)
+        self._numbers = itertools.count()
+        self._under_way = threading.Semaphore(_IN_FLIGHT)
+        self._producer = self._open()
+
+    def _open(self) -> Producer:
+        return Producer(
+            {
+                **QUICK,
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "message.timeout.ms": 120_000,
+            }
+        )
+
+    def again(self) -> None:
+        """After a fatal error only a new producer helps; the old one's records come to their ends first."""
+        self._producer.flush(150)
+        self._producer = self._open()
+
+    def step(self) -> None:
+        self._producer.poll(self._pause_s)
+        if not self._under_way.acquire(blocking=False):
+            return
+        part = self.rng.choice(self._partitions)
+        number, began = next(self._numbers), time.monotonic()
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._under_way.release()
+            self.recorder.add(
+                Send(
+                    self.client,
+                    number,
+                    name(part),
+                    f"{self.client}/{number}",
+                    Outcome.OK if error is None else Outcome.UNKNOWN,
+                    (message.offset() or 0) if error is None else -1,
+                    began=began,
+                    ended=time.monotonic(),
+                )
+            )
+
+        value = f"{self.client}/{number}".encode()
+        self._producer.produce(part.topic, value, partition=part.partition, on_delivery=delivered)
+
+    def finish(self) -> None:
+        self._producer.flush(150)
+
+
+class Transactor(Worker):
+    """Transactions of a few records to several partitions, some aborted; with `source` a copy of what a group reads.
+
+    A copy's offsets are committed in its transaction, so that every record has one copy in the end.
+    """
+
+    def __init__(self, client: str, bootstrap: str, recorder: Recorder, seed: int, **given: Any) -> None:
+        super().__init__(client, bootstrap, recorder, seed)
+        self._partitions: Sequence[TopicPartition] = given["partitions"]
+        self._source: str | None = given.get("source")
+        self._source_partitions: int = given.get("source_partitions", 0)
+        self._aborts: float = given.get("aborts", 0.1)
+        self._numbers = itertools.count()
+        self._transactions = itertools.count()
+        self._producer: Producer | None = None
+        self._consumer: Consumer | None = None
+
+    def step(self) -> None:
+        producer = self._producer or self._open()
+        taken: list[Message] = []
+        if self._consumer is not None:
+            taken = [each for each in self._consumer.consume(40, 0.3) if each.error() is None]
+            if not taken:
+                return
+        elif self.stopping.wait(0.05):
+            return
+        self._transact(producer, taken)
+
+    def _open(self) -> Producer:
+        settings = {
+            **QUICK,
+            "bootstrap.servers": self.bootstrap,
+            "transactional.id": self.client,
+            "transaction.timeout.ms": 20_000,
+            "linger.ms": 1,
+        }
+        producer = Producer(settings)
+        producer.init_transactions(20)
+        if self._source is not None:
+            self._consumer = Consumer(
+                {
+                    **QUICK,
+                    "bootstrap.servers": self.bootstrap,
+                    "group.id": self.client,
+                    "group.instance.id": self.client,
+                    "isolation.level": "read_committed",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    "session.timeout.ms": 20_000,
+                    "fetch.wait.max.ms": 50,
+                }
+            )
+            self._consumer.subscribe([self._source])
+        self._producer = producer
+        return producer
+
+    def again(self) -> None:
+        """A new instance: its `init_transactions` decides what the old one left open."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._producer = self._consumer = None
+
+    def _transact(self, producer: Producer, taken: list[Message]) -> None:
+        transaction = f"{self.client}:{next(self._transactions)}"
+        began = time.monotonic()
+        outcome, ending = Outcome.UNKNOWN, 0.0
+        try:
+            producer.begin_transaction()
+            self._send(producer, transaction, taken)
+            if self._consumer is not None:
+                reached = {each.partition() or 0: (each.offset() or 0) + 1 for each in taken}
+                offsets = [TopicPartition(self._source or "", index, at) for index, at in reached.items()]
+                producer.send_offsets_to_transaction(offsets, self._consumer.consumer_group_metadata(), 20)
+            if self.rng.random() < self._aborts:
+                producer.abort_transaction(20)
+                outcome = Outcome.FAILED
+                # What was taken in is to be taken in again.
+                self.again()
+            else:
+                ending = time.monotonic()
+                producer.commit_transaction(30)
+                outcome = Outcome.OK
+        except KafkaException as failed:
+            error = failed.args[0]
+            if error.txn_requires_abort():
+                # Its commit was refused: there is no way left for it to have happened once the abort has.
+                producer.abort_transaction(20)
+                outcome = Outcome.FAILED
+            raise
+        finally:
+            if not ending:
+                # Nobody ever asked for its commit, nor will: the next instance aborts it.
+                outcome = Outcome.FAILED
+            reads = tuple((each.value() or b"").decode() for each in taken)
+            self.recorder.add(
+                Transaction(transaction, self.client, outcome, began, ending, time.monotonic(), reads)
+            )
+
+    def _send(self, producer: Producer, transaction: str, taken: list[Message]) -> None:
+        values: list[tuple[TopicPartition, str]] = []
+        if self._source is not None:
+            for message in taken:
+                original = (message.value() or b"").decode()
+                part = self._partitions[(message.partition() or 0) % len(self._partitions)]
+                values.append((part, f"{self.client}/{next(self._numbers)}{COPY_MARK}{original}"))
+        else:
+            for _ in range(self.rng.randrange(1, 7)):
+                values.append((self.rng.choice(self._partitions), f"{self.client}/{next(self._numbers)}"))
+        outcomes: dict[int, tuple[KafkaError | None, int]] = {}
+        began = time.monotonic()
+        for index, (part, value) in enumerate(values):
+
+            def delivered(error: KafkaError | None, message: Message, index: int = index) -> None:
+                outcomes[index] = (error, -1 if error is not None else message.offset() or 0)
+
+            producer.produce(part.topic, value.encode(), partition=part.partition, on_delivery=delivered)
+        try:
+            producer.flush(30)
+        finally:
+            for index, (part, value) in enumerate(values):
+                error, offset = outcomes.get(index, (None, -1))
+                outcome = Outcome.OK if error is None and offset >= 0 else Outcome.UNKNOWN
+                number = int(value.partition(COPY_MARK)[0].rpartition("/")[2])
+                ended = time.monotonic()
+                self.recorder.add(
+                    Send(self.client, number, name(part), value, outcome, offset, transaction, began, ended)
+                )
+
+    def finish(self) -> None:
+        self.again()
+        # Decides what the last transaction left open: readers would stop there.
+        Producer(
+            {**QUICK, "bootstrap.servers": self.bootstrap, "transactional.id": self.client}
+        ).init_transactions(60)
+        if self._source is None:
+            return
+        reader = Consumer({**QUICK, "bootstrap.servers": self.bootstrap, "group.id": self.client})
+        wanted = [TopicPartition(self._source, index) for index in range(self._source_partitions)]
+        found = reader.committed(wanted, 60)
+        reader.close()
+        self.recorder.add(GroupOffsets(self.client, {name(each): each.offset for each in found}))
+
+
+class Reader(Worker):
+    """A consumer of all partitions: assigned from the beginning, with a jump now and then, or a member of a group."""
+
+    def __init__(self, client: str, bootstrap: str, recorder: Recorder, seed: int, **given: Any) -> None:
+        super().__init__(client, bootstrap, recorder, seed)
+        self._partitions: Sequence[TopicPartition] = given["partitions"]
+        self._group: str = given.get("group", "")
+        self._committed: bool = given.get("committed", True)
+        self._sessions = itertools.count()
+        self._session = next(self._sessions)
+        self._consumer: Consumer | None = None
+
+    def _open(self) -> Consumer:
+        self._next_session()
+        consumer = Consumer(
+            {
+                **QUICK,
+                "bootstrap.servers": self.bootstrap,
+                "group.id": self._group or "assigned",
+                "isolation.level": "read_committed" if self._committed else "read_uncommitted",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 1_000,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+        if self._group:
+            topics = sorted({part.topic for part in self._partitions})
+            consumer.subscribe(topics, on_assign=self._rebalanced, on_revoke=self._rebalanced)
+        else:
+            consumer.assign([TopicPartition(part.topic, part.partition, 0) for part in self._partitions])
+        self._consumer = consumer
+        return consumer
+
+    def _rebalanced(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._next_session()
+
+    def _next_session(self) -> None:
+        self._session = next(self._sessions)
+
+    def step(self) -> None:
+        consumer = self._consumer or self._open()
+        # One at a time while a rebalance may come in between: a message belongs to the session it came in.
+        before = self._session
+        messages = consumer.consume(_READ_ROUND, 0.2)
+        session = before if before == self._session else f"{before}-{self._session}"
+        records = tuple(
+            (name(each), each.offset() or 0, (each.value() or b"").decode())
+            for each in messages
+            if each.error() is None
+        )
+        if not records:
+            return
+        self.recorder.add(
+            Poll(self.client, str(session), self._committed, records, time.monotonic(), self._group)
+        )
+        if self._group:
+            consumer.commit(asynchronous=False)
+        elif self.rng.random() < 0.005:
+            self._jump(consumer)
+
+    def _jump(self, consumer: Consumer) -> None:
+        self._next_session()
+        if self.rng.random() < 0.5:
+            consumer.close()
+            self._consumer = None
+            return
+        part = self.rng.choice(self._partitions)
+        consumer.seek(TopicPartition(part.topic, part.partition, 0))
+
+    def finish(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+def read_to_end(
+    bootstrap: str,
+    recorder: Recorder,
+    partitions: Sequence[TopicPartition],
+    *,
+    committed: bool,
+    timeout_s: float = 120.0,
+) -> None:
+    """The last reads of a run: every partition from its beginning to its end."""
+    consumer = Consumer(
+        {
+            **QUICK,
+            "bootstrap.servers": bootstrap,
+            "group.id": "last",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+    )
+    left = {name(part) for part in partitions}
+    consumer.assign([TopicPartition(part.topic, part.partition, 0) for part in partitions])
+    deadline = time.monotonic() + timeout_s
+    try:
+        while left:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{sorted(left)} could not be read to the end in {timeout_s} s")
+            records = []
+            for message in consumer.consume(1000, 0.5):
+                error = message.error()
+                if error is None:
+                    records.append((name(message), message.offset() or 0, (message.value() or b"").decode()))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(name(message))
+            if records:
+                client = "last-committed" if committed else "last"
+                recorder.add(
+                    Poll(client, "0", committed, tuple(records), time.monotonic(), "last", final=True)
+                )
+    finally:
+        consumer.close()

@@ -1,0 +1,355 @@
+"""What is done to a cluster: each fault begins, lasts, and is healed again. Who is hit is drawn from a seed."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.errors import ErrorCode
+from ottla.testing.chaos.disk import SmallDisk
+from ottla.testing.chaos.network import OUTSIDE, Network
+from ottla.testing.cluster import Cluster
+from ottla.wire import messages
+
+_GROUP, _TRANSACTION = 0, 1
+
+
+@dataclass(slots=True)
+class Scene:
+    """Everything that a fault can touch."""
+
+    cluster: Cluster
+    rng: random.Random
+    topics: dict[str, int]
+    """Topics under load and how many partitions each has."""
+    network: Network | None = None
+    disk: tuple[int, SmallDisk] | None = None
+    pauses_s: tuple[float, float] = (1.0, 12.0)
+    cuts_s: tuple[float, float] = (2.0, 12.0)
+    downs_s: tuple[float, float] = (0.0, 3.0)
+    coordinated: Sequence[str] = field(default_factory=list)
+    """Ids of groups and transactions, whose coordinators are worth hitting."""
+
+    def lasting(self, bounds: tuple[float, float]) -> float:
+        """Short more often than long."""
+        low, high = bounds
+        return low + (high - low) * self.rng.random() ** 2
+
+    def victim(self, role: str) -> int:
+        """The node that is or does something just now; any, if that cannot be told."""
+        running = [node_id for node_id in self.cluster.broker_ids if self.cluster.running(node_id)]
+        found: int | None = None
+        with contextlib.suppress(OSError):
+            match role:
+                case "leader":
+                    topic = self.rng.choice(sorted(self.topics))
+                    found = self.cluster.leader_of(topic, self.rng.randrange(self.topics[topic]))
+                case "controller":
+                    found = self.cluster.controller_id()
+                case "coordinator":
+                    found = self._coordinator()
+        return found if found in running else self.rng.choice(running)
+
+    def _coordinator(self) -> int:
+        key_type = self.rng.choice((_GROUP, _TRANSACTION))
+        request = messages.FindCoordinatorRequest(
+            key_type=key_type, coordinator_keys=[self.rng.choice(list(self.coordinated) or ["any"])]
+        )
+        return int(self.cluster.ask(request, 4).coordinators[0].node_id)
+
+    def role(self) -> str:
+        return self.rng.choice(("leader", "controller", "coordinator", "any"))
+
+
+def wait(seconds: float) -> None:
+    """A fault lasts for a time, not until an event."""
+    time.sleep(seconds)
+
+
+def launch(cluster: Cluster, node_ids: Sequence[int], timeout_s: float = 90.0) -> None:
+    """Start nodes together: one alone may wait for the others."""
+    for node_id in node_ids:
+        cluster.nodes[node_id].launch()
+    for node_id in node_ids:
+        cluster.nodes[node_id].wait_ready(timeout_s)
+
+
+# -- processes
+
+
+def kill(scene: Scene) -> str:
+    """kill -9 of one that matters."""
+    role = scene.role()
+    victim = scene.victim(role)
+    scene.cluster.kill(victim)
+    wait(scene.lasting(scene.downs_s))
+    scene.cluster.start_node(victim, 90)
+    return f"{role} {victim}"
+
+
+def kill_two(scene: Scene) -> str:
+    """Two of them within moments: writes are refused until one is back."""
+    victims = scene.rng.sample([i for i in scene.cluster.broker_ids if scene.cluster.running(i)], 2)
+    for victim in victims:
+        scene.cluster.kill(victim)
+        wait(scene.rng.random() * 0.2)
+    wait(scene.lasting(scene.downs_s))
+    scene.rng.shuffle(victims)
+    launch(scene.cluster, victims)
+    return f"nodes {sorted(victims)}"
+
+
+def kill_all(scene: Scene) -> str:
+    """All of them in the same moment."""
+    running = [node_id for node_id in scene.cluster.nodes if scene.cluster.running(node_id)]
+    scene.cluster.kill_all()
+    wait(scene.lasting(scene.downs_s) / 3)
+    scene.rng.shuffle(running)
+    launch(scene.cluster, running)
+    return f"nodes {sorted(running)}"
+
+
+def pause(scene: Scene) -> str:
+    """SIGSTOP: silent, but not gone; then it goes on as if nothing had been."""
+    role = scene.role()
+    victim = scene.victim(role)
+    seconds = scene.lasting(scene.pauses_s)
+    scene.cluster.pause(victim)
+    try:
+        wait(seconds)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            scene.cluster.resume(victim)
+    return f"{role} {victim} for {seconds:.1f} s"
+
+
+def restart(scene: Scene) -> str:
+    """An orderly stop and start."""
+    role = scene.role()
+    victim = scene.victim(role)
+    scene.cluster.restart(victim, 90)
+    return f"{role} {victim}"
+
+
+def rolling(scene: Scene) -> str:
+    """An orderly restart of each, one after the other."""
+    for node_id in scene.cluster.broker_ids:
+        if scene.cluster.running(node_id):
+            scene.cluster.restart(node_id, 90)
+            for topic, partitions in scene.topics.items():
+                scene.cluster.wait_in_sync(topic, partitions, 90)
+    return "all nodes"
+
+
+# -- the network
+
+
+def _cut(scene: Scene, what: str, cut: Callable[[Network, int, list[int]], None], role: str = "any") -> str:
+    assert scene.network is not None
+    victim = scene.victim(role)
+    others = [node_id for node_id in scene.network.node_ids if node_id != victim]
+    seconds = scene.lasting(scene.cuts_s)
+    cut(scene.network, victim, others)
+    try:
+        wait(seconds)
+    finally:
+        scene.network.heal()
+    return f"{what} {role} {victim} for {seconds:.1f} s"
+
+
+def cut_leader(scene: Scene) -> str:
+    """A leader or the controller alone, but in reach of its clients."""
+    role = scene.rng.choice(("leader", "controller", "coordinator"))
+    return _cut(scene, "alone:", lambda network, victim, others: network.separate([victim], others), role)
+
+
+def cut_minority(scene: Scene) -> str:
+    """One node alone, also from clients."""
+    return _cut(
+        scene, "gone:", lambda network, victim, others: network.separate([victim], [*others, OUTSIDE])
+    )
+
+
+def cut_one_way(scene: Scene) -> str:
+    """One node hears the others and is not heard, or the other way round."""
+    deaf = scene.rng.random() < 0.5
+
+    def cut(network: Network, victim: int, others: list[int]) -> None:
+        for other in others:
+            network.cut(other, victim) if deaf else network.cut(victim, other)
+
+    return _cut(scene, "deaf:" if deaf else "mute:", cut, scene.role())
+
+
+def cut_ring(scene: Scene) -> str:
+    """Nodes reach their neighbours only: with three of them, two that see just the third."""
+
+    def cut(network: Network, victim: int, others: list[int]) -> None:
+        ring = [victim, *scene.rng.sample(others, len(others))]
+        ring = [node_id for node_id in ring if scene.cluster.running(node_id)]
+        if len(ring) < 4:
+            network.separate([ring[0]], [ring[1]])
+            return
+        for index, node_id in enumerate(ring):
+            near = {ring[index - 1], node_id, ring[(index + 1) % len(ring)]}
+            network.separate([node_id], [other for other in ring if other not in near])
+
+    return _cut(scene, "ring:", cut, scene.role())
+
+
+def cut_all(scene: Scene) -> str:
+    """Every node alone."""
+
+    def cut(network: Network, victim: int, others: list[int]) -> None:
+        for node_id in network.node_ids:
+            network.separate([node_id], [other for other in network.node_ids if other > node_id])
+
+    return _cut(scene, "each alone:", cut)
+
+
+# -- disks and members
+
+
+def full_disk(scene: Scene) -> str:
+    """One node has no byte left; it may end over that, and comes back when there is room again."""
+    assert scene.disk is not None
+    node_id, disk = scene.disk
+    disk.fill()
+    try:
+        wait(scene.lasting((1.0, 4.0)))
+    finally:
+        disk.free()
+    ended = not scene.cluster.running(node_id)
+    # A directory that failed stays offline until a restart, in Kafka too.
+    scene.cluster.kill(node_id)
+    scene.cluster.start_node(node_id, 90)
+    return f"node {node_id}, which {'ended' if ended else 'went on'}"
+
+
+def reassign(scene: Scene) -> str:
+    """Move the replicas of a topic around, and wait until they are where they should be."""
+    topic = scene.rng.choice(sorted(scene.topics))
+    brokers = [node_id for node_id in scene.cluster.broker_ids if scene.cluster.running(node_id)]
+    wanted = {index: scene.rng.sample(brokers, 3) for index in range(scene.topics[topic])}
+    move(scene.cluster, topic, wanted)
+    return f"{topic} among {brokers}"
+
+
+def move(cluster: Cluster, topic: str, wanted: dict[int, list[int]]) -> None:
+    """Give partitions these replicas."""
+    request = messages.AlterPartitionReassignmentsRequest
+    asked = request(
+        timeout_ms=20_000,
+        topics=[
+            request.ReassignableTopic(
+                name=topic,
+                partitions=[
+                    request.ReassignablePartition(partition_index=index, replicas=replicas)
+                    for index, replicas in wanted.items()
+                ],
+            )
+        ],
+    )
+
+    def accepted() -> bool:
+        answer = cluster.ask(asked, 0, timeout_s=30)
+        return answer.error_code == ErrorCode.NONE and all(
+            part.error_code == ErrorCode.NONE for named in answer.responses for part in named.partitions
+        )
+
+    cluster.wait_for(accepted, 60)
+
+    def moved() -> bool:
+        found = [cluster.partition(topic, index) for index in wanted]
+        return all(
+            part is not None
+            and sorted(part.replica_nodes) == sorted(replicas)
+            and set(part.isr_nodes) == set(part.replica_nodes)
+            for part, replicas in zip(found, wanted.values(), strict=True)
+        )
+
+    cluster.wait_for(moved, 120)
+
+
+def add_and_remove(scene: Scene) -> str:
+    """A broker joins, takes partitions, gives them back, and is gone for good."""
+    newcomer = scene.cluster.spares[0]
+    members = [node_id for node_id in scene.cluster.broker_ids if node_id not in scene.cluster.spares]
+    scene.cluster.start_node(newcomer, 90)
+    for topic, partitions in scene.topics.items():
+        wanted = {index: [newcomer, *scene.rng.sample(members, 2)] for index in range(partitions)}
+        move(scene.cluster, topic, wanted)
+    for topic, partitions in scene.topics.items():
+        move(scene.cluster, topic, {index: scene.rng.sample(members, 3) for index in range(partitions)})
+    for topic in _internal(scene.cluster):
+        _withdraw(scene, topic, newcomer, members)
+    scene.cluster.stop(newcomer, 60)
+    request = messages.UnregisterBrokerRequest(broker_id=newcomer)
+
+    def unregistered() -> bool:
+        code: int = scene.cluster.ask(request, 0, timeout_s=20).error_code
+        return code in (ErrorCode.NONE, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+    scene.cluster.wait_for(unregistered, 60)
+    return f"broker {newcomer}"
+
+
+def _internal(cluster: Cluster) -> list[str]:
+    answer: Any = cluster.ask(messages.MetadataRequest(topics=None), 12)
+    return [topic.name for topic in answer.topics if topic.is_internal]
+
+
+def _withdraw(scene: Scene, topic: str, leaver: int, members: list[int]) -> None:
+    answer: Any = scene.cluster.ask(
+        messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name=topic)]), 12
+    )
+    wanted = {
+        part.partition_index: scene.rng.sample(members, 3)
+        for part in answer.topics[0].partitions
+        if leaver in part.replica_nodes
+    }
+    if wanted:
+        move(scene.cluster, topic, wanted)
+
+
+Fault = Callable[[Scene], str]
+PROCESS_FAULTS: dict[str, Fault] = {
+    "kill": kill,
+    "kill-two": kill_two,
+    "kill-all": kill_all,
+    "pause": pause,
+    "restart": restart,
+    "rolling": rolling,
+    "reassign": reassign,
+}
+NETWORK_FAULTS: dict[str, Fault] = {
+    "cut-leader": cut_leader,
+    "cut-minority": cut_minority,
+    "cut-one-way": cut_one_way,
+    "cut-ring": cut_ring,
+    "cut-all": cut_all,
+}
+DISK_FAULTS: dict[str, Fault] = {"full-disk": full_disk}
+MEMBER_FAULTS: dict[str, Fault] = {"add-remove": add_and_remove}
+FAULTS: dict[str, Fault] = {**PROCESS_FAULTS, **NETWORK_FAULTS, **DISK_FAULTS, **MEMBER_FAULTS}
+WEIGHTS: dict[str, int] = {
+    "kill": 20,
+    "kill-two": 4,
+    "kill-all": 3,
+    "pause": 8,
+    "restart": 4,
+    "rolling": 1,
+    "reassign": 2,
+    "cut-leader": 4,
+    "cut-minority": 2,
+    "cut-one-way": 2,
+    "cut-ring": 2,
+    "cut-all": 1,
+    "full-disk": 1,
+    "add-remove": 1,
+}
+"""How often each is drawn."""

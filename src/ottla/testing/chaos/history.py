@@ -1,0 +1,178 @@
+"""What the clients of a run did and saw, one operation to a line of JSON: the material of the checker.
+
+Times are seconds on the machine's monotonic clock: all clients of a run share it. A partition is `topic-index`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeAlias
+
+
+class Outcome(StrEnum):
+    """`UNKNOWN` may have happened or not: the answer is what was lost."""
+
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One record of a producer; `number` counts its sends. In a transaction the outcome is that of the send alone."""
+
+    client: str
+    number: int
+    partition: str
+    value: str
+    outcome: Outcome
+    offset: int = -1
+    transaction: str = ""
+    began: float = 0.0
+    ended: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Records `(partition, offset, value)` in the order in which a consumer handed them out.
+
+    `session` changes with every assignment, rebalance or seek: order is promised within one only.
+    """
+
+    client: str
+    session: str
+    committed: bool
+    records: tuple[tuple[str, int, str], ...]
+    ended: float = 0.0
+    group: str = ""
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """`OK` is committed, `FAILED` is aborted. `ending` is when its commit was asked for (0 if it never was)."""
+
+    name: str
+    client: str
+    outcome: Outcome
+    began: float = 0.0
+    ending: float = 0.0
+    ended: float = 0.0
+    reads: tuple[str, ...] = ()
+    """Values that it took in."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffsets:
+    """What a group has committed in the end, by partition."""
+
+    group: str
+    offsets: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What was done to the cluster, and until when."""
+
+    kind: str
+    what: str
+    began: float = 0.0
+    ended: float = 0.0
+
+
+Operation: TypeAlias = Send | Poll | Transaction | GroupOffsets | Fault
+_KINDS: dict[str, type[Operation]] = {
+    kind.__name__.lower(): kind for kind in (Send, Poll, Transaction, GroupOffsets, Fault)
+}
+
+
+@dataclass(slots=True)
+class History:
+    """All operations of a run, by kind, in the order in which they ended."""
+
+    sends: list[Send] = field(default_factory=list)
+    polls: list[Poll] = field(default_factory=list)
+    transactions: list[Transaction] = field(default_factory=list)
+    groups: list[GroupOffsets] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, operations: Iterable[Operation]) -> History:
+        history = cls()
+        for operation in operations:
+            history.add(operation)
+        return history
+
+    def add(self, operation: Operation) -> None:
+        match operation:
+            case Send():
+                self.sends.append(operation)
+            case Poll():
+                self.polls.append(operation)
+            case Transaction():
+                self.transactions.append(operation)
+            case GroupOffsets():
+                self.groups.append(operation)
+            case Fault():
+                self.faults.append(operation)
+
+
+class Recorder:
+    """A history that several threads write, and that is on disk line by line."""
+
+    def __init__(self, path: Path) -> None:
+        self.history = History()
+        self.acknowledged = 0
+        self.polled = 0
+        self._news = threading.Condition()
+        self._file = path.open("w", encoding="utf-8")
+
+    def add(self, operation: Operation) -> None:
+        line = json.dumps({"op": type(operation).__name__.lower(), **asdict(operation)})
+        with self._news:
+            self.history.add(operation)
+            self._file.write(line + "\n")
+            if isinstance(operation, Send) and operation.outcome is Outcome.OK:
+                self.acknowledged += 1
+                self._news.notify_all()
+            elif isinstance(operation, Poll):
+                self.polled += len(operation.records)
+
+    def wait_for_more(self, count: int, timeout_s: float) -> bool:
+        """Until so many more sends were acknowledged: the run's own measure of time."""
+        with self._news:
+            goal = self.acknowledged + count
+            return self._news.wait_for(lambda: self.acknowledged >= goal, timeout_s)
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def read_history(path: Path) -> History:
+    """A run's history from its file."""
+    return History.of(_read(path))
+
+
+def _read(path: Path) -> Iterator[Operation]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            fields: dict[str, Any] = json.loads(line)
+            kind = _KINDS[fields.pop("op")]
+            if "outcome" in fields:
+                fields["outcome"] = Outcome(fields["outcome"])
+            if "records" in fields:
+                fields["records"] = tuple((part, offset, value) for part, offset, value in fields["records"])
+            if "reads" in fields:
+                fields["reads"] = tuple(fields["reads"])
+            yield kind(**fields)
