@@ -39,6 +39,7 @@ class Collector:
         self.task = 0
         self.lane = 0
         self.place = 0
+        self.arrived = 0
         self._sub = 0
         self._clear()
 
@@ -46,9 +47,9 @@ class Collector:
         self._columns: list[list[Any]] = [[] for _ in NAMES]
         self._hashed: list[bytes | None] = []
 
-    def begin(self, task: int, lane: int, place: int) -> None:
+    def begin(self, task: int, lane: int, place: int, arrived: int) -> None:
         """The next records come of this one."""
-        self.task, self.lane, self.place, self._sub = task, lane, place, 0
+        self.task, self.lane, self.place, self.arrived, self._sub = task, lane, place, arrived, 0
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -103,7 +104,7 @@ class Collector:
         name = (stage, dest, encode_key(record.key))
         held = self._sums.get(name)
         if held is None:
-            self._sums[name] = [1, record.timestamp, sink, record.key, self.lane, self.place]
+            self._sums[name] = [1, record.timestamp, sink, record.key, self.lane, self.place, self.arrived]
         else:
             held[0] += 1
             if record.timestamp > held[1]:
@@ -112,8 +113,8 @@ class Collector:
     def add_sums(self) -> None:
         """Turns what was counted on the way into rows."""
         sums, self._sums = self._sums, {}
-        for (stage, dest, name), (count, time, sink, key, lane, place) in sums.items():
-            self.begin(0, lane, place)
+        for (stage, dest, name), (count, time, sink, key, lane, place, arrived) in sums.items():
+            self.begin(0, lane, place, arrived)
             value = pickle.dumps(PartialCount(count), 5)
             record = Record(key, None, time)
             self._row(stage, dest, _SHUFFLE, None, name, value, record, partition_bytes(sink, key))
@@ -141,6 +142,7 @@ class Collector:
         columns[9].append(self.lane)
         columns[10].append(self.place)
         columns[11].append(self._sub)
+        columns[12].append(self.arrived)
         columns[0].append(None)
         self._hashed.append(hashed)
         self._sub += 1

@@ -28,8 +28,10 @@ COLUMNS: Final = (
     ("lane", "int"),
     ("place", "long"),
     ("sub", "int"),
+    ("arrived", "long"),
 )
-"""`group` is what Spark shuffles by; `lane`, `place` and `sub` give records of one origin their order back."""
+"""`group` is what Spark shuffles by; `lane`, `place` and `sub` give records of one origin their order back, and
+`arrived`, the latest time read there before, tells how records of several origins take turns."""
 
 SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS)
 NAMES: Final = tuple(name for name, _ in COLUMNS)

@@ -157,6 +157,7 @@ def _routed(arrived: DataFrame, plan: Plan, tasks: Tasks, sources: list[Node]) -
         (f.col("way.f2") * LANES_PER_TOPIC + f.col("partition")).alias("lane"),
         f.col("offset").alias("place"),
         f.lit(0).alias("sub"),
+        f.col("time").alias("arrived"),
     )
 
 

@@ -121,7 +121,7 @@ class _Work:
     def process(self, columns: dict[str, Any]) -> None:
         columns = self._count_at_once(columns)
         dests = columns["dest"]
-        order = arrival_order(columns["lane"], columns["place"], columns["sub"], columns["time"])
+        order = arrival_order(columns["lane"], columns["place"], columns["sub"], columns["arrived"])
         first = np.array([self._stage._order[dest] for dest in dests[order].tolist()], np.int8)
         if len(first) and first.min() != first.max():
             order = order[np.argsort(first, kind="stable")]
@@ -131,11 +131,12 @@ class _Work:
         rows = zip(
             *(columns[name][order].tolist() for name in ("dest", "topic", "key", "value", "time", "headers")),
             columns["place"][order].tolist(),
+            columns["arrived"][order].tolist(),
             strict=True,
         )
-        for counted, (dest, topic, key, value, at, headers, place) in enumerate(rows):
+        for counted, (dest, topic, key, value, at, headers, place, arrived) in enumerate(rows):
             node = nodes[dest]
-            collector.begin(self._task_number, self._task_number, counted)
+            collector.begin(self._task_number, self._task_number, counted, arrived)
             if raws[dest]:
                 source = node.operator
                 assert isinstance(source, Source)
@@ -157,7 +158,7 @@ class _Work:
             part = {name: column[mine] for name, column in columns.items()}
             if not is_readable(source, part["key"].tolist(), part["value"].tolist()):
                 continue
-            order = arrival_order(part["lane"], part["place"], part["sub"], part["time"])
+            order = arrival_order(part["lane"], part["place"], part["sub"], part["arrived"])
             processor = self._task.processor(counter)
             assert isinstance(processor, WindowAggregateProcessor)
             latest = count_columns(processor, key_reader(source), part["key"][order], part["time"][order])
@@ -168,7 +169,7 @@ class _Work:
     def finish(self) -> Iterator[Any]:
         """Timers, gathered changes, and everything back into Spark's state."""
         pandas = import_module("pandas")
-        self._collector.begin(self._task_number, self._task_number, 1 << 40)
+        self._collector.begin(self._task_number, self._task_number, 1 << 40, self._task.stream_time)
         self._task.punctuate_wall_clock()
         self._task.flush()
         for entries in self._maps.values():

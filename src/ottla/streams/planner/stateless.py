@@ -50,8 +50,9 @@ class StatelessStage:
         task = Task(self.plan.stages[0].nodes, {}, collector.emit, now_ms=lambda: self.started_ms)
         sources = self._sources()
         lanes = {topic: number for number, topic in enumerate(self.plan.topology.source_topics())}
+        arrived: dict[int, int] = {}
         for batch in batches:
-            self._process(batch, task, collector, sources, lanes)
+            self._process(batch, task, collector, sources, lanes, arrived)
             if len(collector) >= MAX_ROWS:
                 yield _batch(pa, collector, schema)
             if collector.sums >= MAX_SUMS:
@@ -75,6 +76,7 @@ class StatelessStage:
         collector: Collector,
         sources: dict[str, list[Node]],
         lanes: dict[str, int],
+        arrived: dict[int, int],
     ) -> None:
         columns = [
             batch.column(name).to_pylist()
@@ -85,7 +87,9 @@ class StatelessStage:
         stage_of = self.plan.stage_of
         for row, (topic, partition, offset, key, value, time) in enumerate(zip(*columns, strict=True)):
             raw = Record(key, value, time, read_headers(shown[row]) if shown is not None else ())
-            collector.begin(partition, lanes[topic] * LANES_PER_TOPIC + partition, offset)
+            lane = lanes[topic] * LANES_PER_TOPIC + partition
+            arrived[lane] = max(time, arrived.get(lane, 0))
+            collector.begin(partition, lane, offset, arrived[lane])
             for node in sources[topic]:
                 if stage_of[node.name] > 0:
                     collector.pass_on(node, raw, topic)
