@@ -211,7 +211,8 @@ def _faults(plan: Plan, scene: Scene, recorder: Recorder, tell: Callable[[str], 
         tell(
             f"{done:4} {' + '.join(kinds):24} {healed - began:5.1f} s,"
             f" then {time.monotonic() - healed:4.1f} s to go on;"
-            f" {recorder.acknowledged} acknowledged, {recorder.polled} polled, {max(deadline - time.monotonic(), 0):.0f} s left"
+            f" {recorder.acknowledged} acknowledged, {recorder.polled} polled,"
+            f" {max(deadline - time.monotonic(), 0):.0f} s left"
         )
     return []
 
