@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.ready
 SPARK  := $(VENV)/.ready-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-cluster test test-fast test-faults lint format chaos fuzz bench lock clean
+.PHONY: help setup setup-spark run run-cluster test test-fast test-faults lint format chaos exactly-once fuzz bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,9 @@ format: setup  ## put the code into the house style
 
 chaos: setup  ## faults on three real nodes, with a checker: make chaos [MINUTES=60] [FAULTS=kill,pause]
 	$(BIN)/python -m ottla.testing.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULTS),--faults $(FAULTS))
+
+exactly-once: setup  ## a million records copied in transactions on three brokers, 50 kills of them and 50 of the job
+	PYTHONPATH=tests/chaos $(BIN)/python -m exactly_once
 
 fuzz: setup  ## mutate frames and batches against a running broker
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run

@@ -231,11 +231,12 @@ def full_disk(scene: Scene) -> str:
 
 
 def reassign(scene: Scene) -> str:
-    """Move the replicas of a topic around, and wait until they are where they should be."""
+    """Take a replica of each partition of a topic away, then give it one again, anywhere."""
     topic = scene.rng.choice(sorted(scene.topics))
     brokers = [node_id for node_id in scene.cluster.broker_ids if scene.cluster.running(node_id)]
-    wanted = {index: scene.rng.sample(brokers, 3) for index in range(scene.topics[topic])}
-    move(scene.cluster, topic, wanted)
+    for count in (2, 3):
+        wanted = {index: scene.rng.sample(brokers, count) for index in range(scene.topics[topic])}
+        move(scene.cluster, topic, wanted)
     return f"{topic} among {brokers}"
 
 
