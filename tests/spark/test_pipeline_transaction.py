@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from reading import Kafka
 
+from ottla.client.connection import ConnectionFailed
 from ottla.client.raw import Brokers, raw_settings
 from ottla.errors import KafkaError
 from ottla.pipeline.columns import encode_sections
@@ -17,6 +18,7 @@ from ottla.pipeline.failures import SinkFenced
 from ottla.pipeline.transaction import TransactionDriver
 from ottla.pipeline.writer import BatchWriter, Place
 from ottla.testing.apache import ApacheKafka, java_is_here
+from ottla.wire.messages import EndTxnRequest
 
 pytestmark = pytest.mark.java
 
@@ -78,6 +80,33 @@ def test_an_open_transaction_of_another_does_not_hide_our_last_batch(kafka: Any,
     assert driver_of(kafka, name("ours")).last_batch("query") == 3
     other.abort()
     assert driver_of(kafka, name("other")).last_batch("query") == -1
+
+
+def test_a_lost_answer_to_the_commit(kafka: Any, name: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit is sent again in the same epoch, and the broker knows it for the one it has done."""
+    topic = kafka.make(name("t"))
+    driver = driver_of(kafka, name("id"))
+    really_ask = driver.brokers.ask
+    lost: list[Any] = []
+
+    def ask(connection: Any, request: Any, max_version: int | None = None) -> Any:
+        answer = really_ask(connection, request, max_version)
+        if isinstance(request, EndTxnRequest) and not lost:
+            lost.append(answer)
+            driver.brokers.drop(connection)
+            raise ConnectionFailed(connection.node.address, EOFError("the answer was lost"))
+        return answer
+
+    monkeypatch.setattr(driver.brokers, "ask", ask)
+    for batch in range(3):
+        write(driver, topic, f"batch-{batch}")
+        driver.mark(batch, "query")
+        lost.clear()
+        driver.commit()
+        assert lost
+    monkeypatch.undo()
+    assert kafka.values(topic) == {b"batch-0": 1, b"batch-1": 1, b"batch-2": 1}
+    assert driver_of(kafka, name("id")).last_batch("query") == 2
 
 
 def test_taking_over_ends_what_was_open_and_fences(kafka: Any, name: Any) -> None:

@@ -135,15 +135,17 @@ class KafkaSink:
         if batch_id is not None and batch_id <= self._last_batch:
             log.info("batch %d of %s is committed already", batch_id, driver.transactional_id)
             return WriteResult(batch_id, 0, skipped=True)
+        # Also a batch without a number gets one: a lost answer to its commit is looked up by it.
+        batch = self._last_batch + 1 if batch_id is None else batch_id
         for attempt in range(1, MOST_ATTEMPTS + 1):
             try:
-                records = self._write_once(driver, rows, batch_id, offsets or {})
+                records = self._write_once(driver, rows, batch, offsets or {})
                 return WriteResult(batch_id, records, attempts=attempt)
             except SinkFenced as error:
                 self._fenced = error
                 raise
             except CommitUnknown:
-                if self._was_committed(driver, batch_id):
+                if self._was_committed(driver, batch):
                     return WriteResult(batch_id, -1, attempts=attempt)
             except _Again as error:
                 if attempt == MOST_ATTEMPTS:
@@ -176,10 +178,9 @@ class KafkaSink:
         self,
         driver: TransactionDriver,
         rows: DataFrame,
-        batch_id: int | None,
+        batch: int,
         offsets: Mapping[str, Mapping[int, int]],
     ) -> int:
-        batch = -1 if batch_id is None else batch_id
         try:
             records = self._run(rows, driver.grant(self._batch_bytes()))
             driver.mark(batch, self._lineage)
@@ -199,12 +200,12 @@ class KafkaSink:
         self._last_batch = max(self._last_batch, batch)
         return records
 
-    def _was_committed(self, driver: TransactionDriver, batch_id: int | None) -> bool:
+    def _was_committed(self, driver: TransactionDriver, batch: int) -> bool:
         """After a lost answer: take the id again, which ends all that was open, and look at the mark."""
         before = self._last_batch
         driver.begin()
         self._last_batch = max(before, driver.last_batch(self._lineage))
-        return batch_id is not None and self._last_batch >= batch_id
+        return self._last_batch >= batch
 
     def _run(self, rows: DataFrame, grant: Grant) -> int:
         """Have the tasks write; how many records they wrote. Every task must have run once only."""
