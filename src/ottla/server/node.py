@@ -70,6 +70,8 @@ class Server:
         self.addresses: dict[str, tuple[str, int]] = {}
         """Host and port of each listener by name, once started."""
         self.cluster_id = ""
+        self.node: Node | None = None
+        """What every node has, once it takes part in the quorum."""
         self.broker: Broker | None = None
         """None on a node without the broker role, and until its logs are loaded."""
 
@@ -129,7 +131,7 @@ class Server:
         raft = make_raft(fs, config, clock, executor, loop, self.cluster_id, peers, self.fail)
         loader = make_loader(config, clock, raft)
         settings = Settings(config, self.cluster_id)
-        node = self._make_node(raft, loader, settings, peers, executor)
+        node = self.node = self._make_node(raft, loader, settings, peers, executor)
         for publisher in node_publishers(node, front, settings):
             loader.add_publisher(publisher)
         self._start_quorum(front, node, raft, loader)

@@ -10,7 +10,8 @@ import time
 
 from ottla.testing.sim.faults import FAULTS
 from ottla.testing.sim.mutations import MUTATIONS
-from ottla.testing.sim.world import Plan, Result, run
+from ottla.testing.sim.plan import Plan, drawn
+from ottla.testing.sim.world import Result, run
 
 
 def main() -> None:
@@ -26,12 +27,12 @@ def main() -> None:
     words.add_argument("--seeds", type=int, default=1, help="how many, counted up from --seed")
     words.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
     words.add_argument("--faults", help=f"some of {', '.join(FAULTS)}; all if left out")
-    words.add_argument("--seconds", type=float, default=25.0, help="how long faults go on, in simulated time")
+    words.add_argument("--seconds", type=float, default=12.0, help="how long faults go on, in simulated time")
     words.add_argument("--mutation", choices=MUTATIONS, help="break the brokers on purpose")
     given = words.parse_args()
     kinds = tuple(given.faults.split(",")) if given.faults else tuple(FAULTS)
     plans = [
-        Plan(seed, fault_s=given.seconds, kinds=kinds, mutation=given.mutation)
+        drawn(seed, fault_s=given.seconds, kinds=kinds, mutation=given.mutation)
         for seed in range(given.seed, given.seed + given.seeds)
     ]
     if len(plans) == 1:

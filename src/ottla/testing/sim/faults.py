@@ -3,83 +3,125 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.testing.sim.network import Network
 from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.watch import Watch
 
 Fault = Callable[["Faults"], Coroutine[Any, Any, None]]
+
+
+@dataclass(slots=True)
+class Victims:
+    """What faults can reach."""
+
+    nodes: Sequence[SimNode]
+    network: Network
+    watch: Watch
+    in_sync: Callable[[], bool]
+    """Whether every replica of every partition is in sync, as far as the metadata tells."""
+    reassign: Callable[[], Awaitable[None]]
+    """Have some partition moved to other brokers."""
+    note: Callable[[str], None]
 
 
 class Faults:
     """Runs one fault after the other, sometimes two at once."""
 
-    def __init__(
-        self, nodes: Sequence[SimNode], network: Network, rng: random.Random, note: Callable[[str], None]
-    ) -> None:
-        self.nodes = nodes
-        self.network = network
+    def __init__(self, victims: Victims, rng: random.Random) -> None:
+        self.nodes = victims.nodes
+        self.network = victims.network
+        self.watch = victims.watch
+        self.note = victims.note
+        self._in_sync = victims.in_sync
+        self._reassign = victims.reassign
         self.random = rng
-        self.note = note
-        self.fragile = False
-        """A node has lost what it had not synced: until all are in sync again no other one may."""
 
     async def run(self, seconds: float, kinds: Sequence[str]) -> None:
         """Faults of these kinds for so long; ends with everything healed."""
         end = self.network.loop.time() + seconds
-        while self.network.loop.time() < end:
-            chosen = self.random.sample(sorted(kinds), min(len(kinds), 1 + (self.random.random() < 0.3)))
+        while kinds and self.network.loop.time() < end:
+            chosen = self.random.sample(sorted(kinds), min(len(kinds), 1 + (self.random.random() < 0.4)))
             await asyncio.gather(*(FAULTS[kind](self) for kind in chosen))
-            await asyncio.sleep(self.random.random() * 1.5)
+            await asyncio.sleep(self.random.random() ** 2 * 1.5)
         self.heal()
 
     def heal(self) -> None:
         """Undo everything; dead nodes are started."""
         self.note("heal")
         self.network.heal()
+        self.watch.on_vote = self.watch.on_acknowledge = None
         for node in self.nodes:
-            node.slow_disk = 0.0
+            node.cure()
+            node.clock.skew_ms = 0
             node.resume()
             if not node.alive:
                 node.start()
 
+    # -- whom, and for how long
+
     def _one(self) -> SimNode:
         return self.random.choice(self.nodes)
 
+    def _by_host(self, host: str) -> SimNode:
+        return next(node for node in self.nodes if node.host == host)
+
+    def _quorum_leader(self) -> SimNode:
+        leaders = [node for node in self.nodes if (raft := node.raft) is not None and raft.is_leader]
+        return self.random.choice(leaders) if leaders else self._one()
+
+    def _leader(self) -> SimNode:
+        """A node that leads something; the quorum, or partitions."""
+        leaders = [
+            node
+            for node in self.nodes
+            if (broker := node.broker) is not None and any(p.is_leader for p in broker.replicas.partitions())
+        ]
+        if not leaders or self.random.random() < 0.2:
+            return self._quorum_leader()
+        return self.random.choice(leaders)
+
     async def _for_a_while(self, longest_s: float) -> None:
-        await asyncio.sleep(0.05 + self.random.random() ** 2 * longest_s)
-
-    async def kill(self) -> None:
-        node = self._one()
-        if node.alive:
-            self.note(f"kill {node.host}")
-            node.kill()
-            await self._for_a_while(12)
-            self._start(node)
-
-    async def kill_all(self) -> None:
-        self.note("kill all")
-        for node in self.nodes:
-            node.kill()
-        await self._for_a_while(3)
-        for node in self.nodes:
-            self._start(node)
+        await asyncio.sleep(0.02 + self.random.random() ** 2 * longest_s)
 
     def _start(self, node: SimNode) -> None:
         if not node.alive:
             self.note(f"start {node.host}")
             node.start()
 
-    async def lose_power(self) -> None:
-        if self.fragile or not all(node.alive for node in self.nodes):
-            return
-        self.fragile = True
+    # -- processes
+
+    async def kill(self) -> None:
         node = self._one()
+        if node.alive:
+            self.note(f"kill {node.host}")
+            node.kill()
+            await self._for_a_while(6)
+            self._start(node)
+
+    async def kill_all(self) -> None:
+        self.note("kill all")
+        for node in self.nodes:
+            node.kill()
+        await self._for_a_while(2)
+        for node in self.random.sample(list(self.nodes), len(self.nodes)):
+            await asyncio.sleep(self.random.random() ** 3 * 0.5)
+            self._start(node)
+
+    async def lose_power(self) -> None:
+        """Only while all are in sync: what two machines forget nobody remembers."""
+        if not all(node.alive for node in self.nodes) or not self._in_sync():
+            return
+        node = self._leader()
         self.note(f"power loss of {node.host}")
         node.lose_power()
-        await self._for_a_while(5)
+        await self._for_a_while(3)
         self._start(node)
 
     async def stop(self) -> None:
@@ -88,33 +130,135 @@ class Faults:
         if task is None:
             return
         self.note(f"stop {node.host}")
-        await asyncio.wait([task], timeout=20)
+        await asyncio.wait([task], timeout=10)
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None and not node.sick:
+            self.note(f"{node.host} did not stop in order: {error}")
         await self._for_a_while(3)
         self._start(node)
 
     async def hold(self) -> None:
-        node = self._one()
+        node = self._leader()
         self.note(f"hold {node.host}")
         node.hold()
-        await self._for_a_while(15)
+        await self._for_a_while(7)
         self.note(f"resume {node.host}")
         node.resume()
 
-    async def isolate(self) -> None:
+    # -- moments
+
+    async def kill_acknowledging(self) -> None:
+        """A broker dies as it tells a producer that its records are safe."""
+        died: asyncio.Future[SimNode] = self.network.loop.create_future()
+        count = self.random.randint(1, 4)
+
+        def acknowledges(host: str) -> None:
+            nonlocal count
+            count -= 1
+            if count == 0:
+                self.watch.on_acknowledge = None
+                node = self._by_host(host)
+                self._kill_at_once_or_soon(node, lambda: died.set_result(node))
+
+        self.watch.on_acknowledge = acknowledges
+        await asyncio.wait([died], timeout=3)
+        if died.done():
+            await self._for_a_while(4)
+            self._start(died.result())
+        elif self.watch.on_acknowledge is acknowledges:
+            self.watch.on_acknowledge = None
+
+    async def kill_voting(self) -> None:
+        """The quorum's leader goes away, and voters die as they vote, to be back in a moment."""
+        leader = self._quorum_leader()
+        kills = self.random.randint(1, 4)
+
+        def votes(host: str) -> None:
+            nonlocal kills
+            kills -= 1
+            if kills <= 0:
+                self.watch.on_vote = None
+            node = self._by_host(host)
+            self._kill_at_once_or_soon(node, lambda: self._back_soon(node))
+
+        self.watch.on_vote = votes
+        self.note(f"kill {leader.host}, and voters")
+        leader.kill()
+        await self._for_a_while(3)
+        self._start(leader)
+        await asyncio.sleep(0.2)
+        if self.watch.on_vote is votes:
+            self.watch.on_vote = None
+
+    def _back_soon(self, node: SimNode) -> None:
+        with self.network.loop.on_behalf_of(None):
+            self.network.loop.call_later(0.001 + self.random.random() * 0.1, self._start, node)
+
+    def _kill_at_once_or_soon(self, node: SimNode, then: Callable[[], None]) -> None:
+        """At once is before what it is sending is on its way."""
+
+        def kill() -> None:
+            self.note(f"kill {node.host} at this moment")
+            node.kill()
+            then()
+
+        with self.network.loop.on_behalf_of(None):
+            if self.random.random() < 0.5:
+                kill()
+            else:
+                self.network.loop.call_later(self.random.random() ** 2 * 0.004, kill)
+
+    async def kill_writing(self) -> None:
+        """A machine stops between two of its writes."""
         node = self._one()
+        if not node.alive:
+            return
+        died: asyncio.Future[SimNode] = self.network.loop.create_future()
+        left = self.random.randint(1, 30)
+        power = all(each.alive for each in self.nodes) and self._in_sync()
+
+        def fault(operation: str, path: str) -> None:
+            nonlocal left
+            if operation in ("write", "fsync", "rename", "create"):
+                left -= 1
+            if left == 0 and not died.done():
+                with self.network.loop.on_behalf_of(None):
+                    self.note(f"{'power loss of' if power else 'kill'} {node.host} at {operation} {path}")
+                    node.lose_power() if power else node.kill()
+                    died.set_result(node)
+
+        fs = node.fs
+        fs.fault = fault
+        await asyncio.wait([died], timeout=2)
+        if not died.done():
+            fs.fault = None
+            return
+        await self._for_a_while(3)
+        self._start(node)
+
+    # -- network
+
+    async def isolate(self) -> None:
+        """Of the others; clients still reach it."""
+        node = self._leader()
         one_way = self.random.random() < 0.3
         self.note(f"isolate {node.host}{' one way' if one_way else ''}")
         for other in self.nodes:
             if other is not node:
                 self.network.cut(node.host, other.host, both=not one_way)
-        await self._for_a_while(15)
+        await self._for_a_while(8)
+        if self.random.random() < 0.3:
+            self.note(f"kill {node.host}")
+            node.kill()
+            self._mend()
+            await self._for_a_while(1)
+            self._start(node)
         self._mend()
 
     async def split_pair(self) -> None:
         first, second = self.random.sample(list(self.nodes), 2)
         self.note(f"cut {first.host}-{second.host}")
         self.network.cut(first.host, second.host, both=self.random.random() < 0.7)
-        await self._for_a_while(15)
+        await self._for_a_while(7)
         self._mend()
 
     def _mend(self) -> None:
@@ -128,7 +272,7 @@ class Faults:
         links = [self.network.link(a.host, b.host) for a in self.nodes for b in self.nodes if a is not b]
         for link in links:
             link.spike = self.random.random() * 0.3
-        await self._for_a_while(8)
+        await self._for_a_while(4)
         for link in links:
             link.spike = 0.0
 
@@ -137,17 +281,66 @@ class Faults:
         self.note(f"break {count} connections")
         await self._for_a_while(1)
 
+    # -- disks and clocks
+
     async def slow_disk(self) -> None:
         node = self._one()
         self.note(f"slow disk of {node.host}")
-        node.slow_disk = self.random.random() * 3
-        await self._for_a_while(8)
+        node.slow_disk = self.random.random() * 2
+        await self._for_a_while(4)
         node.slow_disk = 0.0
+
+    async def full_disk(self) -> None:
+        node = self._one()
+        if node.alive:
+            node.sick = True
+            node.fs.space = self.random.randint(0, 4000)
+            self.note(f"full disk of {node.host}: {node.fs.space} bytes left")
+            await self._until_cured(node)
+
+    async def broken_disk(self) -> None:
+        node = self._one()
+        if not node.alive:
+            return
+        node.sick = True
+        operations = self.random.choice((("write",), ("fsync",), ("read",), ("write", "fsync", "rename")))
+        share = self.random.choice((0.1, 1.0))
+
+        def fault(operation: str, path: str) -> None:
+            if operation in operations and self.random.random() < share:
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+        self.note(f"broken disk of {node.host}: {', '.join(operations)}")
+        node.fs.fault = fault
+        await self._until_cured(node)
+
+    async def _until_cured(self, node: SimNode) -> None:
+        """A node whose disk has failed is started anew, be it that it gave up or not."""
+        await self._for_a_while(3)
+        self.note(f"new disk for {node.host}")
+        node.kill()
+        await self._for_a_while(1)
+        self._start(node)
+
+    async def wrong_clock(self) -> None:
+        node = self._one()
+        node.clock.skew_ms = self.random.randint(-20_000, 20_000)
+        self.note(f"clock of {node.host} is wrong by {node.clock.skew_ms} ms")
+        await self._for_a_while(4)
+
+    # -- orders
+
+    async def reassign(self) -> None:
+        await self._reassign()
+        await self._for_a_while(2)
 
 
 FAULTS: Final[dict[str, Fault]] = {
     "kill": Faults.kill,
     "kill-all": Faults.kill_all,
+    "kill-acknowledging": Faults.kill_acknowledging,
+    "kill-voting": Faults.kill_voting,
+    "kill-writing": Faults.kill_writing,
     "power": Faults.lose_power,
     "stop": Faults.stop,
     "hold": Faults.hold,
@@ -156,4 +349,8 @@ FAULTS: Final[dict[str, Fault]] = {
     "slow-network": Faults.slow_network,
     "break": Faults.break_connections,
     "slow-disk": Faults.slow_disk,
+    "full-disk": Faults.full_disk,
+    "broken-disk": Faults.broken_disk,
+    "clock": Faults.wrong_clock,
+    "reassign": Faults.reassign,
 }

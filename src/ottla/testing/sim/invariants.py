@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.log.types import TopicPartition
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class Invariants:
-    """`look` compares all nodes with each other and with what they were before; violations go to the list."""
+    """`look` compares all nodes with each other and with what they were before; `say` is told of violations."""
 
-    def __init__(self, nodes: Sequence[SimNode], violations: list[str]) -> None:
+    def __init__(self, nodes: Sequence[SimNode], say: Callable[[str], None]) -> None:
         self._nodes = nodes
-        self._violations = violations
+        self._say = say
         self._quorum_leaders: dict[int, int] = {}
         self._partition_leaders: dict[tuple[TopicPartition, int], int] = {}
         self._high_watermarks: dict[tuple[int, int, TopicPartition], int] = {}
@@ -28,11 +28,12 @@ class Invariants:
 
     def look(self, *, final: bool = False) -> None:
         for node in self._nodes:
-            broker = node.broker
+            raft, broker = node.raft, node.broker
+            if raft is not None and raft.is_leader:
+                epoch = raft.leader_epoch
+                self._only_leader(self._quorum_leaders, epoch, node.node_id, f"the quorum in epoch {epoch}")
             if broker is None or not node.alive:
                 continue
-            if broker.raft.is_leader:
-                self._only_leader(self._quorum_leaders, broker.raft.leader_epoch, node.node_id, "the quorum")
             for partition in broker.replicas.partitions():
                 if partition.is_leader:
                     self._only_leader(
@@ -61,7 +62,7 @@ class Invariants:
         logs: dict[TopicPartition, list[tuple[SimNode, PartitionLog]]] = {}
         for node in self._nodes:
             broker = node.broker
-            if broker is None or not node.alive:
+            if broker is None or not node.alive or node.sick:
                 continue
             for partition in broker.replicas.partitions():
                 # A compacted log may lack on one replica what another one still has.
@@ -83,9 +84,15 @@ class Invariants:
                     )
             self._agreed[tp] = end
 
-    def _say(self, text: str) -> None:
-        if text not in self._violations:
-            self._violations.append(text)
+    def in_sync(self) -> bool:
+        """Whether all replicas of all partitions are in sync, as the newest metadata has it."""
+        images = [image for node in self._nodes if (image := node.image) is not None]
+        newest = max(images, key=lambda image: image.offset, default=None)
+        return newest is not None and all(
+            set(partition.isr) == set(partition.replicas) and partition.leader >= 0
+            for topic in newest.topics.by_name.values()
+            for partition in topic.partitions.values()
+        )
 
 
 def _content(log: PartitionLog, start: int, end: int) -> bytes:

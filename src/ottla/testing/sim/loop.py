@@ -7,13 +7,13 @@ dropped, those of one that is held still wait until it goes on.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.testing.sim.process import Process
@@ -31,6 +31,8 @@ def current_process() -> Process | None:
 
 _STEPS_PER_MOMENT: Final = 20_000
 """More callbacks than this without time moving: something goes round in circles."""
+
+_TASKS_KEPT: Final = 10_000
 
 
 class StuckError(Exception):
@@ -53,8 +55,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._moment_began = 0
         """`steps` when time last moved."""
         self.on_step: Callable[[], None] | None = None
-        self.failures: list[dict[str, Any]] = []
-        """What went wrong outside of any process."""
+        self.on_failure: Callable[[Process | None, dict[str, Any]], None] = lambda process, context: None
+        """Told of exceptions that nobody caught."""
+        self._tasks: list[asyncio.Task[Any]] = []
+        """Kept, done or not: what the collector finds it closes, and that must not happen at a time of its own."""
 
     # -- time and callbacks
 
@@ -162,7 +166,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         held, process.held = process.held, []
         self._ready.extend(held)
 
-    @contextmanager
+    @contextlib.contextmanager
     def on_behalf_of(self, process: Process | None) -> Generator[None, None, None]:
         """What is scheduled inside belongs to the process."""
         token = _current.set(process)
@@ -188,7 +192,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         name: str | None = None,
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[Any]:
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        # A process that is killed leaves its tasks as they are.
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._tasks.append(task)
+        if len(self._tasks) > _TASKS_KEPT:
+            self._tasks = [each for each in self._tasks if not each.done()]
+        return task
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
@@ -210,10 +220,9 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         process = current_process()
+        self.on_failure(process, context)
         if process is not None and process.exception_handler is not None:
             process.exception_handler(self, context)
-        else:
-            self.failures.append(context)
 
     def get_debug(self) -> bool:
         return False
@@ -226,5 +235,11 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def close(self) -> None:
         self._closed = True
+        self.on_failure = lambda process, context: None
+        for task in self._tasks:
+            # What it says on its way out is of no interest.
+            with contextlib.suppress(BaseException):
+                task.get_coro().close()
+        self._tasks.clear()
         self._ready.clear()
         self._timers.clear()

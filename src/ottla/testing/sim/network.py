@@ -26,6 +26,9 @@ _GIVE_UP_S: Final = 900.0
 
 _HIGH_WATER: Final = 64 << 10
 
+FIRST_CLIENT_PORT: Final = 40_000
+"""Lower ones are listened on."""
+
 Address = tuple[str, int]
 Accept = Callable[["Transport"], None]
 
@@ -217,9 +220,11 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
         self._listening: dict[Address, tuple[Process, Accept]] = {}
         self._transports: dict[Transport, None] = {}
-        self._ports = 40_000
+        self._ports = FIRST_CLIENT_PORT
         self.on_delivery: Callable[[bytes | None], None] | None = None
         """Told of everything that arrives."""
+        self.on_send: Callable[[Transport, bytes | None], None] | None = None
+        """Told of everything that is sent, before it is on its way."""
         loop.network = self
 
     def link(self, source: str, target: str) -> Link:
@@ -303,6 +308,10 @@ class Network:
 
     def carry(self, sender: Transport, data: bytes | None, *, reset: bool = False) -> None:
         """Bring bytes (or the end) to the other side, in order, when the link lets them through."""
+        if self.on_send is not None:
+            self.on_send(sender, data)
+            if sender.lost and data is not None:
+                return  # whoever heard of it has killed the sender
         now = self.loop.time()
         due = now + self.link(sender.local[0], sender.remote[0]).delay(self._random)
         sender.outbox.append(_Chunk(now, due, data, reset))

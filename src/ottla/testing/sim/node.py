@@ -19,6 +19,8 @@ from ottla.testing.sim.process import Process, SimExecutor
 
 if TYPE_CHECKING:
     from ottla.api.broker import Broker
+    from ottla.metadata.image import MetadataImage
+    from ottla.raft.driver import RaftDriver
 
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
 
@@ -48,6 +50,8 @@ class SimNode:
         self.server: Server | None = None
         self.process: Process | None = None
         self.lives = 0
+        self.sick = False
+        """Its disk does not do what it should: it may give up."""
         self._on_failed = on_failed
         format_new_node(
             self.fs,
@@ -62,14 +66,26 @@ class SimNode:
         return None if self.server is None else self.server.broker
 
     @property
+    def raft(self) -> RaftDriver | None:
+        """Its part in the quorum, while it has one."""
+        alive = self.alive and self.server is not None and self.server.node is not None
+        return self.server.node.raft if alive else None  # type: ignore[union-attr]
+
+    @property
+    def image(self) -> MetadataImage | None:
+        alive = self.alive and self.server is not None and self.server.node is not None
+        return self.server.node.image if alive else None  # type: ignore[union-attr]
+
+    @property
     def alive(self) -> bool:
         return self.process is not None and self.process.alive
 
     # -- life and death
 
     def start(self) -> None:
-        """Start a new process."""
+        """Start a new process, on a disk that works."""
         assert not self.alive
+        self.cure()
         self.lives += 1
         self.process = process = Process(f"{self.host}.{self.lives}", self.host)
         executor = SimExecutor(self.loop, self.random, self._disk_delay)
@@ -118,6 +134,13 @@ class SimNode:
         process, self.process, self.server = self.process, None, None
         process.die()
         self.network.died(process)
+
+    def cure(self) -> None:
+        """The disk works again; what it did not take is not there."""
+        self.slow_disk = 0.0
+        self.fs.space = self.fs.fault = None
+        if not self.alive:
+            self.sick = False
 
     def hold(self) -> None:
         """SIGSTOP."""

@@ -28,8 +28,11 @@ class Fenced(Exception):
 class Producer:
     """Idempotent. `run` sends until it is cancelled or its process dies."""
 
-    def __init__(self, client: WireClient, history: History, partitions: list[TopicPartition]) -> None:
+    def __init__(
+        self, client: WireClient, history: History, partitions: list[TopicPartition], pause_s: float
+    ) -> None:
         self.client = client
+        self.pause_s = pause_s
         self.history = history
         self.partitions = partitions
         self._id = -1
@@ -41,13 +44,16 @@ class Producer:
         await self.begin()
         while True:
             tp = self.client.random.choice(self.partitions)
-            await self.send(tp, self.client.random.randint(1, 4))
-            await asyncio.sleep(self.client.random.random() * 0.3)
+            try:
+                await self.send(tp, self.client.random.randint(1, 4))
+            except Fenced:
+                await self.begin()
+            await asyncio.sleep(self.client.random.random() * self.pause_s)
 
     async def begin(self, transactional_id: str | None = None) -> None:
         """Get a producer id."""
         request = messages.InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=20_000
+            transactional_id=transactional_id, transaction_timeout_ms=6_000
         )
         while True:
             try:
@@ -146,7 +152,7 @@ class TransactionalProducer(Producer):
                 if transaction.outcome is Outcome.UNKNOWN and not self._ending:
                     # Never asked to commit, and the new epoch has aborted it.
                     transaction.outcome = Outcome.FAILED
-            await asyncio.sleep(self.client.random.random() * 0.3)
+            await asyncio.sleep(self.client.random.random() * self.pause_s)
 
     _ending = False
 

@@ -23,10 +23,12 @@ class Reader:
         client: WireClient,
         history: History,
         partitions: list[TopicPartition],
+        pause_s: float,
         *,
         committed_only: bool,
     ) -> None:
         self.client = client
+        self.pause_s = pause_s
         self.history = history
         self.committed_only = committed_only
         self.positions = dict.fromkeys(partitions, 0)
@@ -35,7 +37,7 @@ class Reader:
         while True:
             for tp in self.positions:
                 await self.poll(tp)
-            await asyncio.sleep(self.client.random.random() * 0.5)
+            await asyncio.sleep(self.client.random.random() * self.pause_s * 2)
 
     async def poll(self, tp: TopicPartition) -> bool:
         """One fetch; tells whether it was answered."""

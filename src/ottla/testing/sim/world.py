@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import random
 import zlib
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.checker import Log, check
-from ottla.testing.sim.faults import FAULTS, Faults
+from ottla.testing.sim.faults import Faults, Victims
 from ottla.testing.sim.history import History, Outcome
 from ottla.testing.sim.invariants import Invariants
-from ottla.testing.sim.loop import SimLoop, StuckError
+from ottla.testing.sim.loop import SimLoop, StuckError, current_process
 from ottla.testing.sim.mutations import mutated
 from ottla.testing.sim.network import Address, Network
 from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.plan import PLAIN, TRANSACTIONAL, Plan, properties
 from ottla.testing.sim.process import Process
 from ottla.testing.sim.producers import Producer, TransactionalProducer
 from ottla.testing.sim.readers import Reader
+from ottla.testing.sim.watch import Watch
 from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
 from ottla.wire import messages
 
 _LOOK_EACH_S: Final = 0.1
-_PEACE_S: Final = 90.0
-"""Once faults are healed, every client must get on within this time."""
-
-PLAIN: Final = [TopicPartition("plain", i) for i in range(2)]
-TRANSACTIONAL: Final = [TopicPartition("txn", i) for i in range(2)]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a run is made of."""
-
-    seed: int
-    nodes: int = 3
-    fault_s: float = 25.0
-    producers: int = 2
-    transactional: int = 2
-    kinds: Sequence[str] = tuple(FAULTS)
-    mutation: str | None = None
-    """A way in which the brokers are broken on purpose."""
+_PEACE_S: Final = 60.0
+"""Once faults are healed, every client must get on, and every replica be in sync, within this time."""
 
 
 @dataclass(slots=True)
@@ -70,17 +56,21 @@ class World:
         self.plan = plan
         self.random = random.Random(plan.seed)
         self.loop = SimLoop()  # type: ignore[abstract]
+        self.loop.on_failure = self._uncaught
         self.network = Network(self.loop, self._draw())
+        self.watch = Watch(self.say)
         self.network.on_delivery = self._trace_delivery
+        self.network.on_send = self.watch.sent
         self.history = History()
         self.violations: list[str] = []
         self.notes: list[str] = []
         self._trace = 0
         self.nodes = [
-            SimNode(self.loop, self.network, i, _properties(i, plan.nodes), self._draw(), self._node_failed)
-            for i in range(1, plan.nodes + 1)
+            SimNode(self.loop, self.network, i, properties(plan, i), self._draw(), self._node_failed)
+            for i in range(1, len(plan.layout) + 1)
         ]
-        self.invariants = Invariants(self.nodes, self.violations)
+        self.brokers = [node for node in self.nodes if node.config.is_broker]
+        self.invariants = Invariants(self.nodes, self.say)
         self._clients: dict[str, Process] = {}
         self._tasks: list[asyncio.Task[Any]] = []
 
@@ -92,12 +82,33 @@ class World:
         self.notes.append(f"{self.loop.time():9.3f} {text}")
         self._trace = zlib.crc32(text.encode(), self._trace)
 
+    def say(self, violation: str) -> None:
+        """Something is not as it must be."""
+        if violation not in self.violations:
+            self.notes.append(f"{self.loop.time():9.3f} VIOLATED {violation}")
+            self.violations.append(violation)
+
     def _trace_delivery(self, data: bytes | None) -> None:
         self._trace = zlib.crc32(data or b"end", zlib.crc32(b"%.6f" % self.loop.time(), self._trace))
 
     def _node_failed(self, node: SimNode, failure: BaseException) -> None:
         self.note(f"{node.host} failed: {failure}")
-        self.violations.append(f"{node.host} gave up: {type(failure).__name__}: {failure}")
+        if not node.sick:
+            self.say(f"{node.host} gave up: {type(failure).__name__}: {failure}")
+
+    def _uncaught(self, process: Process | None, context: dict[str, Any]) -> None:
+        if process is None or not self._is_sick(process):
+            self.say(f"{process}: {context.get('message')}: {context.get('exception')!r}")
+
+    def logged(self, record: logging.LogRecord) -> None:
+        """An error with an exception that a node has logged: nothing that a fault of the network explains."""
+        process = current_process()
+        if process is None or (process.alive and not self._is_sick(process)):
+            error = record.exc_info[1] if record.exc_info else None
+            self.say(f"{process} logged: {record.getMessage()}: {error!r}")
+
+    def _is_sick(self, process: Process) -> bool:
+        return any(node.process is process and node.sick for node in self.nodes)
 
     # -- the run
 
@@ -105,7 +116,9 @@ class World:
         try:
             self._run()
         except (_Stuck, StuckError) as stuck:
-            self.violations.append(str(stuck))
+            for anomaly in self.history.anomalies:
+                self.say(anomaly)
+            self.say(str(stuck))
         finally:
             result = self._result()
             self.loop.close()
@@ -117,7 +130,10 @@ class World:
         self._do("set-up", self._create_topics(), 60)
         self._look()
         self._start_clients()
-        faults = Faults(self.nodes, self.network, self._draw(), self.note)
+        victims = Victims(
+            self.nodes, self.network, self.watch, self.invariants.in_sync, self._reassign, self.note
+        )
+        faults = Faults(victims, self._draw())
         self._do("faults", faults.run(self.plan.fault_s, self.plan.kinds), self.plan.fault_s + 120)
         self._peace()
         for task in self._tasks:
@@ -125,19 +141,18 @@ class World:
         self.loop.run_for(1.0)
         logs = self._do("final read", self._read_all(committed_only=False), _PEACE_S)
         committed = self._do("final read, committed", self._read_all(committed_only=True), _PEACE_S)
-        self.violations += check(self.history, logs, committed)
+        for violation in check(self.history, logs, committed):
+            self.say(violation)
         self.invariants.look(final=True)
 
     def _result(self) -> Result:
-        for failure in self.loop.failures:
-            self.violations.append(f"unexpected: {failure.get('message')} {failure.get('exception')!r}")
         return Result(
             self.plan,
             self._trace,
             self.loop.steps,
             self.loop.time(),
-            self.violations,
-            self.notes,
+            list(self.violations),
+            list(self.notes),
             sum(len(s.values) for s in self.history.sends if s.outcome is Outcome.OK),
             sum(t.outcome is Outcome.OK for t in self.history.transactions),
         )
@@ -157,61 +172,89 @@ class World:
 
     def client(self, name: str) -> WireClient:
         self._clients.setdefault(name, Process(name, name))
-        bootstrap: list[Address] = [(node.host, 9092) for node in self.nodes]
+        bootstrap: list[Address] = [(node.host, 9092) for node in self.brokers]
         return WireClient(self.loop, name, bootstrap, self._draw())
 
     def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(self.loop.spawn(self._clients[name], work))
 
     def _start_clients(self) -> None:
-        for i in range(self.plan.producers):
-            name = f"p{i}"
-            self._spawn(name, Producer(self.client(name), self.history, PLAIN).run())
-        for i in range(self.plan.transactional):
-            name = f"t{i}"
-            self._spawn(name, TransactionalProducer(self.client(name), self.history, TRANSACTIONAL).run())
-        everything = PLAIN + TRANSACTIONAL
-        for name, committed_only in (("r0", False), ("r1", True)):
-            reader = Reader(self.client(name), self.history, everything, committed_only=committed_only)
-            self._spawn(name, reader.run())
+        for name in self.plan.clients:
+            client, history, pause_s = self.client(name), self.history, self.plan.pause_s
+            everything = list(PLAIN + TRANSACTIONAL)
+            work: Coroutine[Any, Any, None]
+            match name[0]:
+                case "p":
+                    work = Producer(client, history, list(PLAIN), pause_s).run()
+                case "t":
+                    work = TransactionalProducer(client, history, list(TRANSACTIONAL), pause_s).run()
+                case _:
+                    committed_only = name == "r1"
+                    work = Reader(client, history, everything, pause_s, committed_only=committed_only).run()
+            self._spawn(name, work)
 
     async def _create_topics(self) -> None:
         client = self.client("admin")
         request = messages.CreateTopicsRequest
-        for topic, partitions in (("plain", len(PLAIN)), ("txn", len(TRANSACTIONAL))):
-            new = request.CreatableTopic(
-                name=topic,
-                num_partitions=partitions,
-                replication_factor=self.plan.nodes,
-                configs=[request.CreatableTopicConfig(name="min.insync.replicas", value="2")],
+        settings = {"min.insync.replicas": "2"}
+        if self.plan.internal_segment_bytes is not None:
+            settings["internal.segment.bytes"] = str(self.plan.internal_segment_bytes)
+        configs = [request.CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
+        new = [
+            request.CreatableTopic(
+                name=partitions[0].topic,
+                num_partitions=len(partitions),
+                replication_factor=min(3, len(self.brokers)),
+                configs=configs,
             )
-            while True:
-                try:
-                    answer = await client.ask_any(request(topics=[new], timeout_ms=3000), 7)
-                except (NotSent, Unanswered):
-                    await asyncio.sleep(0.1)
-                    continue
-                code = ErrorCode.of(answer.topics[0].error_code)
-                if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    break
+            for partitions in (PLAIN, TRANSACTIONAL)
+        ]
+        while new:
+            try:
+                answer = await client.ask_any(request(topics=new, timeout_ms=3000), 7)
+            except (NotSent, Unanswered):
                 await asyncio.sleep(0.1)
+                continue
+            done = {
+                topic.name
+                for topic in answer.topics
+                if ErrorCode.of(topic.error_code) in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+            }
+            new = [topic for topic in new if topic.name not in done]
+            if new:
+                await asyncio.sleep(0.1)
+
+    async def _reassign(self) -> None:
+        """Have a partition moved to other brokers, or to fewer or more."""
+        request = messages.AlterPartitionReassignmentsRequest
+        tp = self.random.choice(PLAIN + TRANSACTIONAL)
+        count = self.random.randint(2, min(3, len(self.brokers)))
+        replicas = [node.node_id for node in self.random.sample(self.brokers, count)]
+        self.note(f"reassign {tp} to {replicas}")
+        partition = request.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
+        topic = request.ReassignableTopic(name=tp.topic, partitions=[partition])
+        with contextlib.suppress(NotSent, Unanswered):
+            await self.client("admin").ask_any(request(topics=[topic], timeout_ms=3000), 1)
 
     def _peace(self) -> None:
         """Progress once faults heal: each producer gets an acknowledgement, each transactional one a commit."""
         self.note("peace")
         sends, transactions = len(self.history.sends), len(self.history.transactions)
-        waiting = {name for name in self._clients if name[0] in "pt"}
+        waiting = {name for name in self.plan.clients if name[0] in "pt"}
+        transactional = {name for name in self.plan.clients if name[0] == "t"}
 
         def all_got_on() -> bool:
             waiting.difference_update(
                 send.producer for send in self.history.sends[sends:] if send.outcome is Outcome.OK
             )
             done = {t.producer for t in self.history.transactions[transactions:] if t.outcome is Outcome.OK}
-            return not waiting and {f"t{i}" for i in range(self.plan.transactional)} <= done
+            return not waiting and transactional <= done
 
         deadline = self.loop.time() + _PEACE_S
-        while not all_got_on():
+        while not (all_got_on() and self.invariants.in_sync()):
             if self.loop.time() > deadline:
+                if not self.invariants.in_sync():
+                    self.say(f"not all replicas are in sync after {_PEACE_S:g} s of peace")
                 raise _Stuck(f"no progress within {_PEACE_S:g} s of peace: {sorted(waiting)} wait")
             self.loop.run_for(0.5)
 
@@ -219,7 +262,7 @@ class World:
         """Everything there is, by a reader that nothing disturbs."""
         history = History()
         client = self.client(f"final{int(committed_only)}")
-        reader = Reader(client, history, PLAIN + TRANSACTIONAL, committed_only=committed_only)
+        reader = Reader(client, history, list(PLAIN + TRANSACTIONAL), 0.1, committed_only=committed_only)
         for tp in reader.positions:
             quiet = 0
             while quiet < 3:
@@ -251,31 +294,39 @@ class _Stuck(Exception):
     """Something that had to happen did not."""
 
 
-def _properties(node_id: int, count: int) -> dict[str, str]:
-    return {
-        "process.roles": "broker,controller",
-        "node.id": str(node_id),
-        "listeners": f"PLAINTEXT://n{node_id}:9092,CONTROLLER://n{node_id}:9093",
-        "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(f"{i}@n{i}:9093" for i in range(1, count + 1)),
-        "log.dirs": "/data",
-        "offsets.topic.num.partitions": "2",
-        "offsets.topic.replication.factor": str(min(count, 3)),
-        "transaction.state.log.num.partitions": "2",
-        "transaction.state.log.replication.factor": str(min(count, 3)),
-        "transaction.state.log.min.isr": "2",
-    }
+class _Listener(logging.Handler):
+    """Hears what nodes log when something happens that they did not expect."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info:
+            self._world.logged(record)
 
 
 def run(plan: Plan) -> Result:
-    """One run; the broker's own words are kept quiet."""
+    """One run; what brokers say in the ordinary course of things is kept quiet."""
     before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+    logging.disable(logging.WARNING)
     try:
         with mutated(plan.mutation):
-            return World(plan).run()
+            return _run_and_listen(World(plan))
     finally:
-        logging.disable(before)
-        # Each start of a node has frozen what was there: let it go.
+        # Each start of a node has frozen what was there: let it go, and quietly.
+        logging.disable(logging.CRITICAL)
         gc.unfreeze()
         gc.collect()
+        logging.disable(before)
+
+
+def _run_and_listen(world: World) -> Result:
+    logger, listener = logging.getLogger("ottla"), _Listener(world)
+    propagated, logger.propagate = logger.propagate, False
+    logger.addHandler(listener)
+    try:
+        return world.run()
+    finally:
+        logger.removeHandler(listener)
+        logger.propagate = propagated

@@ -1,0 +1,130 @@
+"""What a run is made of: the cluster, its settings, the clients and the faults, all drawn from the seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.log.types import TopicPartition
+from ottla.testing.sim.faults import FAULTS
+
+COMBINED: Final = "broker,controller"
+
+PLAIN: Final = (TopicPartition("plain", 0), TopicPartition("plain", 1))
+TRANSACTIONAL: Final = (TopicPartition("txn", 0), TopicPartition("txn", 1))
+QUEUE: Final = (TopicPartition("queue", 0),)
+
+_LAYOUTS: Final = (
+    *[(COMBINED,) * 3] * 7,
+    *[(COMBINED,) * 3 + ("broker",)] * 2,
+    ("controller",) * 3 + ("broker",) * 3,
+)
+
+_PATIENCE: Final = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "controller.quorum.election.timeout.ms": "600",
+    "controller.quorum.fetch.timeout.ms": "1200",
+    "controller.quorum.election.backoff.max.ms": "400",
+    "replica.lag.time.max.ms": "3000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "600",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.session.timeout.ms": "2000",
+    "group.share.heartbeat.interval.ms": "600",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.session.timeout.ms": "3000",
+    "group.share.min.session.timeout.ms": "2000",
+    "group.share.record.lock.duration.ms": "2000",
+    "group.share.min.record.lock.duration.ms": "1000",
+}
+"""Everything a little more hasty than in production, so that faults of seconds have consequences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """See the module. `drawn` makes one; a shrunk one has less of everything."""
+
+    seed: int
+    layout: tuple[str, ...] = (COMBINED,) * 3
+    """The roles of each node."""
+    clients: tuple[str, ...] = ("p0", "p1", "t0", "t1", "r0", "r1")
+    """The first letter tells the kind, see `ottla.testing.sim.world`."""
+    kinds: tuple[str, ...] = tuple(FAULTS)
+    fault_s: float = 12.0
+    pause_s: float = 0.4
+    """How long a client rests at the longest between two requests."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of the brokers, on top of the usual ones."""
+    internal_segment_bytes: int | None = None
+    """Of the clients' topics."""
+    mutation: str | None = None
+    """A way in which the brokers are broken on purpose."""
+
+
+CLIENTS: Final = ("p0", "p1", "t0", "t1", "r0", "r1", "g0", "g1", "q0", "s0", "s1")
+
+
+def drawn(
+    seed: int,
+    *,
+    kinds: tuple[str, ...] | None = None,
+    clients: tuple[str, ...] | None = None,
+    fault_s: float | None = None,
+    mutation: str | None = None,
+) -> Plan:
+    """The plan of a seed; what is given is taken as it is."""
+    rng = random.Random(f"plan {seed}")
+    settings: dict[str, str] = {}
+    if rng.random() < 0.4:
+        settings["metadata.log.max.record.bytes.between.snapshots"] = str(rng.choice((500, 2000, 8000)))
+        settings["internal.metadata.log.segment.bytes"] = str(rng.choice((1000, 10_000)))
+    if rng.random() < 0.3:
+        settings["log.roll.ms"] = str(rng.choice((500, 3000)))
+    segment_bytes = rng.choice((None, None, 600, 3000))
+    layout = rng.choice(_LAYOUTS)
+    pause_s = rng.choice((0.2, 0.5, 0.8))
+    return Plan(
+        seed,
+        layout=layout,
+        clients=CLIENTS if clients is None else clients,
+        kinds=tuple(FAULTS) if kinds is None else kinds,
+        fault_s=12.0 if fault_s is None else fault_s,
+        pause_s=pause_s,
+        settings=settings,
+        internal_segment_bytes=segment_bytes,
+        mutation=mutation,
+    )
+
+
+def properties(plan: Plan, node_id: int) -> dict[str, str]:
+    """The configuration of one node."""
+    roles = plan.layout[node_id - 1]
+    voters = [i for i, each in enumerate(plan.layout, 1) if "controller" in each]
+    listeners = []
+    if "broker" in roles:
+        listeners.append(f"PLAINTEXT://n{node_id}:9092")
+    if "controller" in roles:
+        listeners.append(f"CONTROLLER://n{node_id}:9093")
+    factor = str(min(3, sum("broker" in each for each in plan.layout)))
+    return {
+        "process.roles": roles,
+        "node.id": str(node_id),
+        "listeners": ",".join(listeners),
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(f"{i}@n{i}:9093" for i in voters),
+        "log.dirs": "/data",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": factor,
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.min.isr": "2",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": factor,
+        "share.coordinator.state.topic.min.isr": "2",
+        "min.insync.replicas": "2",
+        **_PATIENCE,
+        **plan.settings,
+    }
