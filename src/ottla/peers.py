@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -69,6 +69,10 @@ class Peers(Protocol):
 
     def open(self, endpoint: Endpoint, purpose: str) -> Peer:
         """A connection of one's own: `purpose` (heartbeat, raft, fetcher-1...) shows in logs and client ids."""
+        ...
+
+    def gone(self) -> Collection[int]:
+        """Nodes that refused a connection a moment ago, or lost one and were not asked yet: probably gone for good."""
         ...
 
     def probe(

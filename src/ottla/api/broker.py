@@ -14,6 +14,7 @@ from ottla.api.creations import TopicCreations
 from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from ottla.api.cluster.departures import Departures
     from ottla.api.forwarding.channel import ControllerChannel
     from ottla.api.share.services import ShareServices
     from ottla.api.transactions.local_markers import LocalMarkers
@@ -82,6 +83,8 @@ class Broker(Node):
     share: ShareServices
     transactions: TransactionCoordinator
     local_markers: LocalMarkers
+    departures: Departures
+    """Brokers that have just been fenced."""
     creations: TopicCreations = field(default_factory=TopicCreations)
     """Internal topics of streams groups that are being created, or could not be."""
     auto_creating: set[str] = field(default_factory=set)

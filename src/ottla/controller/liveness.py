@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
     from ottla.peers import Peers
 
-_BETWEEN_REFUSALS_S: Final = 0.05
+_BETWEEN_REFUSALS_S: Final = 0.01
 _REFUSALS_NEEDED: Final = 2
-_PAUSES_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0)
+_PAUSES_S: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 """Between probes that prove nothing: a process that ends closes its sockets one after the other."""
 _PROBE_TIMEOUT_S: Final = 1.0
 

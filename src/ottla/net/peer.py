@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +35,10 @@ Failed = Callable[[PeerFailure], object]
 
 _SOFTWARE: Final = "ottla-node", "1"
 _NEVER: Final = float("inf")
+_GONE_FOR_S: Final = 2.0
+"""So long a refusal tells that a node is gone; by then the controller knows better."""
+_LOOK_AGAIN_S: Final = 0.005
+_PROBE_S: Final = 0.2
 _CORRELATION_AND_ERROR = Struct(">ih")
 _ID = Struct(">i")
 
@@ -98,7 +102,44 @@ class SocketPeers:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._open: dict[SocketPeer, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._refused: dict[int, float] = {}
+        """Nodes that refused a connection, and when."""
         self._closed = False
+
+    def gone(self) -> Collection[int]:
+        if not self._refused:
+            return ()
+        since = self.clock.monotonic() - _GONE_FOR_S
+        self._refused = {node_id: at for node_id, at in self._refused.items() if at > since}
+        return self._refused.keys()
+
+    def refused(self, endpoint: Endpoint) -> None:
+        """Nobody listens there, as far as is known."""
+        if endpoint.node_id >= 0:
+            self._refused[endpoint.node_id] = self.clock.monotonic()
+
+    def answered(self, endpoint: Endpoint) -> None:
+        """Somebody does."""
+        self._refused.pop(endpoint.node_id, None)
+
+    def look_after(self, endpoint: Endpoint, looks: int = 3) -> None:
+        """A connection was lost: find out at once whether the process is gone, so that clients need not be sent there.
+
+        A process that ends closes its sockets one after the other, so that it may still seem to be there.
+        """
+
+        def looked(failure: PeerFailure | None) -> None:
+            if failure is PeerFailure.REFUSED:
+                self.refused(endpoint)
+            elif failure is None and looks > 1:
+                self.clock.call_later(_LOOK_AGAIN_S, self.look_after, endpoint, looks - 1)
+            else:
+                self.answered(endpoint)
+
+        if not self._closed:
+            # In doubt, until the operating system has said.
+            self.refused(endpoint)
+            self.probe(endpoint, looked, timeout_s=_PROBE_S)
 
     def open(self, endpoint: Endpoint, purpose: str) -> SocketPeer:
         peer = SocketPeer(self, endpoint, purpose)
@@ -293,6 +334,7 @@ class SocketPeer:
         self._cancel_setup_timer()
         self._versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
         self._attempts, self._not_before = 0, 0.0
+        self._peers.answered(self._endpoint)
         self._ready = True
         self._drain()
 
@@ -305,6 +347,8 @@ class SocketPeer:
 
     def _attempt_failed(self, failure: PeerFailure, why: str) -> None:
         self._attempts += 1
+        if failure is PeerFailure.REFUSED:
+            self._peers.refused(self._endpoint)
         settings, clock = self._peers.settings, self._peers.clock
         if self._attempts > 1:
             pause_s = min(settings.first_pause_s * 2 ** min(self._attempts - 2, 20), settings.longest_pause_s)
@@ -406,6 +450,8 @@ class SocketPeer:
         if not established:
             self._attempt_failed(failure, why or "it closed the connection at once")
         else:
+            if why is None:
+                self._peers.look_after(self._endpoint)
             self._fail_all(failure)
             if self._on_disconnect is not None:
                 _tell(self._on_disconnect, failure)

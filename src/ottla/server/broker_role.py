@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from ottla.api.broker import Broker, Node
+from ottla.api.cluster.departures import Departures
 from ottla.api.forwarding.channel import ControllerChannel
 from ottla.api.groups.coordinator import make_group_coordinator
 from ottla.api.share.services import make_share_services
@@ -91,6 +92,7 @@ def make_broker(
         replicas=replicas,
         lifecycle=lifecycle,
         fetch_sessions=FetchSessionCache(clock, config.int("max.incremental.fetch.session.cache.slots")),
+        departures=Departures(clock),
         producer_ids=producer_ids,
         groups=groups,
         share=make_share_services(

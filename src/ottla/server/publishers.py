@@ -41,6 +41,7 @@ def broker_publishers(broker: Broker, settings: Settings) -> Iterable[Publisher]
             broker.transactions.config = broker.config
 
     def publish_image(delta: MetadataDelta, image: MetadataImage) -> None:
+        broker.departures.note(broker.image, image)
         broker.image = image
 
     def publish_coordinators(delta: MetadataDelta, image: MetadataImage) -> None:

@@ -6,7 +6,7 @@ Every message goes through its codec, in the newest version or the one a test as
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +112,9 @@ class MemoryPeers:
         peer = MemoryPeer(self._network, self._node_id, endpoint)
         self._network.add(peer)
         return peer
+
+    def gone(self) -> Collection[int]:
+        return ()
 
     def probe(
         self, endpoint: Endpoint, done: Callable[[PeerFailure | None], object], *, timeout_s: float

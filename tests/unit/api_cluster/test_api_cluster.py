@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ottla.api.base import RequestContext
+from ottla.api.base import PARKED, RequestContext
 from ottla.api.cluster import (
     api_versions,
     describe_cluster,
@@ -17,6 +17,7 @@ from ottla.api.cluster import (
     find_coordinator,
     metadata,
 )
+from ottla.api.cluster.departures import LISTED_FOR_S, Departures
 from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -102,10 +103,13 @@ def make_broker(found: MetadataImage | None = None, **settings: str) -> Any:
     )
     state = ReplicaState(ReplicaKey(1, DIRECTORY), 78, 1000, 1000)
     quorum = QuorumInfo(1, 2, 78, (state,), (), ((1, (("CONTROLLER", "c", 9093),)),))
+    clock = VirtualClock()
     return SimpleNamespace(
         node_id=1,
         cluster_id="the-cluster",
-        clock=VirtualClock(),
+        clock=clock,
+        peers=SimpleNamespace(gone=lambda: ()),
+        departures=Departures(clock),
         config=config,
         image=found or image(),
         raft=SimpleNamespace(kraft_version=1, leader_id=1, describe_quorum=lambda: quorum),
@@ -408,3 +412,49 @@ def test_coordinators_that_there_are_none_of(key_type: int, key: str, version: i
 )
 def test_the_partition_of_a_key_is_by_javas_hash(key: str, java_hash: int) -> None:
     assert find_coordinator.partition_for(key, 50) == java_hash % 50
+
+
+class LaterContext(Context):
+    def __init__(self, version: int) -> None:
+        super().__init__(version)
+        self.answers: list[Any] = []
+
+    def respond(self, response: Any) -> None:
+        self.answers.append(response)
+
+
+def test_an_answer_waits_for_the_successor_of_a_leader_that_is_gone() -> None:
+    broker, ctx = make_broker(), LaterContext(12)
+    broker.peers.gone = lambda: {1}
+    assert metadata.handle(broker, ctx, messages.MetadataRequest(topics=named("orders"))) is PARKED
+    broker.clock.advance(0.05)
+    assert not ctx.answers
+    change = messages.PartitionChangeRecord
+    broker.image = image(
+        messages.BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=6, fenced=-1),
+        *(change(topic_id=TOPIC_ID, partition_id=index, isr=[2], leader=2) for index in range(5)),
+    )
+    broker.clock.advance(0.02)
+    (answer,) = ctx.answers
+    assert {partition.leader_id for partition in answer.topics[0].partitions} == {2}
+
+
+def test_nobody_is_sent_to_a_leader_that_is_gone_for_long() -> None:
+    broker, ctx = make_broker(), LaterContext(12)
+    broker.peers.gone = lambda: {1}
+    metadata.handle(broker, ctx, messages.MetadataRequest(topics=named("orders")))
+    broker.clock.advance(1)
+    (answer,) = ctx.answers
+    assert {(p.leader_id, p.error_code) for p in answer.topics[0].partitions} == {
+        (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    }
+
+
+def test_a_broker_that_has_just_left_is_listed_a_little_longer() -> None:
+    broker = make_broker()
+    fenced = image(messages.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=1))
+    broker.departures.note(broker.image, fenced)
+    broker.image = fenced
+    assert [node.node_id for node in ask_metadata(broker, 12, []).brokers] == [1]
+    broker.clock.advance(LISTED_FOR_S + 0.1)
+    assert ask_metadata(broker, 12, []).brokers == []

@@ -25,7 +25,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
     remaining = max(
         min(broker.config.int("max.request.partition.size.limit"), request.response_partition_limit), 1
     )
-    view = ListenerView(image, ctx.listener_name)
+    view = ListenerView(image, ctx.listener_name, broker.peers.gone())
     answer = response(topics=[])
     for name in names:
         start = cursor.partition_index if name == first and cursor is not None else 0

@@ -89,7 +89,7 @@ def _find(broker: Broker, ctx: RequestContext, key_type: int, key: str) -> Found
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic_name} is being created")
     partition = topic.partitions[partition_for(key, len(topic.partitions))]
     node = alive_node(broker, ctx, broker.image, partition.leader)
-    if node is None:
+    if node is None or node.id in broker.peers.gone():
         return Found(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator's partition of {topic_name} has no leader"
         )

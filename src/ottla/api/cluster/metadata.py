@@ -9,8 +9,9 @@ an error for the whole answer.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, advertised_controller, nodes
 from ottla.api.cluster.partitions import ListenerView
@@ -25,26 +26,65 @@ from ottla.wire.uuid import ZERO_UUID
 _TOPIC_IDS_FROM = 12
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+_LOOK_AGAIN_S: Final = 0.01
+_LOOKS: Final = 30
+"""So often and so long an answer waits for the successor of a leader whose process has just gone."""
+
+
+def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    if broker.peers.gone() and _names_the_dead(broker, request):
+        _answer_later(broker, ctx, request, _LOOKS)
+        return PARKED
+    return _answer(broker, ctx, request)
+
+
+def _names_the_dead(broker: Broker, request: Message) -> bool:
+    """Whether the answer would send the client to a leader that is gone: it comes to ask because it has seen that."""
+    gone, topics = broker.peers.gone(), broker.image.topics
+    asked: Iterable[TopicImage | None] = topics.by_name.values()
+    if request.topics:
+        asked = (
+            topics.by_name.get(t.name) if t.name else topics.by_id.get(t.topic_id) for t in request.topics
+        )
+    return any(
+        partition.leader in gone
+        for topic in asked
+        if topic is not None
+        for partition in topic.partitions.values()
+    )
+
+
+def _answer_later(broker: Broker, ctx: RequestContext, request: Message, looks: int) -> None:
+    """A new leader is about to be elected. A client that is told the old one would ask again only after a second."""
+    if ctx.closed:
+        return
+    if looks and broker.peers.gone() and _names_the_dead(broker, request):
+        broker.clock.call_later(_LOOK_AGAIN_S, _answer_later, broker, ctx, request, looks - 1)
+    else:
+        ctx.respond(_answer(broker, ctx, request))
+
+
+def _answer(broker: Broker, ctx: RequestContext, request: Message) -> Message:
     version = ctx.version
     image = broker.image
     response = messages.MetadataResponse
     all_topics = request.topics is None or (version == 0 and not request.topics)
     if all_topics:
-        topics = [
-            _existing(ctx, ListenerView(image, ctx.listener_name), t) for t in image.topics.by_name.values()
-        ]
+        view = ListenerView(image, ctx.listener_name, broker.peers.gone())
+        topics = [_existing(ctx, view, topic) for topic in image.topics.by_name.values()]
     else:
         topics = _asked_for(broker, ctx, request)
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == ErrorCode.NONE:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
-    alive = [node for node in nodes(broker, ctx, image) if not node.fenced]
+    known = list(nodes(broker, ctx, image))
+    alive = [node for node in known if not node.fenced]
     answer = response(
         brokers=[
             response.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in alive
+            for node in known
+            if not node.fenced or broker.departures.still_listed(node.id)
         ],
         cluster_id=broker.cluster_id,
         controller_id=advertised_controller(broker, alive),
@@ -71,7 +111,7 @@ def _asked_for(broker: Broker, ctx: RequestContext, request: Message) -> list[Me
 
 def _by_id(broker: Broker, ctx: RequestContext, ids: Iterable[bytes]) -> list[Message]:
     topics = broker.image.topics.by_id
-    view = ListenerView(broker.image, ctx.listener_name)
+    view = ListenerView(broker.image, ctx.listener_name, broker.peers.gone())
     return [
         _existing(ctx, view, topics[topic_id])
         if topic_id in topics
@@ -84,7 +124,7 @@ def _by_id(broker: Broker, ctx: RequestContext, ids: Iterable[bytes]) -> list[Me
 
 def _by_name(broker: Broker, ctx: RequestContext, request: Message) -> list[Message]:
     topics = broker.image.topics.by_name
-    view = ListenerView(broker.image, ctx.listener_name)
+    view = ListenerView(broker.image, ctx.listener_name, broker.peers.gone())
     names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
     missing = [name for name in names if name not in topics]
     errors: dict[str, ErrorCode] = {}

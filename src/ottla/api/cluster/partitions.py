@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from ottla.errors import ErrorCode
@@ -15,11 +16,13 @@ _LOST: Final = 2
 class ListenerView:
     """The brokers of one image that clients of one listener can reach. Made once per request."""
 
-    __slots__ = ("_brokers", "_listener")
+    __slots__ = ("_brokers", "_gone", "_listener")
 
-    def __init__(self, image: MetadataImage, listener_name: str) -> None:
+    def __init__(self, image: MetadataImage, listener_name: str, gone: Collection[int] = ()) -> None:
+        """`gone` are brokers whose processes are known to be gone before the metadata tells so."""
         self._listener = listener_name
         self._brokers = image.brokers
+        self._gone = gone
 
     def reachable(self, broker_id: int) -> bool:
         broker = self._brokers.get(broker_id)
@@ -28,7 +31,10 @@ class ListenerView:
     def leader(self, partition: PartitionRegistration) -> int:
         """The leader, or -1 when there is none that these clients can reach."""
         broker = self._brokers.get(partition.leader)
-        return partition.leader if broker is not None and self._listener in broker.listeners else -1
+        if broker is None or self._listener not in broker.listeners or partition.leader in self._gone:
+            # A client that is sent to a dead leader asks again after a second; without one, after 100 ms.
+            return -1
+        return partition.leader
 
     def offline(self, partition: PartitionRegistration) -> list[int]:
         return [
@@ -39,7 +45,7 @@ class ListenerView:
 
     def missing_leader_error(self, partition: PartitionRegistration, version: int) -> ErrorCode:
         """Why a partition has no leader for these clients; before version 6 there was one code for all of it."""
-        if partition.leader in self._brokers and version >= 6:
+        if partition.leader in self._brokers and partition.leader not in self._gone and version >= 6:
             return ErrorCode.LISTENER_NOT_FOUND
         return ErrorCode.LEADER_NOT_AVAILABLE
 
