@@ -16,6 +16,7 @@ from ottla.testing.chaos.history import (
     Outcome,
     Poll,
     Recorder,
+    Renewal,
     Send,
     Transaction,
     read_history,
@@ -89,6 +90,14 @@ def test_a_write_nobody_was_promised_may_be_missing() -> None:
 
 def test_duplicate() -> None:
     assert kinds(send("p/0", 0), poll((0, "p/0"), (1, "p/0"))) == {"duplicate"}
+
+
+def test_what_a_producer_sends_again_in_a_new_epoch_is_not_the_brokers_duplicate() -> None:
+    first = Send("p", 0, "t-0", "p/0", OK, 1, began=1.0, ended=3.0)
+    reads = [last((0, "p/0"), (1, "p/0")), last((0, "c/0 of p/0"), (1, "c/1 of p/0"), partition="o-0")]
+    assert kinds(first, *reads, Renewal("p", 2.0)) == set()
+    for other in (Renewal("p", 4.0), Renewal("q", 2.0)):
+        assert kinds(first, *reads, other) == {"duplicate", "copied twice"}
 
 
 def test_a_record_that_is_not_where_it_was_acknowledged() -> None:
@@ -211,6 +220,7 @@ def test_a_history_comes_back_from_its_file(tmp_path: Path) -> None:
         poll((0, "p/0"), ended=1.5, group="g"),
         Transaction("x", "x", FAILED, 1, 2, 3, ("p/0",)),
         GroupOffsets("g", {"t-0": 1}),
+        Renewal("p", 1),
         Fault("kill", "leader 1", 1, 2),
     ]
     with Recorder(tmp_path / "history.jsonl") as recorder:

@@ -55,6 +55,8 @@ class _Seen:
     transactions: dict[str, Transaction] = field(default_factory=dict)
     owner: dict[str, str] = field(default_factory=dict)
     """The transaction that wrote a value."""
+    sent_again: set[str] = field(default_factory=set)
+    """Values that their producer had under way when it took a new epoch: no broker can tell that they came before."""
 
 
 def check(history: History) -> list[Anomaly]:
@@ -74,12 +76,17 @@ def check(history: History) -> list[Anomaly]:
 
 def _gather(history: History) -> _Seen:
     seen = _Seen(transactions={each.name: each for each in history.transactions})
+    renewals: dict[str, list[float]] = defaultdict(list)
+    for renewal in history.renewals:
+        renewals[renewal.client].append(renewal.at)
     for send in history.sends:
         if send.outcome is Outcome.OK and send.offset >= 0:
             seen.values[send.partition].setdefault(send.offset, set()).add(send.value)
             seen.places[send.value].add((send.partition, send.offset))
         if send.transaction:
             seen.owner[send.value] = send.transaction
+        if any(send.began <= at <= send.ended for at in renewals[send.client]):
+            seen.sent_again.add(send.value)
     for poll in history.polls:
         for partition, offset, value in poll.records:
             seen.values[partition].setdefault(offset, set()).add(value)
@@ -99,7 +106,7 @@ def _offsets(seen: _Seen) -> Iterator[Anomaly]:
             if len(values) > 1:
                 yield Anomaly("inconsistent offsets", f"{sorted(values)} were all at {offset} of {partition}")
     for value, places in seen.places.items():
-        if len(places) > 1:
+        if len(places) > 1 and value not in seen.sent_again:
             yield Anomaly("duplicate", f"{value!r} was seen at {sorted(places)}")
 
 
@@ -215,7 +222,7 @@ def _copies(history: History, seen: _Seen) -> Iterator[Anomaly]:
         if mark:
             copies[copy.partition("/")[0], original].add(value)
     for (_, original), values in copies.items():
-        if len(values) > 1:
+        if len(values) > 1 and original not in seen.sent_again:
             yield Anomaly("copied twice", f"{original!r} has the copies {sorted(values)}")
     for group in history.groups:
         for partition, end in group.offsets.items():

@@ -7,6 +7,7 @@ them (time out, be fenced, be told to abort) is noted and gone through; only the
 from __future__ import annotations
 
 import itertools
+import logging
 import random
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ottla.testing.chaos.checker import COPY_MARK
-from ottla.testing.chaos.history import GroupOffsets, Outcome, Poll, Recorder, Send, Transaction
+from ottla.testing.chaos.history import GroupOffsets, Outcome, Poll, Recorder, Renewal, Send, Transaction
 
 QUICK: Final[dict[str, Any]] = {
     "reconnect.backoff.ms": 20,
@@ -89,15 +90,25 @@ class Sender(Worker):
         self._producer = self._open()
 
     def _open(self) -> Producer:
-        return Producer(
-            {
-                **QUICK,
-                "bootstrap.servers": self.bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "message.timeout.ms": 120_000,
-            }
-        )
+        settings = {
+            **QUICK,
+            "bootstrap.servers": self.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 2,
+            "message.timeout.ms": 120_000,
+            # librdkafka takes a new epoch when a batch came before one that was refused (NOT_ENOUGH_REPLICAS for
+            # some moments, with several requests under way). It tells so in its log only.
+            "debug": "eos",
+            "log_level": 7,
+        }
+        watcher = logging.Logger(self.client)
+        watcher.addFilter(self._watch)
+        return Producer(settings, logger=watcher)
+
+    def _watch(self, record: logging.LogRecord) -> bool:
+        if "bumped epoch" in record.getMessage():
+            self.recorder.add(Renewal(self.client, time.monotonic()))
+        return False
 
     def again(self) -> None:
         """After a fatal error only a new producer helps; the old one's records come to their ends first."""

@@ -77,6 +77,14 @@ class GroupOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewal:
+    """A producer began a new epoch by itself: what it had under way it sends again, and may send twice."""
+
+    client: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Fault:
     """What was done to the cluster, and until when."""
 
@@ -86,9 +94,9 @@ class Fault:
     ended: float = 0.0
 
 
-Operation: TypeAlias = Send | Poll | Transaction | GroupOffsets | Fault
+Operation: TypeAlias = Send | Poll | Transaction | GroupOffsets | Renewal | Fault
 _KINDS: dict[str, type[Operation]] = {
-    kind.__name__.lower(): kind for kind in (Send, Poll, Transaction, GroupOffsets, Fault)
+    kind.__name__.lower(): kind for kind in (Send, Poll, Transaction, GroupOffsets, Renewal, Fault)
 }
 
 
@@ -100,6 +108,7 @@ class History:
     polls: list[Poll] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     groups: list[GroupOffsets] = field(default_factory=list)
+    renewals: list[Renewal] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
     @classmethod
@@ -119,6 +128,8 @@ class History:
                 self.transactions.append(operation)
             case GroupOffsets():
                 self.groups.append(operation)
+            case Renewal():
+                self.renewals.append(operation)
             case Fault():
                 self.faults.append(operation)
 

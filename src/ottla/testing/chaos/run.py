@@ -109,7 +109,7 @@ def run(plan: Plan, tell: Callable[[str], None] = lambda line: None) -> Verdict:
         anomalies += [
             Anomaly("crash", f"node {node_id} logged a traceback")
             for node_id in scene.cluster.nodes
-            if "Traceback" in scene.cluster.log(node_id)
+            if "Traceback" in scene.cluster.log(node_id) and (scene.disk is None or node_id != scene.disk[0])
         ]
         verdict = _verdict(recorder, history, time.monotonic() - began)
     verdict.anomalies = [*anomalies, *check(recorder.history)]
