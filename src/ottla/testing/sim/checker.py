@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.history import History, Outcome, Send
+
+DELIVERIES: Final = 10
+"""How often a record of a queue is given out before it is given up."""
 
 Log = Sequence[tuple[int, bytes]]
 """Offset and value of every record, markers left out."""
@@ -25,6 +29,7 @@ def check(
         *_transactions(history, committed),
         *_polls(history, logs, committed),
         *_commits(history),
+        *_deliveries(history, logs),
     ]
 
 
@@ -131,13 +136,39 @@ def _skips(
 
 
 def _commits(history: History) -> Iterator[str]:
-    """A group's offset, once its commit was answered, never goes back."""
-    reached: dict[tuple[str, TopicPartition], int] = {}
-    for commit in history.commits:
-        key = (commit.group, commit.partition)
-        if commit.outcome is Outcome.OK:
-            if commit.offset < reached.get(key, -1):
-                yield (
-                    f"group {commit.group} was at {reached[key]} of {commit.partition} and later at {commit.offset}"
-                )
-            reached[key] = max(commit.offset, reached.get(key, -1))
+    """Where a group is, once its commit was answered, never goes back.
+
+    A commit whose answer never came may take effect at any time later: what it explains is no violation.
+    """
+    for event in [*history.commits, *history.seen_offsets]:
+        if event.outcome is not Outcome.OK:
+            continue
+        same = [c for c in history.commits if c.group == event.group and c.partition == event.partition]
+        reached = max(
+            (c.offset for c in same if c.outcome is Outcome.OK and c.ended < event.began), default=-1
+        )
+        late = any(c.outcome is Outcome.UNKNOWN and c.offset <= max(event.offset, 0) for c in same)
+        if event.offset < reached and not late:
+            yield f"group {event.group} was at {reached} of {event.partition} and later at {event.offset}"
+
+
+def _deliveries(history: History, logs: Mapping[TopicPartition, Log]) -> Iterator[str]:
+    """What a share consumer has acknowledged is given to nobody again, and in the end all is acknowledged."""
+    accepted: dict[tuple[TopicPartition, int], float] = {}
+    done: set[tuple[TopicPartition, int]] = set()
+    for delivery in history.deliveries:
+        key = (delivery.partition, delivery.offset)
+        if delivery.accepted is not None or delivery.count >= DELIVERIES:
+            done.add(key)
+        if delivery.accepted is Outcome.OK:
+            if key in accepted:
+                yield f"{delivery.offset} of {delivery.partition} was acknowledged twice"
+            accepted[key] = min(delivery.ended, accepted.get(key, delivery.ended))
+    for delivery in history.deliveries:
+        if accepted.get((delivery.partition, delivery.offset), delivery.began) < delivery.began:
+            yield f"{delivery.offset} of {delivery.partition} was given out after it was acknowledged"
+    if history.deliveries:
+        tp = history.deliveries[0].partition
+        missing = [offset for offset, _ in logs[tp] if (tp, offset) not in done]
+        if missing:
+            yield f"nobody was given {missing[0]} of {tp} to acknowledge ({len(missing)} in all)"

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla.testing.sim.clients import Clients
 from ottla.testing.sim.network import Network
 from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.watch import Watch
@@ -28,6 +29,7 @@ class Victims:
     """Whether every replica of every partition is in sync, as far as the metadata tells."""
     reassign: Callable[[], Awaitable[None]]
     """Have some partition moved to other brokers."""
+    clients: Clients
     note: Callable[[str], None]
 
 
@@ -41,6 +43,7 @@ class Faults:
         self.note = victims.note
         self._in_sync = victims.in_sync
         self._reassign = victims.reassign
+        self._clients = victims.clients
         self.random = rng
 
     async def run(self, seconds: float, kinds: Sequence[str]) -> None:
@@ -168,24 +171,32 @@ class Faults:
             self.watch.on_acknowledge = None
 
     async def kill_voting(self) -> None:
-        """The quorum's leader goes away, and voters die as they vote, to be back in a moment."""
+        """The quorum's leader dies, voters die as they vote, and whom they voted for is cut off from the others.
+
+        Those who are back in a moment hold an election among themselves: had they forgotten, in the same epoch.
+        """
         leader = self._quorum_leader()
         kills = self.random.randint(1, 4)
+        voted: asyncio.Future[None] = self.network.loop.create_future()
 
-        def votes(host: str) -> None:
+        def votes(host: str, candidate: str) -> None:
             nonlocal kills
             kills -= 1
             if kills <= 0:
                 self.watch.on_vote = None
             node = self._by_host(host)
+            if not voted.done() and self.random.random() < 0.7:
+                self._isolate(self._by_host(candidate), both=True)
+                voted.set_result(None)
             self._kill_at_once_or_soon(node, lambda: self._back_soon(node))
 
         self.watch.on_vote = votes
         self.note(f"kill {leader.host}, and voters")
         leader.kill()
-        await self._for_a_while(3)
+        await asyncio.wait([voted], timeout=self.random.random() * 3)
         self._start(leader)
-        await asyncio.sleep(0.2)
+        await self._for_a_while(3)
+        self._mend()
         if self.watch.on_vote is votes:
             self.watch.on_vote = None
 
@@ -241,10 +252,7 @@ class Faults:
         """Of the others; clients still reach it."""
         node = self._leader()
         one_way = self.random.random() < 0.3
-        self.note(f"isolate {node.host}{' one way' if one_way else ''}")
-        for other in self.nodes:
-            if other is not node:
-                self.network.cut(node.host, other.host, both=not one_way)
+        self._isolate(node, both=not one_way)
         await self._for_a_while(8)
         if self.random.random() < 0.3:
             self.note(f"kill {node.host}")
@@ -253,6 +261,12 @@ class Faults:
             await self._for_a_while(1)
             self._start(node)
         self._mend()
+
+    def _isolate(self, node: SimNode, *, both: bool) -> None:
+        self.note(f"isolate {node.host}{'' if both else ' one way'}")
+        for other in self.nodes:
+            if other is not node:
+                self.network.cut(node.host, other.host, both=both)
 
     async def split_pair(self) -> None:
         first, second = self.random.sample(list(self.nodes), 2)
@@ -328,6 +342,19 @@ class Faults:
         self.note(f"clock of {node.host} is wrong by {node.clock.skew_ms} ms")
         await self._for_a_while(4)
 
+    # -- clients
+
+    async def kill_client(self) -> None:
+        self.note(f"kill {self._clients.kill_one(self.random)}")
+
+    async def replace_client(self) -> None:
+        """A client that was taken for dead comes back when another one has its place."""
+        name, wake = self._clients.replace_one(self.random)
+        self.note(f"hold {name}, and replace it")
+        await self._for_a_while(6)
+        self.note(f"resume {name}")
+        wake()
+
     # -- orders
 
     async def reassign(self) -> None:
@@ -353,4 +380,6 @@ FAULTS: Final[dict[str, Fault]] = {
     "broken-disk": Faults.broken_disk,
     "clock": Faults.wrong_clock,
     "reassign": Faults.reassign,
+    "kill-client": Faults.kill_client,
+    "replace-client": Faults.replace_client,
 }

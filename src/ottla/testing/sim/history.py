@@ -56,6 +56,24 @@ class Commit:
     partition: TopicPartition
     offset: int
     outcome: Outcome = Outcome.UNKNOWN
+    began: float = 0.0
+    ended: float = 0.0
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A record of a queue that a share consumer was given."""
+
+    partition: TopicPartition
+    offset: int
+    count: int
+    """Which delivery it was, as the broker told."""
+    began: float
+    """When it was asked for."""
+    accepted: Outcome | None = None
+    """What became of the acknowledgement; None where there was none."""
+    ended: float = 0.0
+    """When the acknowledgement was answered."""
 
 
 @dataclass(slots=True)
@@ -68,7 +86,8 @@ class History:
     commits: list[Commit] = field(default_factory=list)
     owned: dict[tuple[str, int, TopicPartition], str] = field(default_factory=dict)
     """Who owned a partition in which generation or member epoch of a group."""
-    delivered: dict[tuple[TopicPartition, int], str] = field(default_factory=dict)
-    """Records of a queue that a share consumer acknowledged, and by whom."""
+    seen_offsets: list[Commit] = field(default_factory=list)
+    """What members were told when they asked where their group is."""
+    deliveries: list[Delivery] = field(default_factory=list)
     anomalies: list[str] = field(default_factory=list)
     """What a client could tell to be wrong on the spot."""

@@ -6,14 +6,10 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
-from ottla.log.types import TopicPartition
+from ottla.testing.sim.checker import DELIVERIES
 from ottla.testing.sim.faults import FAULTS
 
 COMBINED: Final = "broker,controller"
-
-PLAIN: Final = (TopicPartition("plain", 0), TopicPartition("plain", 1))
-TRANSACTIONAL: Final = (TopicPartition("txn", 0), TopicPartition("txn", 1))
-QUEUE: Final = (TopicPartition("queue", 0),)
 
 _LAYOUTS: Final = (
     *[(COMBINED,) * 3] * 7,
@@ -50,8 +46,8 @@ class Plan:
     seed: int
     layout: tuple[str, ...] = (COMBINED,) * 3
     """The roles of each node."""
-    clients: tuple[str, ...] = ("p0", "p1", "t0", "t1", "r0", "r1")
-    """The first letter tells the kind, see `ottla.testing.sim.world`."""
+    clients: tuple[str, ...] = ("p0", "p1", "t0", "t1", "u0", "r0")
+    """The first letter tells the kind, see `ottla.testing.sim.clients`."""
     kinds: tuple[str, ...] = tuple(FAULTS)
     fault_s: float = 12.0
     pause_s: float = 0.4
@@ -64,7 +60,7 @@ class Plan:
     """A way in which the brokers are broken on purpose."""
 
 
-CLIENTS: Final = ("p0", "p1", "t0", "t1", "r0", "r1", "g0", "g1", "q0", "s0", "s1")
+CLIENTS: Final = ("p0", "p1", "t0", "t1", "u0", "r0", "g0", "g1", "q0", "s0", "s1")
 
 
 def drawn(
@@ -125,6 +121,7 @@ def properties(plan: Plan, node_id: int) -> dict[str, str]:
         "share.coordinator.state.topic.replication.factor": factor,
         "share.coordinator.state.topic.min.isr": "2",
         "min.insync.replicas": "2",
+        "group.share.delivery.count.limit": str(DELIVERIES),
         **_PATIENCE,
         **plan.settings,
     }

@@ -81,7 +81,7 @@ class Producer:
         if transaction is not None:
             transaction.sends.append(send)
         sequence = self._sequences.get(tp, 0)
-        transactional_id = self.client.name if transaction is not None else None
+        transactional_id = transaction.producer if transaction is not None else None
         request = self._request(tp, values, sequence, transactional_id)
         while True:
             found = await self._try(tp, request)
@@ -138,23 +138,34 @@ class Producer:
 class TransactionalProducer(Producer):
     """Transactions of a few batches over several partitions; some are aborted on purpose."""
 
+    def __init__(
+        self,
+        client: WireClient,
+        history: History,
+        partitions: list[TopicPartition],
+        pause_s: float,
+        transactional_id: str,
+    ) -> None:
+        super().__init__(client, history, partitions, pause_s)
+        self.transactional_id = transactional_id
+        self._ending = False
+        """Whether a commit was asked for."""
+
     async def run(self) -> None:
-        await self.begin(self.client.name)
+        await self.begin(self.transactional_id)
         number = 0
         while True:
             number += 1
-            transaction = Transaction(self.client.name, number)
+            transaction = Transaction(self.transactional_id, number)
             self.history.transactions.append(transaction)
             try:
                 await self._transact(transaction)
             except Fenced:
-                await self.begin(self.client.name)
+                await self.begin(self.transactional_id)
                 if transaction.outcome is Outcome.UNKNOWN and not self._ending:
                     # Never asked to commit, and the new epoch has aborted it.
                     transaction.outcome = Outcome.FAILED
             await asyncio.sleep(self.client.random.random() * self.pause_s)
-
-    _ending = False
 
     async def _transact(self, transaction: Transaction) -> None:
         self._ending = False
@@ -167,14 +178,14 @@ class TransactionalProducer(Producer):
 
     async def _end(self, transaction: Transaction, *, commit: bool) -> None:
         request = messages.EndTxnRequest(
-            transactional_id=self.client.name,
+            transactional_id=self.transactional_id,
             producer_id=self._id,
             producer_epoch=self._epoch,
             committed=commit,
         )
         while True:
             try:
-                address = await self.client.coordinator(1, self.client.name)
+                address = await self.client.coordinator(1, self.transactional_id)
                 answer = await self.client.ask(address, request, _END)
             except (NotSent, Unanswered):
                 answer = None
@@ -186,5 +197,5 @@ class TransactionalProducer(Producer):
                 return
             if code in _FENCED or code is ErrorCode.INVALID_TXN_STATE:
                 raise Fenced
-            self.client.forget_coordinator(1, self.client.name)
+            self.client.forget_coordinator(1, self.transactional_id)
             await self._pause()

@@ -26,7 +26,9 @@ class Reader:
         pause_s: float,
         *,
         committed_only: bool,
+        name: str | None = None,
     ) -> None:
+        self.name = name or client.name
         self.client = client
         self.pause_s = pause_s
         self.history = history
@@ -68,7 +70,7 @@ class Reader:
             self.client.forget_leader(tp)
             if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self.history.anomalies.append(
-                    f"{self.client.name} had read {tp} up to {position} and was told that there is no such offset"
+                    f"{self.name} had read {tp} up to {position} and was told that there is no such offset"
                 )
             return False
         self._note(tp, position, found)
@@ -95,5 +97,5 @@ class Reader:
                 for r in iter_records(data, pos, header)
                 if r.offset >= position
             ]
-        self.history.polls.append(Poll(self.client.name, tp, self.committed_only, records, limit))
+        self.history.polls.append(Poll(self.name, tp, self.committed_only, records, limit))
         self.positions[tp] = end

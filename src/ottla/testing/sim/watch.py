@@ -30,8 +30,8 @@ class Watch:
         self._asked: dict[Transport, dict[int, _Asked]] = {}
         """Requests of interest by the end that has to answer them."""
         self._votes: dict[tuple[str, int], int] = {}
-        self.on_vote: Callable[[str], None] | None = None
-        """Told the host of a voter that is about to send its vote."""
+        self.on_vote: Callable[[str, str], None] | None = None
+        """Told the host of a voter that is about to send its vote, and whom it is for."""
         self.on_acknowledge: Callable[[str], None] | None = None
         """Told the host of a broker that is about to acknowledge records."""
 
@@ -61,7 +61,7 @@ class Watch:
             size, correlation_id = struct.unpack_from(">ii", frame)
             found = pending.pop(correlation_id, None)
             if found is not None:
-                self._answered(sender.local[0], frame[4 : 4 + size], *found)
+                self._answered(sender, frame[4 : 4 + size], *found)
 
     def _stands(self, host: str, request: Any) -> None:
         for topic in request.topics:
@@ -69,7 +69,8 @@ class Watch:
                 if not asked.pre_vote:
                     self._vote(host, asked.replica_epoch, asked.replica_id)
 
-    def _answered(self, host: str, frame: bytes, key: int, version: int, request: Any) -> None:
+    def _answered(self, sender: Transport, frame: bytes, key: int, version: int, request: Any) -> None:
+        host = sender.local[0]
         if key == _PRODUCE:
             if self.on_acknowledge is not None:
                 self.on_acknowledge(host)
@@ -81,7 +82,7 @@ class Watch:
         if granted and not asked.pre_vote:
             self._vote(host, asked.replica_epoch, asked.replica_id)
             if self.on_vote is not None:
-                self.on_vote(host)
+                self.on_vote(host, sender.remote[0])
 
     def _vote(self, voter: str, epoch: int, candidate: int) -> None:
         before = self._votes.setdefault((voter, epoch), candidate)

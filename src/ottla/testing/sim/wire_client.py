@@ -90,6 +90,7 @@ class WireClient:
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._coordinators: dict[tuple[int, str], Address] = {}
+        self._topic_ids: dict[str, bytes] = {}
 
     # -- asking
 
@@ -140,6 +141,8 @@ class WireClient:
         )
         self._brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
         for topic in answer.topics:
+            if not topic.error_code:
+                self._topic_ids[topic.name] = topic.topic_id
             for each in topic.partitions:
                 self._leaders[TopicPartition(topic.name, each.partition_index)] = each.leader_id
 
@@ -151,6 +154,13 @@ class WireClient:
         if address is None:
             raise NotSent(f"{tp} has no leader")
         return address
+
+    async def topic_id(self, topic: str) -> bytes:
+        if topic not in self._topic_ids:
+            await self.refresh([topic])
+        if topic not in self._topic_ids:
+            raise NotSent(f"{topic} is not known")
+        return self._topic_ids[topic]
 
     def forget_leader(self, tp: TopicPartition) -> None:
         self._leaders.pop(tp, None)
@@ -169,6 +179,3 @@ class WireClient:
 
     def forget_coordinator(self, kind: int, key: str) -> None:
         self._coordinators.pop((kind, key), None)
-
-    async def pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)

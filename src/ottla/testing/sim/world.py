@@ -15,6 +15,7 @@ from typing import Any, Final
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.checker import Log, check
+from ottla.testing.sim.clients import EVERYTHING, PLAIN, QUEUE, TRANSACTIONAL, Clients
 from ottla.testing.sim.faults import Faults, Victims
 from ottla.testing.sim.history import History, Outcome
 from ottla.testing.sim.invariants import Invariants
@@ -22,16 +23,15 @@ from ottla.testing.sim.loop import SimLoop, StuckError, current_process
 from ottla.testing.sim.mutations import mutated
 from ottla.testing.sim.network import Address, Network
 from ottla.testing.sim.node import SimNode
-from ottla.testing.sim.plan import PLAIN, TRANSACTIONAL, Plan, properties
+from ottla.testing.sim.plan import Plan, properties
 from ottla.testing.sim.process import Process
-from ottla.testing.sim.producers import Producer, TransactionalProducer
 from ottla.testing.sim.readers import Reader
 from ottla.testing.sim.watch import Watch
-from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
+from ottla.testing.sim.wire_client import NotSent, Unanswered
 from ottla.wire import messages
 
 _LOOK_EACH_S: Final = 0.1
-_PEACE_S: Final = 60.0
+_PEACE_S: Final = 40.0
 """Once faults are healed, every client must get on, and every replica be in sync, within this time."""
 
 
@@ -71,8 +71,8 @@ class World:
         ]
         self.brokers = [node for node in self.nodes if node.config.is_broker]
         self.invariants = Invariants(self.nodes, self.say)
-        self._clients: dict[str, Process] = {}
-        self._tasks: list[asyncio.Task[Any]] = []
+        bootstrap: list[Address] = [(node.host, 9092) for node in self.brokers]
+        self.clients = Clients(self.loop, self.network, self.history, bootstrap, self._draw, plan.pause_s)
 
     def _draw(self) -> random.Random:
         """A source of its own for each part: what one draws does not change what another gets."""
@@ -129,16 +129,11 @@ class World:
             node.start()
         self._do("set-up", self._create_topics(), 60)
         self._look()
-        self._start_clients()
-        victims = Victims(
-            self.nodes, self.network, self.watch, self.invariants.in_sync, self._reassign, self.note
-        )
-        faults = Faults(victims, self._draw())
+        self.clients.start(self.plan.clients)
+        faults = Faults(self._victims(), self._draw())
         self._do("faults", faults.run(self.plan.fault_s, self.plan.kinds), self.plan.fault_s + 120)
         self._peace()
-        for task in self._tasks:
-            task.cancel()
-        self.loop.run_for(1.0)
+        self._drain()
         logs = self._do("final read", self._read_all(committed_only=False), _PEACE_S)
         committed = self._do("final read, committed", self._read_all(committed_only=True), _PEACE_S)
         for violation in check(self.history, logs, committed):
@@ -168,33 +163,21 @@ class World:
         self.invariants.look()
         self.loop.call_later(_LOOK_EACH_S, self._look)
 
-    # -- clients
+    # -- what happens in it
 
-    def client(self, name: str) -> WireClient:
-        self._clients.setdefault(name, Process(name, name))
-        bootstrap: list[Address] = [(node.host, 9092) for node in self.brokers]
-        return WireClient(self.loop, name, bootstrap, self._draw())
-
-    def _spawn(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(self.loop.spawn(self._clients[name], work))
-
-    def _start_clients(self) -> None:
-        for name in self.plan.clients:
-            client, history, pause_s = self.client(name), self.history, self.plan.pause_s
-            everything = list(PLAIN + TRANSACTIONAL)
-            work: Coroutine[Any, Any, None]
-            match name[0]:
-                case "p":
-                    work = Producer(client, history, list(PLAIN), pause_s).run()
-                case "t":
-                    work = TransactionalProducer(client, history, list(TRANSACTIONAL), pause_s).run()
-                case _:
-                    committed_only = name == "r1"
-                    work = Reader(client, history, everything, pause_s, committed_only=committed_only).run()
-            self._spawn(name, work)
+    def _victims(self) -> Victims:
+        return Victims(
+            self.nodes,
+            self.network,
+            self.watch,
+            self.invariants.in_sync,
+            self._reassign,
+            self.clients,
+            self.note,
+        )
 
     async def _create_topics(self) -> None:
-        client = self.client("admin")
+        client = self.clients.client("admin")
         request = messages.CreateTopicsRequest
         settings = {"min.insync.replicas": "2"}
         if self.plan.internal_segment_bytes is not None:
@@ -207,7 +190,7 @@ class World:
                 replication_factor=min(3, len(self.brokers)),
                 configs=configs,
             )
-            for partitions in (PLAIN, TRANSACTIONAL)
+            for partitions in (PLAIN, TRANSACTIONAL, QUEUE)
         ]
         while new:
             try:
@@ -223,46 +206,45 @@ class World:
             new = [topic for topic in new if topic.name not in done]
             if new:
                 await asyncio.sleep(0.1)
+        await self.clients.prepare(self.plan.clients)
 
     async def _reassign(self) -> None:
         """Have a partition moved to other brokers, or to fewer or more."""
         request = messages.AlterPartitionReassignmentsRequest
-        tp = self.random.choice(PLAIN + TRANSACTIONAL)
+        tp = self.random.choice(EVERYTHING)
         count = self.random.randint(2, min(3, len(self.brokers)))
         replicas = [node.node_id for node in self.random.sample(self.brokers, count)]
         self.note(f"reassign {tp} to {replicas}")
         partition = request.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
         topic = request.ReassignableTopic(name=tp.topic, partitions=[partition])
         with contextlib.suppress(NotSent, Unanswered):
-            await self.client("admin").ask_any(request(topics=[topic], timeout_ms=3000), 1)
+            await self.clients.client("admin").ask_any(request(topics=[topic], timeout_ms=3000), 1)
 
     def _peace(self) -> None:
-        """Progress once faults heal: each producer gets an acknowledgement, each transactional one a commit."""
+        """Progress once faults heal: every client gets on, and every replica is in sync."""
         self.note("peace")
-        sends, transactions = len(self.history.sends), len(self.history.transactions)
-        waiting = {name for name in self.plan.clients if name[0] in "pt"}
-        transactional = {name for name in self.plan.clients if name[0] == "t"}
-
-        def all_got_on() -> bool:
-            waiting.difference_update(
-                send.producer for send in self.history.sends[sends:] if send.outcome is Outcome.OK
-            )
-            done = {t.producer for t in self.history.transactions[transactions:] if t.outcome is Outcome.OK}
-            return not waiting and transactional <= done
-
+        left = self.clients.progress(self.plan.clients)
         deadline = self.loop.time() + _PEACE_S
-        while not (all_got_on() and self.invariants.in_sync()):
+        while left() or not self.invariants.in_sync():
             if self.loop.time() > deadline:
                 if not self.invariants.in_sync():
                     self.say(f"not all replicas are in sync after {_PEACE_S:g} s of peace")
-                raise _Stuck(f"no progress within {_PEACE_S:g} s of peace: {sorted(waiting)} wait")
+                raise _Stuck(f"no progress within {_PEACE_S:g} s of peace: {left()} wait")
             self.loop.run_for(0.5)
+
+    def _drain(self) -> None:
+        """Nothing more is sent; what is in the queue goes to its consumers."""
+        self.clients.stop("pqt")
+        if not self.loop.run_until(self.clients.queue_is_empty, _PEACE_S):
+            self.say("the queue's consumers are not given all that is in it")
+        self.clients.stop("gsur")
+        self.loop.run_for(1.0)
 
     async def _read_all(self, *, committed_only: bool) -> Mapping[TopicPartition, Log]:
         """Everything there is, by a reader that nothing disturbs."""
         history = History()
-        client = self.client(f"final{int(committed_only)}")
-        reader = Reader(client, history, list(PLAIN + TRANSACTIONAL), 0.1, committed_only=committed_only)
+        client = self.clients.client(f"final{int(committed_only)}")
+        reader = Reader(client, history, list(EVERYTHING), 0.1, committed_only=committed_only)
         for tp in reader.positions:
             quiet = 0
             while quiet < 3:

@@ -1,0 +1,163 @@
+"""All clients of a run, by name; the first letter of a name tells what it is. They can die and be held still, too."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from ottla.log.types import TopicPartition
+from ottla.testing.sim.history import History, Outcome
+from ottla.testing.sim.loop import SimLoop
+from ottla.testing.sim.members import Member
+from ottla.testing.sim.network import Address, Network
+from ottla.testing.sim.process import Process
+from ottla.testing.sim.producers import Producer, TransactionalProducer
+from ottla.testing.sim.readers import Reader
+from ottla.testing.sim.sharers import Sharer, read_from_the_beginning
+from ottla.testing.sim.wire_client import WireClient
+
+PLAIN: Final = (TopicPartition("plain", 0), TopicPartition("plain", 1))
+TRANSACTIONAL: Final = (TopicPartition("txn", 0), TopicPartition("txn", 1))
+QUEUE: Final = (TopicPartition("queue", 0),)
+EVERYTHING: Final = PLAIN + TRANSACTIONAL + QUEUE
+
+_GROUP: Final = "readers"
+_SHARE_GROUP: Final = "workers"
+_KILLED_AND_HELD: Final = "tgs"
+"""Kinds that come to harm. A producer's records of unknown fate would be all that its death brought to light."""
+
+
+class Clients:
+    """See the module."""
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        network: Network,
+        history: History,
+        bootstrap: list[Address],
+        draw: Callable[[], random.Random],
+        pause_s: float,
+    ) -> None:
+        self._loop = loop
+        self._network = network
+        self._history = history
+        self._bootstrap = bootstrap
+        self._draw = draw
+        self._pause_s = pause_s
+        self._processes: dict[str, Process] = {}
+        self._tasks: list[tuple[str, asyncio.Task[Any]]] = []
+        self._lives: dict[str, int] = {}
+
+    def client(self, name: str) -> WireClient:
+        """For what runs as no process of its own."""
+        return WireClient(self._loop, name, self._bootstrap, self._draw())
+
+    def start(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._start(name)
+
+    def stop(self, kinds: str) -> None:
+        """Those of these kinds end, all their lives."""
+        for name, task in self._tasks:
+            if name[0] in kinds:
+                task.cancel()
+
+    def _start(self, name: str) -> None:
+        life = self._lives[name] = self._lives.get(name, 0) + 1
+        process = self._processes[name] = Process(f"{name}.{life}", name)
+        task = self._loop.spawn(process, self._work(name, f"{name}.{life}", life))
+        self._tasks.append((name, task))
+
+    def _work(self, name: str, incarnation: str, life: int) -> Coroutine[Any, Any, None]:
+        client, history, pause_s = self.client(incarnation), self._history, self._pause_s
+        match name[0]:
+            case "p":
+                return Producer(client, history, list(PLAIN), pause_s).run()
+            case "q":
+                return Producer(client, history, list(QUEUE), pause_s).run()
+            case "t":
+                return TransactionalProducer(client, history, list(TRANSACTIONAL), pause_s, name).run()
+            case "g":
+                return Member(client, history, _GROUP, PLAIN[0].topic, life, pause_s).run()
+            case "s":
+                return Sharer(client, history, _SHARE_GROUP, QUEUE[0], pause_s).run()
+            case "u":
+                return Reader(client, history, list(EVERYTHING), pause_s, committed_only=False).run()
+            case "r":
+                return Reader(client, history, list(EVERYTHING), pause_s, committed_only=True).run()
+        raise ValueError(f"no client is called {name}")
+
+    async def prepare(self, names: Sequence[str]) -> None:
+        """What has to be set before some clients start."""
+        if any(name[0] == "s" for name in names):
+            await read_from_the_beginning(self.client("admin"), _SHARE_GROUP)
+
+    # -- harm
+
+    def _victim(self, rng: random.Random) -> str | None:
+        names = [name for name in self._processes if name[0] in _KILLED_AND_HELD]
+        return rng.choice(names) if names else None
+
+    def kill_one(self, rng: random.Random) -> str:
+        """One dies, and another one takes its place."""
+        name = self._victim(rng)
+        if name is None:
+            return "nobody"
+        process = self._processes[name]
+        process.die()
+        self._network.died(process)
+        self._start(name)
+        return process.name
+
+    def replace_one(self, rng: random.Random) -> tuple[str, Callable[[], None]]:
+        """One is held still, and taken for dead: its successor starts. The second result wakes it up."""
+        name = self._victim(rng)
+        if name is None:
+            return "nobody", lambda: None
+        process = self._processes[name]
+        process.hold()
+        self._start(name)
+
+        def wake() -> None:
+            if process.alive:
+                self._loop.resume(process)
+
+        return process.name, wake
+
+    # -- progress
+
+    def progress(self, names: Sequence[str]) -> Callable[[], list[str]]:
+        """Tells who has not got on since: producers got no acknowledgement, transactional ones no commit."""
+        history = self._history
+        sends, transactions = len(history.sends), len(history.transactions)
+        commits, deliveries = len(history.commits), len(history.deliveries)
+        missing = set(names)
+
+        def left() -> list[str]:
+            new = [send for send in history.sends[sends:] if send.outcome is Outcome.OK]
+            missing.difference_update(s.producer.split(".")[0] for s in new if s.transaction is None)
+            missing.difference_update(
+                t.producer for t in history.transactions[transactions:] if t.outcome is Outcome.OK
+            )
+            if any(c.outcome is Outcome.OK for c in history.commits[commits:]):
+                missing.difference_update([name for name in missing if name[0] == "g"])
+            if any(d.accepted is Outcome.OK for d in history.deliveries[deliveries:]):
+                missing.difference_update([name for name in missing if name[0] == "s"])
+            missing.difference_update([name for name in missing if name[0] in "ur"])
+            return sorted(missing)
+
+        return left
+
+    def queue_is_empty(self) -> bool:
+        """Whether all records of the queue that were acknowledged to a producer are accepted by a consumer."""
+        if not any(name[0] == "s" for name in self._processes):
+            return True
+        sent = sum(
+            len(send.values)
+            for send in self._history.sends
+            if send.partition in QUEUE and send.outcome is Outcome.OK
+        )
+        return sent <= len({d.offset for d in self._history.deliveries if d.accepted is not None})
