@@ -1,9 +1,9 @@
 """A Kappa replay: version 2 reads the same log from its beginning into a topic of its own, then takes over.
 
-    VERSION=1 ottla streams run examples/kappa_replay.py --application-id revenue-v1
-    VERSION=2 ottla streams run examples/kappa_replay.py --application-id revenue-v2
-    ottla consumer-groups --describe --group revenue-v2      # lag zero: readers move from revenue-v1 to revenue-v2
-    ottla streams stop --application-id revenue-v1
+VERSION=1 ottla streams run examples/kappa_replay.py --application-id revenue-v1
+VERSION=2 ottla streams run examples/kappa_replay.py --application-id revenue-v2
+ottla consumer-groups --describe --group revenue-v2      # lag zero: readers move from revenue-v1 to revenue-v2
+ottla streams stop --application-id revenue-v1
 """
 
 import os
