@@ -7,10 +7,12 @@ import concurrent.futures
 import os
 import sys
 import time
+from collections.abc import Iterator
 
 from ottla.testing.sim.faults import FAULTS
 from ottla.testing.sim.mutations import MUTATIONS
-from ottla.testing.sim.plan import Plan, drawn
+from ottla.testing.sim.plan import CLIENTS, Plan, drawn
+from ottla.testing.sim.shrinking import shrink
 from ottla.testing.sim.world import Result, run
 
 
@@ -27,39 +29,90 @@ def main() -> None:
     words.add_argument("--seeds", type=int, default=1, help="how many, counted up from --seed")
     words.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side")
     words.add_argument("--faults", help=f"some of {', '.join(FAULTS)}; all if left out")
-    words.add_argument("--seconds", type=float, default=12.0, help="how long faults go on, in simulated time")
+    words.add_argument("--clients", help=f"some of {', '.join(CLIENTS)}; all if left out")
+    words.add_argument("--seconds", type=float, help="how long faults go on, in simulated time")
     words.add_argument("--mutation", choices=MUTATIONS, help="break the brokers on purpose")
+    words.add_argument("--shrink", action="store_true", help="find less that fails, too")
+    words.add_argument("--until-failure", action="store_true", help="stop at the first seed that fails")
     given = words.parse_args()
-    kinds = tuple(given.faults.split(",")) if given.faults else tuple(FAULTS)
     plans = [
-        drawn(seed, fault_s=given.seconds, kinds=kinds, mutation=given.mutation)
+        drawn(
+            seed,
+            fault_s=given.seconds,
+            kinds=tuple(given.faults.split(",")) if given.faults is not None else None,
+            clients=tuple(given.clients.split(",")) if given.clients is not None else None,
+            mutation=given.mutation,
+        )
         for seed in range(given.seed, given.seed + given.seeds)
     ]
     if len(plans) == 1:
-        result = run(plans[0])
-        _say("\n".join(result.notes))
-        _tell(result)
-        sys.exit(bool(result.violations))
-    sys.exit(_many(plans, given.jobs))
+        sys.exit(_one(plans[0], shrunk=given.shrink))
+    sys.exit(_many(plans, given.jobs, until_failure=given.until_failure, shrunk=given.shrink))
 
 
-def _many(plans: list[Plan], jobs: int) -> int:
-    failed: list[int] = []
+def _one(plan: Plan, *, shrunk: bool) -> int:
+    result = run(plan)
+    if result.violations and shrunk:
+        result = shrink(result, _say)
+        _say(f"it is enough to run: {_command(result.plan)}")
+    _say("\n".join(result.notes))
+    _tell(result)
+    return int(bool(result.violations))
+
+
+def _command(plan: Plan) -> str:
+    words = [f"python -m ottla.testing.sim --seed {plan.seed} --seconds {plan.fault_s:g}"]
+    words.append(f"--faults {','.join(plan.kinds)} --clients {','.join(plan.clients)}")
+    return " ".join([*words, f"--mutation {plan.mutation}"] if plan.mutation else words)
+
+
+def _many(plans: list[Plan], jobs: int, *, until_failure: bool, shrunk: bool) -> int:
+    failed: list[Result] = []
     begin = time.monotonic()
-    with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
-        for done, result in enumerate(pool.map(run, plans), 1):
-            if result.violations:
-                failed.append(result.plan.seed)
-                sys.stderr.write("\r\x1b[K" if sys.stderr.isatty() else "")
-                _tell(result)
-            if sys.stderr.isatty():
-                rate = done / (time.monotonic() - begin)
-                left = (len(plans) - done) / rate
-                sys.stderr.write(
-                    f"\r\x1b[K{done}/{len(plans)} seeds, {len(failed)} failed, {left:.0f} s left"
-                )
-    _say(f"{len(plans)} seeds in {time.monotonic() - begin:.0f} s, {len(failed)} failed {failed or ''}")
+    done = 0
+    for done, result in enumerate(_results(plans, jobs), 1):
+        if result.violations:
+            failed.append(result)
+            _clear_line()
+            _tell(result)
+            if until_failure:
+                break
+        if sys.stderr.isatty():
+            _clear_line()
+            sys.stderr.write(_progress(done, len(plans), len(failed), time.monotonic() - begin))
+            sys.stderr.flush()
+    _clear_line()
+    seconds = time.monotonic() - begin
+    cpu_s = os.times().children_user + os.times().children_system
+    _say(
+        f"{done} seeds in {seconds:.0f} s ({cpu_s / done:.1f} s of CPU each), {len(failed)} failed "
+        f"{[result.plan.seed for result in failed] if failed else ''}"
+    )
+    if failed and shrunk:
+        _one(failed[0].plan, shrunk=True)
     return int(bool(failed))
+
+
+def _results(plans: list[Plan], jobs: int) -> Iterator[Result]:
+    """In the order in which they come; processes are fresh from time to time."""
+    with concurrent.futures.ProcessPoolExecutor(jobs, max_tasks_per_child=50) as pool:
+        futures = [pool.submit(run, plan) for plan in plans]
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _progress(done: int, count: int, failed: int, seconds: float) -> str:
+    filled = 30 * done // count
+    left_s = (count - done) * seconds / done
+    return f"[{'#' * filled}{'.' * (30 - filled)}] {done}/{count} seeds, {failed} failed, {left_s:.0f} s left"
+
+
+def _clear_line() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
 
 
 def _say(text: str) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from ottla.api.transactions.local_markers import LocalMarkers
+from ottla.coordinator.host import ShardHost
 from ottla.errors import ErrorCode
 from ottla.log.partition_log import PartitionLog
+from ottla.log.producer_state import ProducerStateManager
+from ottla.log.types import TopicPartition
 from ottla.raft.quorum_state import ElectionState, QuorumStateStore
-from ottla.replica import fetcher
+from ottla.replica import fetcher, follower_fetch
+from ottla.replica.isr import InSyncSet, Proposal
 from ottla.replica.partition import Partition
 
 _Undo = list[Callable[[], None]]
@@ -56,10 +61,87 @@ def _forget_the_vote(undo: _Undo) -> None:
     _replace(undo, QuorumStateStore, "write", forget)
 
 
+def _own_high_watermark(undo: _Undo) -> None:
+    """The high watermark is where the leader's log ends."""
+
+    def high_watermark(self: InSyncSet, leader_end: int, now_ms: float) -> int:
+        return leader_end
+
+    _replace(undo, InSyncSet, "high_watermark", high_watermark)
+
+
+def _ignore_epochs(undo: _Undo) -> None:
+    """A leader does not look whether a follower's log went another way than its own."""
+
+    def same(part: Any, log: PartitionLog) -> None:
+        return None
+
+    _replace(undo, follower_fetch, "diverging_epoch", same)
+
+
+def _shrink_early(undo: _Undo) -> None:
+    """A leader counts without the followers that lag before the controller knows."""
+
+    def propose(self: InSyncSet, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> Proposal:
+        self.pending = Proposal(isr, leader_epoch, partition_epoch)
+        self.maximal = frozenset(isr)
+        return self.pending
+
+    _replace(undo, InSyncSet, "propose", propose)
+
+
+def _coordinate_early(undo: _Undo) -> None:
+    """A coordinator answers when it has written, whatever its followers have."""
+
+    def moved(self: ShardHost[Any]) -> None:
+        while self._pending:
+            self._pending.popleft().succeed()
+
+    _replace(undo, ShardHost, "_high_watermark_moved", moved)
+
+
+def _lose_markers(undo: _Undo) -> None:
+    """Of a transaction over several partitions, one does not get its marker."""
+    write = LocalMarkers.write
+
+    def lose(self: LocalMarkers, marker: Any, partitions: Iterable[TopicPartition], done: Any) -> None:
+        asked = list(partitions)
+        lost = {tp: ErrorCode.NONE for tp in asked[1:] if tp.topic == "txn"}
+        write(self, marker, [tp for tp in asked if tp not in lost], lambda found: done({**found, **lost}))
+
+    _replace(undo, LocalMarkers, "write", lose)
+
+
+def _forget_sequences(undo: _Undo) -> None:
+    """A batch that is sent again is not known again."""
+
+    def find_duplicate(self: ProducerStateManager, header: Any) -> None:
+        return None
+
+    _replace(undo, ProducerStateManager, "find_duplicate", find_duplicate)
+
+
+def _read_ahead(undo: _Undo) -> None:
+    """Readers are shown what is in the leader's log, committed or not."""
+    _replace(
+        undo,
+        PartitionLog,
+        "last_stable_offset",
+        property(lambda self: cast("PartitionLog", self).log_end_offset),
+    )
+
+
 MUTATIONS: Final[dict[str, Callable[[_Undo], None]]] = {
     "acknowledge-early": _acknowledge_early,
     "skip-truncation": _skip_truncation,
     "forget-the-vote": _forget_the_vote,
+    "own-high-watermark": _own_high_watermark,
+    "ignore-epochs": _ignore_epochs,
+    "shrink-early": _shrink_early,
+    "coordinate-early": _coordinate_early,
+    "lose-markers": _lose_markers,
+    "forget-sequences": _forget_sequences,
+    "read-ahead": _read_ahead,
 }
 
 
