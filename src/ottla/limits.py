@@ -29,7 +29,10 @@ MAX_FETCH_PARTITIONS: Final = 100_000
 """Partitions of one fetch session."""
 
 MAX_UNPACKED_BATCH_BYTES: Final = 128 << 20
-"""What one compressed batch may unpack to where the broker has to look inside."""
+"""What one compressed batch of our own log may unpack to where the broker has to look inside."""
+
+MAX_UNPACKED_PRODUCE_BYTES: Final = 40 << 20
+"""The same for a batch that a producer sends, unless its topic allows batches larger than this."""
 
 MAX_RECORD_ERRORS: Final = 10_000
 """Records of one refused batch that the answer names one by one."""

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
+_PROGRESS_BYTES = 1024
+"""Fewer bytes at once, that do not complete a request, are no use of a connection: who trickles is idle."""
 _JOIN_BELOW_BYTES = 16 << 10
 """Answers smaller than this are joined: one copy is cheaper than several entries in the write queue."""
 
@@ -118,8 +120,10 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffers.scratch if own is None else memoryview(own)[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active = now = self._clock.monotonic()
+        now = self._clock.monotonic()
         own = self._own
+        if own is None or nbytes >= _PROGRESS_BYTES:
+            self.last_active = now
         if own is None:
             view = self._buffers.scratch[:nbytes]
         else:
@@ -168,6 +172,11 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def write_paused(self) -> bool:
         return self._write_paused
+
+    @property
+    def closing(self) -> bool:
+        """It is to be closed as soon as everything that was written has been sent."""
+        return self._closing
 
     def add(self, request: Request) -> None:
         """Take the next place in the queue of answers."""
@@ -243,6 +252,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._closing:
                 self._release_own()
                 return
+        if position:
+            self.last_active = now
         if position < end or self._own is not None or self._blocked:
             self._keep(view, position, missing)
 

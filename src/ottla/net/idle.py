@@ -46,11 +46,12 @@ class IdleReaper:
         for connection in list(self._connections()):
             if connection.last_active > oldest:
                 continue
-            # One that waits for its answer is not idle; one that does not read its answers is.
-            if connection.pending == 0:
-                log.debug("Closing idle connection %s", connection.peer.connection_id)
-                connection.close()
-            elif connection.write_paused:
+            # One that waits for its answer is not idle; one that does not read its answers is, and would never let
+            # a close come to its end.
+            if connection.write_paused or connection.closing:
                 log.info("Closing %s: it has not read its answers", connection.peer.connection_id)
                 connection.abort()
+            elif connection.pending == 0:
+                log.debug("Closing idle connection %s", connection.peer.connection_id)
+                connection.close()
         self.start()

@@ -122,6 +122,8 @@ def _unpack_into(module: Any, data: Buffer, guess: int, max_output: int) -> byte
             if size >= max_output:
                 raise _too_large(max_output) from None
             size = min(size * 4, max_output)
+            # The next is not to stand beside it.
+            del out
             continue
         del out[written:]
         return bytes(out)

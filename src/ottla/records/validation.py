@@ -18,7 +18,7 @@ from enum import Flag, auto
 from typing import Final, Protocol
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.limits import MAX_RECORD_ERRORS, MAX_UNPACKED_BATCH_BYTES
+from ottla.limits import MAX_RECORD_ERRORS, MAX_UNPACKED_PRODUCE_BYTES
 from ottla.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -216,14 +216,14 @@ def validate_produce(
     return batch
 
 
-def finish(batch: ValidatedBatch, max_output: int = MAX_UNPACKED_BATCH_BYTES) -> ValidatedBatch:
+def finish(batch: ValidatedBatch, max_output: int = MAX_UNPACKED_PRODUCE_BYTES) -> ValidatedBatch:
     """Walk the records of a pending batch: check each, and encode the batch anew where that is asked for.
 
     Touches nothing but its argument's bytes; returns a batch that is ready, or raises.
     """
     header = batch.header
     policy = batch.policy
-    data = _unpack(batch, max_output)
+    data = _unpack(batch, max(max_output, policy.max_message_bytes))
     errors = _Errors(batch)
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_FLAG else None
     in_order = True

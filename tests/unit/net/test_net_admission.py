@@ -98,6 +98,40 @@ def test_idle_connections_are_closed(clock: VirtualClock, service: Service) -> N
     reaper.stop()
 
 
+def test_who_sends_a_request_byte_by_byte_is_idle(clock: VirtualClock, service: Service) -> None:
+    buffers = ReceiveBuffers()
+    trickling, uploading, streaming = (Client(clock, buffers, service.apis, 1 << 20) for _ in range(3))
+    reaper = IdleReaper(clock, 60_000, lambda: [c.connection for c in (trickling, uploading, streaming)])
+    reaper.start()
+    uploading.send(frame(API_VERSIONS, 0, 1, bytes(200_000))[:100])
+    piece = frame(API_VERSIONS, 0, 1, bytes(50))
+    streaming.send(piece[:20])
+    trickling.send(piece[:8])
+    for _ in range(9):
+        clock.advance(9)
+        # Its requests are cut anywhere, but they do get whole.
+        streaming.send(piece[20:] + piece[:20])
+        uploading.send(bytes(5_000))
+        if not trickling.transport.closed:
+            trickling.send(piece[8:9])
+    assert trickling.transport.closed
+    assert not streaming.transport.closed
+    assert not uploading.transport.closed
+    reaper.stop()
+
+
+def test_who_never_reads_cannot_put_off_its_end(clock: VirtualClock, service: Service) -> None:
+    client = Client(clock, ReceiveBuffers(), service.apis, 1 << 20)
+    reaper = IdleReaper(clock, 60_000, lambda: [client.connection])
+    reaper.start()
+    client.send(frame(API_VERSIONS, 0, 1))
+    clock.advance(61)
+    assert client.transport.closed and not client.transport.aborted
+    clock.advance(6)
+    assert client.transport.aborted
+    reaper.stop()
+
+
 def test_a_negative_idle_time_means_never(clock: VirtualClock, client: Client) -> None:
     IdleReaper(clock, -1, lambda: [client.connection]).start()
     clock.advance(10_000_000)
