@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
+PYSPARK := $(VENV)/.ready-pyspark
 SPARK  := $(VENV)/.ready-spark
+# Under another name, so that `make -n run` shows the demo and does not start it.
+AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-cluster test test-fast test-faults lint format chaos exactly-once fuzz bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults lint format chaos exactly-once fuzz bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,12 +26,18 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 setup-spark: $(SPARK)  ## and with Spark, its Kafka connector, and Java where there is none
 
-$(SPARK): requirements/spark.txt $(STAMP)
+$(PYSPARK): requirements/spark.txt $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spark.txt
+	@touch $@
+
+$(SPARK): $(PYSPARK)
 	$(BIN)/ottla spark doctor
 	@touch $@
 
-run: setup  ## start a broker on localhost:9092, data under ./ottla-data
+run: setup  ## see all of it: a broker on localhost:9092, records, pipelines on Spark; data under ./ottla-data
+	@exec $(BIN)/ottla demo --prepare "$(AGAIN) --silent $(PYSPARK)"
+
+run-broker: setup  ## start a broker alone on localhost:9092, data under ./ottla-data
 	@exec $(BIN)/ottla start
 
 run-cluster: setup  ## start three brokers on localhost:9092 to 9094, data under ./ottla-cluster

@@ -8,6 +8,7 @@ AREAS: Final = (
     (
         "Run",
         {
+            "demo": "See all of it at work: a broker, records, pipelines on Spark.",
             "start": "Run a node, or several.",
             "storage": "Format a node's directories; look at them.",
             "doctor": "Check that all is well, and say what to do where it is not.",

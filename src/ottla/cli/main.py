@@ -15,6 +15,7 @@ from ottla.cli.tools import registry
 
 _COMMANDS: Final = {
     "completion": "ottla.cli.completion",
+    "demo": "ottla.demo.cli",
     "profile": "ottla.cli.profile",
     "spark": "ottla.pipeline.cli",
     "start": "ottla.cli.start",

@@ -1,0 +1,273 @@
+"""Starts the parts of the demo one after the other, shows what they do, and stops them in the opposite order.
+
+The broker comes first and does not wait for Spark; without Spark it goes on alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ottla.client.errors import KafkaError
+from ottla.demo.children import Child
+from ottla.demo.generator import Generator
+from ottla.demo.results import Results
+from ottla.demo.screen import Screen, summary, table
+from ottla.demo.topics import CLICKS_PER_WINDOW, WORD_COUNTS, make_topics
+
+_READY: Final = re.compile(r"is ready on (?P<address>\S+) \(data in .*, cluster (?P<cluster>\S+)\)")
+_STOP_WITH_STDIN: Final = {"OTTLA_STOP_WITH_STDIN": "1"}
+"""What a node understands: that it ends with whoever started it."""
+_PAINT_S: Final = 0.25
+_SUMMARY_S: Final = 10.0
+_SPARK_STOPS_S: Final = 10.0
+_BROKER_STOPS_S: Final = 15.0
+_PREPARE_STOPS_S: Final = 3.0
+_LAST_WORDS: Final = 50
+
+
+class BrokerEnded(Exception):
+    """The broker did not start, or is gone; `words` are its own about why."""
+
+    def __init__(self, code: int, words: Sequence[str]) -> None:
+        super().__init__(f"the broker ended with code {code}")
+        self.code = code
+        self.words = words
+
+
+class _NoPipelines(Exception):
+    """Spark is not to be had; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is asked for on the command line."""
+
+    data: str
+    listen: str
+    state_dir: Path
+    seed: int
+    lines_per_s: float
+    prepare: Sequence[str]
+
+
+class Director:
+    def __init__(self, plan: Plan, screen: Screen | None = None) -> None:
+        self._plan = plan
+        self._screen = screen or Screen()
+        self._stopping = asyncio.Event()
+        self._no_more_records = threading.Event()
+        self._threads: list[asyncio.Task[None]] = []
+        self._broker_words: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._address = ""
+        self._state_dir = plan.state_dir
+        self._doing = ""
+        self._doing_since = 0.0
+        self._spark: Child | None = None
+        self._generator: Generator | None = None
+        self._results = Results()
+
+    async def run(self) -> None:
+        """Until a signal; raises BrokerEnded if the broker is gone before."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._stopping.set)
+        plan = self._plan
+        words = [sys.executable, "-m", "ottla", "start", "--data", plan.data, "--listen", plan.listen]
+        broker = await Child.start(words, environment=_STOP_WITH_STDIN)
+        try:
+            async with asyncio.TaskGroup() as parts:
+                tasks = [
+                    parts.create_task(part)
+                    for part in (self._listen_to(broker), self._show(broker), self._paint())
+                ]
+                ended = await self._ended_or_stopped(broker)
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await self._stop(broker)
+        if ended is not None:
+            raise BrokerEnded(ended, list(self._broker_words))
+
+    async def _ended_or_stopped(self, broker: Child) -> int | None:
+        """The broker's exit code, or None when it is time to stop."""
+        stopped = asyncio.create_task(self._stopping.wait())
+        ended = asyncio.create_task(broker.wait())
+        try:
+            await asyncio.wait([stopped, ended], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            ended.cancel()
+        return ended.result() if ended.done() and not self._stopping.is_set() else None
+
+    async def _listen_to(self, broker: Child) -> None:
+        """What the broker has to say goes above the table; before it is ready, into the reason of its end."""
+        while line := await broker.complaint():
+            self._broker_words.append(line.rstrip())
+            if self._address:
+                self._screen.say(line.rstrip())
+
+    async def _show(self, broker: Child) -> None:
+        """All that follows the broker's start; this returns when there is nothing more to wait for."""
+        line = (await broker.line()).rstrip()
+        ready = _READY.search(line)
+        if ready is None:
+            return
+        self._screen.say(line)
+        self._address = ready["address"]
+        self._state_dir = self._plan.state_dir / ready["cluster"]
+        try:
+            await self._prepare()
+            await self._run_pipelines()
+        except _NoPipelines as problem:
+            self._no_more_records.set()
+            self._begin("")
+            self._screen.keep()
+            self._screen.say(f"There are no pipelines: {problem}")
+            self._screen.say(f"The broker on {self._address} goes on alone; Ctrl-C stops it")
+
+    async def _prepare(self) -> None:
+        """Run the command that brings Spark. Without network it fails, which is no harm if Spark is here."""
+        told: deque[str] = deque(maxlen=_LAST_WORDS)
+        if self._plan.prepare:
+            self._begin("installing Spark, if it is not here yet (about 450 MB once)")
+            command = await Child.start(self._plan.prepare, stderr=asyncio.subprocess.STDOUT)
+            try:
+                while line := await command.line():
+                    told.append(line.strip())
+                await command.wait()
+            finally:
+                await command.stop(_PREPARE_STOPS_S)
+        importlib.invalidate_caches()
+        if importlib.util.find_spec("pyspark") is None:
+            raise _NoPipelines(_why_not_installed(list(told)))
+
+    async def _run_pipelines(self) -> None:
+        await asyncio.to_thread(make_topics, self._address)
+        self._state_dir.mkdir(parents=True, exist_ok=True)
+        log = self._state_dir / "spark.log"
+        words = [sys.executable, "-m", "ottla.demo.pipelines", self._address, str(self._state_dir)]
+        with log.open("wb") as stderr:
+            self._spark = spark = await Child.start(words, stderr=stderr)
+        ui = ""
+        while line := await spark.line():
+            told = json.loads(line)
+            if "doing" in told:
+                self._begin(told["doing"])
+            elif "ui" in told:
+                ui = told["ui"]
+                self._begin("starting the pipelines; their first results take some seconds")
+                self._start_records()
+            elif "running" in told:
+                self._explain(ui)
+            elif "stopped" in told:
+                self._screen.say(f"{told['stopped']} was stopped")
+            elif "failed" in told:
+                raise _NoPipelines(f"{told['failed']} (log: {log})")
+        if not self._stopping.is_set():
+            raise _NoPipelines(f"their process ended with code {await spark.wait()}; its log is {log}")
+
+    def _start_records(self) -> None:
+        """The generator, and the reader of what the pipelines make of it."""
+        plan = self._plan
+        generator = Generator(self._address, seed=plan.seed, lines_per_s=plan.lines_per_s)
+        self._generator = generator
+        stopping = self._no_more_records
+        for name, work in (
+            ("the generator", lambda: generator.run(stopping)),
+            ("reading the results", lambda: self._results.follow(self._address, stopping)),
+        ):
+            self._threads.append(asyncio.create_task(self._in_thread(name, work)))
+
+    async def _in_thread(self, name: str, work: Callable[[], None]) -> None:
+        try:
+            await asyncio.to_thread(work)
+        except KafkaError as error:
+            if not self._stopping.is_set():
+                self._screen.say(f"{name} ended: {error}")
+
+    def _explain(self, ui: str) -> None:
+        if ui:
+            self._screen.say(f"Spark shows what it does at {ui}")
+        flags = "--from-beginning --isolation-level read_committed --property print.key=true"
+        self._screen.say("Look at the results from another terminal:")
+        for topic in (WORD_COUNTS, CLICKS_PER_WINDOW):
+            self._screen.say(
+                f"  {program()} consume --bootstrap-server {self._address} --topic {topic} {flags}"
+            )
+        self._screen.say("Ctrl-C stops all of it")
+
+    def _begin(self, what: str) -> None:
+        self._doing = what
+        self._doing_since = time.monotonic()
+        if what and not self._screen.live:
+            self._screen.say(f"{_capital(what)} ...")
+
+    async def _paint(self) -> None:
+        """Keep the block at the bottom of a terminal up to date; elsewhere tell of the results now and then."""
+        told = float("-inf")
+        for sign in itertools.cycle("|/-\\"):
+            now = time.monotonic()
+            sent = self._generator
+            if sent is not None and self._results.updates and not self._no_more_records.is_set():
+                if self._screen.live:
+                    self._screen.draw(table(self._results, lines=sent.lines, clicks=sent.clicks))
+                elif now - told >= _SUMMARY_S:
+                    told = now
+                    self._screen.say(summary(self._results, lines=sent.lines, clicks=sent.clicks))
+            elif self._doing:
+                self._screen.draw([f"{sign} {_capital(self._doing)} ({now - self._doing_since:.0f} s)"])
+            await asyncio.sleep(_PAINT_S)
+
+    async def _stop(self, broker: Child) -> None:
+        """Those who write first, then the pipelines, and the broker when nobody needs it any more."""
+        self._screen.keep()
+        if self._address and broker.running:
+            self._screen.say("Stopping ...")
+        self._no_more_records.set()
+        await asyncio.gather(*self._threads)
+        if self._spark is not None:
+            await self._spark.stop(_SPARK_STOPS_S)
+        if not await broker.stop(_BROKER_STOPS_S):
+            self._screen.say(
+                "The broker did not stop and was killed; it will repair its files at its next start"
+            )
+        elif self._address and self._stopping.is_set():
+            self._screen.say("Stopped")
+
+
+def program() -> str:
+    """How this command was called, for those who want to call another of its kind."""
+    called = sys.argv[0]
+    if os.path.basename(called) != "ottla":
+        return f"{os.path.basename(sys.executable)} -m ottla"
+    if shutil.which("ottla") == os.path.abspath(called):
+        return "ottla"
+    near = os.path.relpath(called)
+    return os.path.abspath(called) if near.startswith("..") else near
+
+
+def _why_not_installed(told: Sequence[str]) -> str:
+    """A sentence from what an installer printed."""
+    errors = [line for line in told if line.startswith("ERROR:")] or list(told)[-1:]
+    reason = f" ({errors[-1].removeprefix('ERROR:').strip()})" if errors else ""
+    return f"Spark is not installed{reason}. With network, start this again, or `pip install 'ottla[spark]'` first"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,134 @@
+"""The process that runs both pipelines, as two Streams applications in one Spark session.
+
+It tells its parent what happens in lines of JSON, and ends when it is asked to or when its parent is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, WORD_COUNTS
+from ottla.pipeline.failures import PipelineError
+from ottla.streams import StreamsBuilder, StreamsError, tumbling
+from ottla.streams.app import Settings, StreamsApp
+
+WORD_COUNT_APPLICATION: Final = "demo-word-count"
+CLICKS_APPLICATION: Final = "demo-click-count"
+WINDOW: Final = timedelta(seconds=10)
+GRACE: Final = timedelta(seconds=5)
+
+_TRIGGER_MS: Final = 2_000
+_LOOK_S: Final = 0.5
+_SPARK: Final = {
+    "spark.driver.memory": "1g",
+    # A demo may run for days: Spark's pages forget what is old.
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.sql.ui.retainedExecutions": "50",
+}
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+def word_count() -> StreamsBuilder:
+    """How often each word was said."""
+    b = StreamsBuilder()
+    (
+        b.stream(LINES)
+        .flat_map_values(lambda line: line.lower().split())
+        .group_by(lambda _, word: word)
+        .count(store="word-counts")
+        .to_stream()
+        .to(WORD_COUNTS, value_serde="json")
+    )
+    return b
+
+
+def clicks_per_window() -> StreamsBuilder:
+    """Clicks per page and ten seconds; a click may come five seconds late."""
+    b = StreamsBuilder()
+    (
+        b.stream(CLICKS, value_serde="json")
+        .group_by(lambda _, click: click["page"], key_serde=str)
+        .windowed_by(tumbling(WINDOW, grace=GRACE))
+        .count(store="clicks-per-window")
+        .to_stream(lambda page, _: window_key(page.key, page.start), name="by-window")
+        .to(CLICKS_PER_WINDOW, key_serde=str, value_serde="json")
+    )
+    return b
+
+
+def window_key(page: str, start_ms: int) -> str:
+    """A page and the beginning of a window, for people to read."""
+    return f"{page}@{datetime.fromtimestamp(start_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def run(bootstrap_servers: str, state_dir: Path, tell: Tell) -> None:
+    """Start both, and look after them until SIGTERM."""
+    from ottla.pipeline import spark_session
+    from ottla.pipeline.session import session_settings
+
+    master = os.environ.get("SPARK_MASTER") or "local[2]"
+    tell({"doing": "looking for Java and fetching the Kafka connector's jars"})
+    session_settings(master)
+    tell({"doing": "starting Spark"})
+    spark = spark_session("ottla-demo", master=master, settings=_SPARK)
+    tell({"ui": spark.sparkContext.uiWebUrl})
+    settings = Settings(bootstrap_servers, master=master, state_dir=state_dir, trigger_ms=_TRIGGER_MS)
+    apps = [
+        StreamsApp(word_count(), WORD_COUNT_APPLICATION, settings).start(),
+        StreamsApp(clicks_per_window(), CLICKS_APPLICATION, settings).start(),
+    ]
+    tell({"running": [app.application_id for app in apps]})
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    try:
+        while not stopping.is_set():
+            for app in apps:
+                if app.wait(timeout_s=_LOOK_S):
+                    tell({"stopped": app.application_id})
+                    apps = [other for other in apps if other is not app]
+            if not apps:
+                return
+    finally:
+        stops = [threading.Thread(target=app.stop) for app in apps]
+        for stop in stops:
+            stop.start()
+        for stop in stops:
+            stop.join()
+        spark.stop()
+
+
+def _end_with_parent() -> None:
+    """Nothing is ever said on standard input: its end is the parent's."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(bootstrap_servers: str, state_dir: str) -> int:
+    # Whatever else writes to standard output (Spark, Python workers) belongs into the log.
+    told = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+
+    def tell(what: dict[str, Any]) -> None:
+        told.write(json.dumps(what) + "\n")
+
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        run(bootstrap_servers, Path(state_dir), tell)
+    except (PipelineError, StreamsError) as problem:
+        tell({"failed": str(problem)})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
