@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -52,7 +54,10 @@ def main() -> None:
         cuts_s=(2.0, given.longest_pause),
     )
     _say(f"seed {given.seed}, history in {directory}")
-    verdict = run(plan, _say)
+    enough = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: enough.set())
+    verdict = run(plan, _say, enough)
     _say(table(verdict))
     sys.exit(bool(verdict.anomalies))
 

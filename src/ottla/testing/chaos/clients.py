@@ -33,6 +33,7 @@ QUICK: Final[dict[str, Any]] = {
 }
 _IN_FLIGHT: Final = 200
 _READ_ROUND: Final = 100
+_JUMP_EACH_S: Final = 20.0
 
 
 def name(partition: TopicPartition | Message) -> str:
@@ -298,6 +299,7 @@ class Reader(Worker):
         self._sessions = itertools.count()
         self._session = next(self._sessions)
         self._consumer: Consumer | None = None
+        self._jump_at = time.monotonic() + _JUMP_EACH_S
 
     def _open(self) -> Consumer:
         self._next_session()
@@ -346,17 +348,16 @@ class Reader(Worker):
         )
         if self._group:
             consumer.commit(asynchronous=False)
-        elif self.rng.random() < 0.005:
+        elif time.monotonic() > self._jump_at:
             self._jump(consumer)
 
     def _jump(self, consumer: Consumer) -> None:
+        """Back by some records in one partition; from the beginning would be ever more work."""
         self._next_session()
-        if self.rng.random() < 0.5:
-            consumer.close()
-            self._consumer = None
-            return
-        part = self.rng.choice(self._partitions)
-        consumer.seek(TopicPartition(part.topic, part.partition, 0))
+        self._jump_at = time.monotonic() + _JUMP_EACH_S * (0.5 + self.rng.random())
+        at = self.rng.choice(consumer.position(list(self._partitions)))
+        back = max(at.offset - self.rng.randrange(500), 0)
+        consumer.seek(TopicPartition(at.topic, at.partition, back))
 
     def finish(self) -> None:
         if self._consumer is not None:

@@ -84,8 +84,13 @@ def possible(kinds: Sequence[str] = tuple(FAULTS)) -> list[str]:
     ]
 
 
-def run(plan: Plan, tell: Callable[[str], None] = lambda line: None) -> Verdict:
-    """The whole run. The history is in `plan.directory`, and stays there."""
+def run(
+    plan: Plan,
+    tell: Callable[[str], None] = lambda line: None,
+    enough: threading.Event | None = None,
+) -> Verdict:
+    """The whole run. The history is in `plan.directory`, and stays there. `enough` ends it early, but in order."""
+    enough = enough or threading.Event()
     plan.directory.mkdir(parents=True, exist_ok=True)
     history = plan.directory / "history.jsonl"
     began = time.monotonic()
@@ -101,7 +106,7 @@ def run(plan: Plan, tell: Callable[[str], None] = lambda line: None) -> Verdict:
             if not recorder.wait_for_more(plan.between, _PROGRESS_S):
                 anomalies.append(Anomaly("no progress", "the load did not begin"))
             else:
-                anomalies += _faults(plan, scene, recorder, tell)
+                anomalies += _faults(plan, scene, recorder, tell, enough)
             anomalies += _finish(scene, workers, recorder)
         finally:
             for node_id in scene.cluster.nodes:
@@ -188,13 +193,15 @@ def _workers(bootstrap: str, recorder: Recorder, plan: Plan) -> list[Worker]:
     return workers
 
 
-def _faults(plan: Plan, scene: Scene, recorder: Recorder, tell: Callable[[str], None]) -> list[Anomaly]:
+def _faults(
+    plan: Plan, scene: Scene, recorder: Recorder, tell: Callable[[str], None], enough: threading.Event
+) -> list[Anomaly]:
     deadline = time.monotonic() + plan.seconds
     weights = [WEIGHTS[kind] for kind in plan.kinds]
     order = list(plan.kinds)
     scene.rng.shuffle(order)
     done = 0
-    while time.monotonic() < deadline and (plan.cycles is None or done < plan.cycles):
+    while time.monotonic() < deadline and not enough.is_set() and done != plan.cycles:
         kinds = [order.pop() if order else scene.rng.choices(list(plan.kinds), weights)[0]]
         if scene.rng.random() < plan.mixed:
             kinds += [kind for kind in ("pause", "cut-one-way") if kind in plan.kinds and kind != kinds[0]][
