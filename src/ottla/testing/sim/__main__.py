@@ -34,6 +34,9 @@ def main() -> None:
     words.add_argument("--mutation", choices=MUTATIONS, help="break the brokers on purpose")
     words.add_argument("--shrink", action="store_true", help="find less that fails, too")
     words.add_argument("--until-failure", action="store_true", help="stop at the first seed that fails")
+    words.add_argument(
+        "--minutes", type=float, default=1e9, help="stop after so long, whatever was done by then"
+    )
     given = words.parse_args()
     plans = [
         drawn(
@@ -47,7 +50,8 @@ def main() -> None:
     ]
     if len(plans) == 1:
         sys.exit(_one(plans[0], shrunk=given.shrink))
-    sys.exit(_many(plans, given.jobs, until_failure=given.until_failure, shrunk=given.shrink))
+    end = time.monotonic() + given.minutes * 60
+    sys.exit(_many(plans, given.jobs, end, until_failure=given.until_failure, shrunk=given.shrink))
 
 
 def _one(plan: Plan, *, shrunk: bool) -> int:
@@ -66,7 +70,7 @@ def _command(plan: Plan) -> str:
     return " ".join([*words, f"--mutation {plan.mutation}"] if plan.mutation else words)
 
 
-def _many(plans: list[Plan], jobs: int, *, until_failure: bool, shrunk: bool) -> int:
+def _many(plans: list[Plan], jobs: int, end: float, *, until_failure: bool, shrunk: bool) -> int:
     failed: list[Result] = []
     begin = time.monotonic()
     done = 0
@@ -77,6 +81,8 @@ def _many(plans: list[Plan], jobs: int, *, until_failure: bool, shrunk: bool) ->
             _tell(result)
             if until_failure:
                 break
+        if time.monotonic() > end:
+            break
         if sys.stderr.isatty():
             _clear_line()
             sys.stderr.write(_progress(done, len(plans), len(failed), time.monotonic() - begin))
@@ -94,8 +100,8 @@ def _many(plans: list[Plan], jobs: int, *, until_failure: bool, shrunk: bool) ->
 
 
 def _results(plans: list[Plan], jobs: int) -> Iterator[Result]:
-    """In the order in which they come; processes are fresh from time to time."""
-    with concurrent.futures.ProcessPoolExecutor(jobs, max_tasks_per_child=50) as pool:
+    """In the order in which they come."""
+    with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
         futures = [pool.submit(run, plan) for plan in plans]
         try:
             for future in concurrent.futures.as_completed(futures):

@@ -1,0 +1,34 @@
+"""Whole clusters in one process: many seeds hold every promise, and a seed is the same run each time."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+SEEDS = int(os.environ.get("OTTLA_SIM_SEEDS", "40"))
+
+
+def simulate(*words):
+    """The simulator as a developer starts it; its order of sets has to be the seed's, so it is a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "ottla.testing.sim", *words], capture_output=True, text=True, timeout=280
+    )
+
+
+@pytest.mark.slow
+def test_clusters_keep_their_promises_under_all_faults():
+    done = simulate("--seed", "1", "--seeds", str(SEEDS), "--jobs", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{SEEDS} seeds" in done.stdout and "0 failed" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_same_seed_is_the_same_run():
+    first, second, other = (simulate("--seed", seed, "--seconds", "6") for seed in ("4", "4", "5"))
+    trace = re.compile(r"trace [0-9a-f]{8}, \d+ steps")
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert trace.search(first.stdout).group() == trace.search(second.stdout).group()
+    assert trace.search(first.stdout).group() != trace.search(other.stdout).group()
+    assert first.stdout == second.stdout
