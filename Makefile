@@ -71,8 +71,8 @@ chaos: setup  ## faults on three real nodes, with a checker: make chaos [MINUTES
 exactly-once: setup  ## a million records copied in transactions on three brokers, 50 kills of them and 50 of the job
 	PYTHONPATH=tests/chaos $(BIN)/python -m exactly_once
 
-fuzz: setup  ## mutate frames and batches against a running broker
-	PYTHONPATH=tests $(BIN)/python -m fuzz.run
+fuzz: setup  ## hostile input to everything that reads bytes, and to a running broker: make fuzz [COUNT=2000000]
+	PYTHONPATH=tests $(BIN)/python -m fuzz.run $(if $(COUNT),--count $(COUNT))
 
 bench: setup-spark  ## measure beside Apache Kafka: make bench [ROWS=throughput,latency] [QUICK=1]
 	$(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick) $(if $(ROWS)$(QUICK),,--charts docs)

@@ -1,19 +1,25 @@
-"""Throws mutated frames and batches at a broker process and checks that it goes on serving: `make fuzz`."""
+"""Hostile input: everything that reads bytes on its own, then a broker process on both its listeners: `make fuzz`."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import random
 import socket
 import struct
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from fuzz import hostile_peer
 from fuzz.frames import good_request, mutate
+from fuzz.harness import Report, run_all
+from fuzz.targets import TARGETS
+from ottla.testing.cluster import Cluster
 from ottla.testing.process import BrokerProcess
 from ottla.wire import decode_prefix, messages
 
@@ -67,22 +73,24 @@ def rss_mb(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 >> 20
 
 
-def fuzz(broker: BrokerProcess, count: int, seed: int) -> None:
+def fuzz(broker: BrokerProcess, count: int, seed: int, controller: tuple[str, int] | None = None) -> None:
+    """Every API and version that the broker serves; with `controller` its controller listener too."""
     rng = random.Random(seed)
-    address = (broker.host, broker.port)
-    apis = served_apis(address)
+    doors = [(broker.host, broker.port), *([controller] if controller else [])]
+    apis = {door: served_apis(door) for door in doors}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.create_topics([NewTopic(TOPIC, 1, 1), NewTopic(WITNESS, 1, 1)]).values():
         future.result(10)
     checks = 0
     for first in range(0, count, FRAMES_PER_CONNECTION):
+        door = rng.choice(doors)
         frames = []
         for _ in range(FRAMES_PER_CONNECTION):
-            body = good_request(rng, apis, TOPIC)
+            body = good_request(rng, apis[door], TOPIC)
             frames.append(frame(rng, mutate(rng, body) if rng.random() < 0.8 else body))
         # A broken frame ends its connection, so most go alone.
         for group in [frames] if rng.random() < 0.1 else [[one] for one in frames]:
-            throw(address, group)
+            throw(door, group)
         if first // FRAMES_PER_CONNECTION % 100 == 0:
             serves_still(broker, checks)
             checks += 1
@@ -90,21 +98,49 @@ def fuzz(broker: BrokerProcess, count: int, seed: int) -> None:
     serves_still(broker, checks)
 
 
+@contextlib.contextmanager
+def fuzzed_broker(directory: Path) -> Iterator[tuple[BrokerProcess, tuple[str, int]]]:
+    """A broker that is its own controller, and where its controller listener is."""
+    cluster = Cluster(
+        directory, 1, settings={"auto.create.topics.enable": "false", "default.replication.factor": 1}
+    )
+    place = cluster.plans[1].controller
+    assert place is not None
+    try:
+        cluster.start()
+        yield cluster.nodes[1], (place.host, place.port)
+        assert cluster.stop(1) == 0, cluster.log(1)
+        assert "Traceback" not in cluster.log(1), cluster.log(1)[-5000:]
+    finally:
+        cluster.kill_all()
+
+
+def tell(report: Report) -> None:
+    outcomes = ", ".join(f"{count} {name}" for name, count in report.outcomes.most_common())
+    print(
+        f"{report.target:20} {report.cases:8} cases  slowest {report.slowest_s * 1000:5.1f} ms"
+        f"  beside its input {report.heap_bytes / 1024:6.0f} KiB  {outcomes}",
+        flush=True,
+    )
+
+
 def main() -> None:
     words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--count", type=int, default=200_000)
+    words.add_argument("--count", type=int, default=2_000_000, help="cases over all targets")
+    words.add_argument("--frames", type=int, default=50_000, help="frames to a running broker")
+    words.add_argument("--quorums", type=int, default=300, help="quorums with liars in them")
     words.add_argument("--seed", type=int, default=1)
     given = words.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        broker = BrokerProcess(
-            Path(directory) / "data", settings={"auto.create.topics.enable": "false"}
-        ).start()
-        try:
-            fuzz(broker, given.count, given.seed)
-            print(f"{given.count} frames later the broker serves; {rss_mb(broker.pid)} MB")
-            assert broker.stop() == 0, broker.log
-        finally:
-            broker.kill()
+    logging.disable(logging.CRITICAL)
+    run_all(TARGETS, given.count, given.seed, tell)
+    lies = sum(
+        hostile_peer.run(seed, 40, dynamic=seed % 2 == 1).lies
+        for seed in range(given.seed, given.seed + given.quorums)
+    )
+    print(f"{'lying controllers':20} {lies:8} lies in {given.quorums} quorums")
+    with tempfile.TemporaryDirectory() as directory, fuzzed_broker(Path(directory)) as (broker, controller):
+        fuzz(broker, given.frames, given.seed, controller)
+        print(f"{given.frames} frames later the broker serves; {rss_mb(broker.pid)} MB")
 
 
 if __name__ == "__main__":

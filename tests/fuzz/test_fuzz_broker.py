@@ -6,18 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.run import fuzz
-from ottla.testing.process import BrokerProcess
+from fuzz import hostile_peer
+from fuzz.harness import run_target
+from fuzz.run import fuzz, fuzzed_broker
+from fuzz.targets import TARGETS, Target
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_bytes_of_strangers_give_errors_of_our_own(target: Target) -> None:
+    report = run_target(target, 250 * target.share, seed=7)
+    assert report.cases == 250 * target.share
+
+
+def test_a_controller_among_liars_keeps_its_mind(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("CRITICAL")
+    assert sum(hostile_peer.run(seed, 30, dynamic=seed % 2 == 1).lies for seed in range(20)) > 500
 
 
 @pytest.mark.parametrize(
     "count", [pytest.param(2_000, id="short"), pytest.param(20_000, id="long", marks=pytest.mark.slow)]
 )
 def test_mutated_frames_leave_the_broker_serving(tmp_path: Path, count: int) -> None:
-    broker = BrokerProcess(tmp_path / "data", settings={"auto.create.topics.enable": "false"}).start()
-    try:
-        fuzz(broker, count, seed=count)
-        assert broker.stop() == 0, broker.log
-        assert "Traceback" not in broker.log, broker.log
-    finally:
-        broker.kill()
+    with fuzzed_broker(tmp_path / "data") as (broker, controller):
+        fuzz(broker, count, count, controller)
