@@ -35,10 +35,12 @@ _STOP_WITH_STDIN: Final = {"OTTLA_STOP_WITH_STDIN": "1"}
 """What a node understands: that it ends with whoever started it."""
 _PAINT_S: Final = 0.25
 _SUMMARY_S: Final = 10.0
-_SPARK_STOPS_S: Final = 10.0
+_SPARK_STOPS_S: Final = 6.0
+"""After this it is killed, which costs nothing: what it was about to commit is done again at the next start."""
 _BROKER_STOPS_S: Final = 15.0
 _PREPARE_STOPS_S: Final = 3.0
 _LAST_WORDS: Final = 50
+_MAX_LOG_BYTES: Final = 4 << 20
 
 
 class BrokerEnded(Exception):
@@ -160,9 +162,10 @@ class Director:
     async def _run_pipelines(self) -> None:
         await asyncio.to_thread(make_topics, self._address)
         self._state_dir.mkdir(parents=True, exist_ok=True)
-        log = self._state_dir / "spark.log"
+        log = self._log
+        log.unlink(missing_ok=True)
         words = [sys.executable, "-m", "ottla.demo.pipelines", self._address, str(self._state_dir)]
-        with log.open("wb") as stderr:
+        with log.open("ab") as stderr:
             self._spark = spark = await Child.start(words, stderr=stderr)
         ui = ""
         while line := await spark.line():
@@ -181,6 +184,15 @@ class Director:
                 raise _NoPipelines(f"{told['failed']} (log: {log})")
         if not self._stopping.is_set():
             raise _NoPipelines(f"their process ended with code {await spark.wait()}; its log is {log}")
+
+    @property
+    def _log(self) -> Path:
+        return self._state_dir / "spark.log"
+
+    def _trim_log(self) -> None:
+        """Python workers tell of every batch; what is old is of no use, and the demo may run for days."""
+        if self._spark is not None and self._log.stat().st_size > _MAX_LOG_BYTES:
+            os.truncate(self._log, 0)
 
     def _start_records(self) -> None:
         """The generator, and the reader of what the pipelines make of it."""
@@ -223,6 +235,7 @@ class Director:
         told = float("-inf")
         for sign in itertools.cycle("|/-\\"):
             now = time.monotonic()
+            self._trim_log()
             sent = self._generator
             if sent is not None and self._results.updates and not self._no_more_records.is_set():
                 if self._screen.live:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -80,7 +81,11 @@ def run(bootstrap_servers: str, state_dir: Path, tell: Tell) -> None:
     tell({"doing": "looking for Java and fetching the Kafka connector's jars"})
     session_settings(master)
     tell({"doing": "starting Spark"})
-    spark = spark_session("ottla-demo", master=master, settings=_SPARK)
+    scratch = state_dir / "scratch"
+    # Of a process that was killed; one that ends by itself cleans up.
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    spark = spark_session("ottla-demo", master=master, settings={**_SPARK, "spark.local.dir": str(scratch)})
     tell({"ui": spark.sparkContext.uiWebUrl})
     settings = Settings(bootstrap_servers, master=master, state_dir=state_dir, trigger_ms=_TRIGGER_MS)
     apps = [
@@ -123,7 +128,7 @@ def main(bootstrap_servers: str, state_dir: str) -> int:
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        run(bootstrap_servers, Path(state_dir), tell)
+        run(bootstrap_servers, Path(state_dir).resolve(), tell)
     except (PipelineError, StreamsError) as problem:
         tell({"failed": str(problem)})
         return 1
