@@ -178,6 +178,8 @@ class Director:
                 self._start_records()
             elif "running" in told:
                 self._explain(ui)
+            elif "again" in told:
+                self._screen.say(told["again"])
             elif "stopped" in told:
                 self._screen.say(f"{told['stopped']} was stopped")
             elif "failed" in told:

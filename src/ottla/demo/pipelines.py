@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,6 +29,8 @@ GRACE: Final = timedelta(seconds=5)
 
 _TRIGGER_MS: Final = 2_000
 _LOOK_S: Final = 0.5
+_RESTARTS: Final = 5
+"""Failures in a row with no batch between them. A busy machine is enough for one: a worker has ten seconds to start."""
 _SPARK: Final = {
     "spark.driver.memory": "1g",
     # A demo may run for days: Spark's pages forget what is old.
@@ -95,14 +98,10 @@ def run(bootstrap_servers: str, state_dir: Path, tell: Tell) -> None:
     tell({"running": [app.application_id for app in apps]})
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    failures: Counter[str] = Counter()
     try:
-        while not stopping.is_set():
-            for app in apps:
-                if app.wait(timeout_s=_LOOK_S):
-                    tell({"stopped": app.application_id})
-                    apps = [other for other in apps if other is not app]
-            if not apps:
-                return
+        while apps and not stopping.is_set():
+            apps = [app for app in apps if _look_after(app, failures, tell)]
     finally:
         stops = [threading.Thread(target=app.stop) for app in apps]
         for stop in stops:
@@ -112,9 +111,28 @@ def run(bootstrap_servers: str, state_dir: Path, tell: Tell) -> None:
         spark.stop()
 
 
+def _look_after(app: StreamsApp, failures: Counter[str], tell: Tell) -> bool:
+    """Wait a moment; start it again if it failed, where it stopped. False when it was stopped from outside."""
+    name = app.application_id
+    try:
+        if not app.wait(timeout_s=_LOOK_S):
+            return True
+    except StreamsError as problem:
+        went_well = app.query is not None and app.query.lastProgress is not None
+        failures[name] = 1 if went_well else failures[name] + 1
+        if failures[name] > _RESTARTS:
+            raise
+        tell({"again": f"{name} failed and is started again ({problem})"})
+        app.start()
+        return True
+    tell({"stopped": name})
+    return False
+
+
 def _end_with_parent() -> None:
     """Nothing is ever said on standard input: its end is the parent's."""
-    sys.stdin.buffer.read()
+    # Not through sys.stdin, whose lock a thread must not hold when the interpreter ends.
+    os.read(0, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
