@@ -53,11 +53,12 @@ def write_batches(directory: Path, batches: Sequence[Sequence[Arrived]]) -> None
 def run_batches(spark: Any, topology: Any, source: Path, checkpoint: Path, tasks: int) -> list[list[Told]]:
     """What a topology gives out on Spark, batch by batch."""
     from ottla.streams.planner.rows import Tasks
-    from ottla.streams.planner.spark import build, plan_for_spark
+    from ottla.streams.planner.spark import build, output_mode, plan_for_spark
 
     records = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(source))
     shuffles = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    out = build(records, plan_for_spark(topology), Tasks.spread(tasks, shuffles))
+    plan = plan_for_spark(topology)
+    out = build(records, plan, Tasks.spread(tasks, shuffles))
     told: list[list[Told]] = []
 
     def collect(frame: Any, _: int) -> None:
@@ -75,7 +76,7 @@ def run_batches(spark: Any, topology: Any, source: Path, checkpoint: Path, tasks
         )
 
     query = (
-        out.writeStream.outputMode("append")
+        out.writeStream.outputMode(output_mode(plan))
         .foreachBatch(collect)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from streams_batches import Arrived, Told
 
+from ottla.streams.planner.counting import CountingStage, FinishingStage
 from ottla.streams.planner.rows import NAMES, Tasks
 from ottla.streams.planner.stages import OUT, Plan
 from ottla.streams.planner.stateful import StatefulStage
@@ -59,24 +60,12 @@ class FakeSpark:
 
     def run(self, batch: list[Arrived]) -> list[Told]:
         import pandas as pd
-        import pyarrow as pa
 
-        headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-        topics, partitions, offsets, keys, values, times = zip(*batch, strict=True)
-        arrived = pa.RecordBatch.from_arrays(
-            [
-                pa.array(topics),
-                pa.array(partitions, pa.int32()),
-                pa.array(offsets, pa.int64()),
-                pa.array(keys, pa.binary()),
-                pa.array(values, pa.binary()),
-                pa.array(times, pa.int64()),
-                pa.array([None] * len(batch), headers),
-            ],
-            names=["topic", "partition", "offset", "key", "value", "time", "headers"],
-        )
         first = StatelessStage(self._plan, self._tasks, 0)
-        rows = pd.concat([one.to_pandas() for one in first(iter([arrived]))] or [pd.DataFrame(columns=NAMES)])
+        rows = pd.concat(
+            [one.to_pandas() for one in first(iter([arrived_columns(batch)]))]
+            or [pd.DataFrame(columns=NAMES)]
+        )
         for stage in self._plan.stages[1:]:
             frames = [
                 out
@@ -86,10 +75,7 @@ class FakeSpark:
                 )
             ]
             rows = pd.concat([pd.DataFrame(frame, columns=NAMES) for frame in frames] or [rows.iloc[:0]])
-        done = rows[rows["stage"] == OUT]
-        return [
-            Told(row.topic, _bytes(row.key), _bytes(row.value), int(row.time)) for row in done.itertuples()
-        ]
+        return told(rows)
 
     def _stage(self, number: int, group: int) -> StatefulStage:
         from ottla.streams.planner import state
@@ -101,6 +87,63 @@ class FakeSpark:
             stage.init(FakeHandle())  # type: ignore[arg-type]
             self._stages[number, group] = stage
         return self._stages[number, group]
+
+
+class FakeCounts:
+    """An application that only counts, with a dictionary in the place of Spark's aggregation."""
+
+    def __init__(self, plan: Plan, tasks: Tasks) -> None:
+        self._plan = plan
+        self._tasks = tasks
+        self.held: dict[tuple[str, int, bytes], tuple[int, int]] = {}
+
+    def run(self, batch: list[Arrived]) -> list[Told]:
+        """Each partition of each topic is read by a task of its own, as Spark does it."""
+        import pandas as pd
+        import pyarrow as pa
+
+        changed = {}
+        for topic, partition in sorted({(one.topic, one.partition) for one in batch}):
+            mine = [one for one in batch if (one.topic, one.partition) == (topic, partition)]
+            for counted in CountingStage(self._plan, 0)(iter([arrived_columns(mine)])):
+                for row in counted.to_pylist():
+                    name = row["store"], row["task"], row["name"]
+                    records, time = self.held.get(name, (0, -1))
+                    changed[name] = self.held[name] = records + row["records"], max(time, row["time"])
+        rows = [
+            {"store": store, "task": task, "name": name, "records": records, "time": time}
+            for (store, task, name), (records, time) in changed.items()
+        ]
+        if not rows:
+            return []
+        finish = FinishingStage(self._plan, self._tasks, 0)
+        out = [one.to_pandas() for one in finish(iter([pa.RecordBatch.from_pylist(rows)]))]
+        return told(pd.concat(out))
+
+
+def arrived_columns(batch: list[Arrived]) -> Any:
+    """Records as Spark hands them to a stage that reads them."""
+    import pyarrow as pa
+
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    topics, partitions, offsets, keys, values, times = zip(*batch, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(topics),
+            pa.array(partitions, pa.int32()),
+            pa.array(offsets, pa.int64()),
+            pa.array(keys, pa.binary()),
+            pa.array(values, pa.binary()),
+            pa.array(times, pa.int64()),
+            pa.array([None] * len(batch), headers),
+        ],
+        names=["topic", "partition", "offset", "key", "value", "time", "headers"],
+    )
+
+
+def told(rows: Any) -> list[Told]:
+    done = rows[rows["stage"] == OUT]
+    return [Told(row.topic, _bytes(row.key), _bytes(row.value), int(row.time)) for row in done.itertuples()]
 
 
 def _bytes(value: Any) -> bytes | None:

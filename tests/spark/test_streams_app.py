@@ -61,7 +61,7 @@ def test_counts_go_on_where_they_stopped(spark: Any, ottla_kafka: Any, name: Any
     changed.stream(source).group_by_key().windowed_by(tumbling(10)).count(store="counts").to_stream().to(
         target
     )
-    with pytest.raises(StreamsError, match="counts was a key-value store and is a window store now"):
+    with pytest.raises(StreamsError, match="counts was a plain count store and is a window store now"):
         StreamsApp(changed, app, settings).start()
 
     done = reset(app, settings)

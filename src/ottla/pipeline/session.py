@@ -28,6 +28,8 @@ PIPELINE_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
+    # A worker that takes its time to start on a busy machine is waited for.
+    "spark.python.authenticate.socketTimeout": "120s",
     # A second attempt of a sink's task must not write beside the first.
     "spark.speculation": "false",
     "spark.ui.showConsoleProgress": "false",

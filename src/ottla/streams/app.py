@@ -16,7 +16,7 @@ from ottla.streams.graph.operators import Sink
 from ottla.streams.graph.topology import Topology
 from ottla.streams.planner.manifest import Manifest
 from ottla.streams.planner.rows import Tasks
-from ottla.streams.planner.spark import build, native_or_none, plan_for_spark
+from ottla.streams.planner.spark import build, native_or_none, output_mode, plan_for_spark
 from ottla.streams.planner.stages import Plan
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class StreamsApp:
         writer = (
             build(records, plan, tasks)
             .writeStream.queryName(self.application_id)
-            .outputMode("append")
+            .outputMode(output_mode(plan))
             .foreachBatch(sink)
             .option("checkpointLocation", str(self.checkpoint))
         )
@@ -169,7 +169,9 @@ class StreamsApp:
             known = ", ".join(sorted(self.topology.stores))
             raise StreamsError(f"there is no state store {name}; there are {known}")
         spark = spark_session(self.application_id, master=self.settings.master)
-        return QueryableStore(spark, self.checkpoint, self.topology.stores[name])
+        manifest = Manifest.read(self.directory / "plan.json")
+        counted = manifest is not None and manifest.only_counts
+        return QueryableStore(spark, self.checkpoint, self.topology.stores[name], counted=counted)
 
     def status(self) -> dict[str, Any]:
         """What the application does now: rows per second, batch times, state."""
@@ -233,6 +235,8 @@ class StreamsApp:
         """As many tasks as the widest topic has partitions; a checkpoint keeps those it was made with."""
         path = self.directory / "plan.json"
         known = Manifest.read(path)
+        if known is not None and not known.only_counts:
+            plan.only_counts = False
         tasks = Tasks.spread(max(partitions.values()), shuffle_partitions) if known is None else known.tasks
         now = Manifest.of(self.application_id, plan, tasks)
         if known is not None:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 class QueryableStore:
     """`get`, `range` and `all`, as of the last finished batch. Windowed stores are keyed by `Windowed` keys."""
 
-    def __init__(self, spark: SparkSession, checkpoint: Path | str, store: Store) -> None:
+    def __init__(
+        self, spark: SparkSession, checkpoint: Path | str, store: Store, *, counted: bool = False
+    ) -> None:
+        """`counted`: the store is one that Spark's own aggregation keeps."""
         if store.kind not in (StoreKind.KEY_VALUE, StoreKind.WINDOW, StoreKind.SESSION):
             raise StreamsError(
                 f"the store {store.name} is for an operator's own use: it has no keys to ask for"
@@ -28,7 +31,8 @@ class QueryableStore:
         self._spark = spark
         self._checkpoint = str(checkpoint)
         self._store = store
-        self._keys = KeyCodec(store.key_serde)
+        self._counted = counted
+        self._keys = KeyCodec(None if counted else store.key_serde)
 
     def get(self, key: Any) -> Any:
         """The value of a key; for windowed stores all windows of the key, or that of a Windowed key."""
@@ -63,6 +67,8 @@ class QueryableStore:
     def _entries(self) -> DataFrame:
         from pyspark.sql import functions as f
 
+        if self._counted:
+            return self._counts()
         from ottla.streams.planner.stateful import state_name
 
         variable = state_name(self._store.name)
@@ -76,6 +82,16 @@ class QueryableStore:
             f.col("user_map_key.key").alias("name"), f.col("user_map_value.value").alias("held")
         )
 
+    def _counts(self) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        frame = self._spark.read.format("statestore").load(self._checkpoint)
+        held: Any = frame.schema["value"].dataType
+        records = f.col("value").getField(held.names[0])
+        return frame.where(f.col("key.store") == self._store.name).select(
+            f.col("key.name").alias("name"), records.alias("held")
+        )
+
     def _operator(self, variable: str) -> int:
         """Which of the query's stateful operators holds the store."""
         for row in self._spark.read.format("state-metadata").load(self._checkpoint).collect():
@@ -85,7 +101,11 @@ class QueryableStore:
         raise StreamsError(f"the store {self._store.name} has no content yet")
 
     def _shown(self, row: Any) -> Iterator[tuple[Any, Any]]:
-        key, held = self._keys.decode(bytes(row.name)), pickle.loads(row.held)
+        key = self._keys.decode(bytes(row.name))
+        if self._counted:
+            yield key, row.held
+            return
+        held = pickle.loads(row.held)
         match self._store.kind:
             case StoreKind.KEY_VALUE:
                 yield key, held[0] if self._store.timestamped else held

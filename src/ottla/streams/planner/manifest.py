@@ -14,6 +14,8 @@ from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.stages import Plan
 
 _FORMAT: Final = 1
+COUNTS: Final = "plain count"
+"""The kind of a store that Spark's own aggregation keeps."""
 
 
 class CheckpointMismatch(StreamsError):
@@ -33,13 +35,18 @@ class Manifest:
     def tasks(self) -> Tasks:
         return Tasks(len(self.groups), tuple(self.groups))
 
+    @property
+    def only_counts(self) -> bool:
+        return any(COUNTS in stage.values() for stage in self.stages)
+
     @classmethod
     def of(cls, application_id: str, plan: Plan, tasks: Tasks) -> Manifest:
         stores = plan.topology.stores
+        kinds = {name: COUNTS if plan.only_counts else store.kind.value for name, store in stores.items()}
         return cls(
             application_id,
             list(tasks.groups),
-            [{name: stores[name].kind.value for name in stage.stores} for stage in plan.stages[1:]],
+            [{name: kinds[name] for name in stage.stores} for stage in plan.stages[1:]],
             [any(isinstance(node.operator, Process) for node in stage.nodes) for stage in plan.stages[1:]],
             plan.topology.source_topics(),
         )

@@ -11,6 +11,7 @@ from ottla.streams.errors import TopologyError
 from ottla.streams.graph.operators import Process, Source
 from ottla.streams.graph.topology import Node, Topology
 from ottla.streams.interpreter.task import is_global
+from ottla.streams.planner.counting import build_counts, only_counts
 from ottla.streams.planner.replicas import resolved_tables, with_replicas
 from ottla.streams.planner.rows import SCHEMA, Tasks
 from ottla.streams.planner.stages import OUT, Plan, make_plan
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 def plan_for_spark(topology: Topology) -> Plan:
     """The stages of a topology, and a sentence if Spark cannot run it."""
     plan = make_plan(with_replicas(topology, resolved_tables(topology)))
+    plan.only_counts = only_counts(plan.topology)
     check_picklable(plan)
     return plan
 
@@ -59,10 +61,13 @@ def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
         f.unix_millis("timestamp").alias("time"),
         _headers(records),
     )
-    rows = _first_rows(arrived, plan, tasks)
-    run = uuid.uuid4().hex
-    for stage in plan.stages[1:]:
-        rows = _stateful(rows, plan, stage.number, tasks, run)
+    if plan.only_counts:
+        rows = build_counts(arrived, plan, tasks, time.time_ns() // 1_000_000)
+    else:
+        rows = _first_rows(arrived, plan, tasks)
+        run = uuid.uuid4().hex
+        for stage in plan.stages[1:]:
+            rows = _stateful(rows, plan, stage.number, tasks, run)
     return rows.where(f.col("stage") == OUT).select(
         "topic",
         "key",
@@ -71,6 +76,11 @@ def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
         "headers",
         f.when(f.col("task") >= 0, f.col("task")).alias("partition"),
     )
+
+
+def output_mode(plan: Plan) -> str:
+    """Spark's output mode for the frame of a plan."""
+    return "update" if plan.only_counts else "append"
 
 
 def native_or_none(records: DataFrame, topology: Topology) -> DataFrame | None:

@@ -42,6 +42,8 @@ class Plan:
     stages: list[Stage]
     joins_partitions: set[str]
     """Topics whose partitions meet records of other topics by key: all must have as many partitions."""
+    only_counts: bool = False
+    """All state is plain counts: Spark's own aggregation keeps them, and the query tells what has changed."""
 
     def index(self, node: Node) -> int:
         return self.nodes.index(node)

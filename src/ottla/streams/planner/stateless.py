@@ -43,9 +43,6 @@ class StatelessStage:
     started_ms: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        schema = arrow_schema()
         collector = Collector(self.plan, self.tasks, add_up=True)
         task = Task(self.plan.stages[0].nodes, {}, collector.emit, now_ms=lambda: self.started_ms)
         sources = self._sources()
@@ -54,12 +51,12 @@ class StatelessStage:
         for batch in batches:
             self._process(batch, task, collector, sources, lanes, arrived)
             if len(collector) >= MAX_ROWS:
-                yield _batch(pa, collector, schema)
+                yield arrow_rows(collector)
             if collector.sums >= MAX_SUMS:
                 collector.add_sums()
         collector.add_sums()
         if len(collector):
-            yield _batch(pa, collector, schema)
+            yield arrow_rows(collector)
 
     def _sources(self) -> dict[str, list[Node]]:
         found: dict[str, list[Node]] = {}
@@ -100,8 +97,11 @@ class StatelessStage:
                 read_source(task, node, source, raw, metadata, collector.emit_raw)
 
 
-def _batch(pa: Any, collector: Collector, schema: Any) -> Any:
-    columns = collector.take()
+def arrow_rows(collector: Collector) -> Any:
+    """What a collector holds, as Spark wants it."""
+    import pyarrow as pa
+
+    columns, schema = collector.take(), arrow_schema()
     return pa.RecordBatch.from_arrays(
         [pa.array(columns[field.name], field.type) for field in schema], schema=schema
     )

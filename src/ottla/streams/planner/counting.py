@@ -1,0 +1,319 @@
+"""Applications that only count: Python adds up what one task reads, Spark's own aggregation keeps the counts.
+
+Exact because a count does not ask for the order of its records, and a count's time is the latest of theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ottla.streams.graph import operators as op
+from ottla.streams.graph.topology import Node, Topology
+from ottla.streams.interpreter.context import RecordMetadata
+from ottla.streams.interpreter.gathering import only_last_counts
+from ottla.streams.interpreter.keys import decode_key, encode_key
+from ottla.streams.interpreter.reading import read_source
+from ottla.streams.interpreter.task import Task
+from ottla.streams.planner.collecting import Collector
+from ottla.streams.planner.fusing import CountLoop, count_loop
+from ottla.streams.planner.rows import SCHEMA, Tasks, read_headers
+from ottla.streams.planner.stages import Plan
+from ottla.streams.planner.stateless import arrow_rows
+from ottla.streams.records import Change, Record
+from ottla.streams.serdes import Serde, natural_serde, str_serde
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
+
+MAX_NAMES: Final = 500_000
+"""So many counts are held before they are handed on."""
+
+EVERY_TASK: Final = -1
+"""Counts behind a repartition topic: there a key has one task only."""
+
+_COUNTS: Final = "store string, task int, name binary, records long, time long"
+_BEFORE: Final = (
+    *(op.Source, op.Sink, op.PassThrough, op.Gate, op.Map, op.SelectKey, op.MapValues, op.FlatMap),
+    *(op.FlatMapValues, op.Filter, op.Branch, op.Peek, op.Foreach, op.Print),
+)
+_TEXT: Final = (None, natural_serde, str_serde)
+
+
+def only_counts(topology: Topology) -> bool:
+    """Whether all state of an application is plain counts, and all it writes comes from them."""
+    counts = counted_nodes(topology)
+    if not counts or any(node.stores for node in topology.nodes.values() if node not in counts):
+        return False
+    behind = _behind(counts)
+    before = [node for node in topology.nodes.values() if node.name not in behind and node not in counts]
+    return all(_may_stand_before(node, counts) for node in before)
+
+
+def counted_nodes(topology: Topology) -> list[Node]:
+    found = []
+    for node in topology.nodes.values():
+        operator = node.operator
+        if isinstance(operator, op.Aggregate) and operator.is_count and not operator.send_old:
+            alone = len(node.parents) == 1 and len(topology.users(operator.store)) == 1
+            if alone and only_last_counts(node):
+                found.append(node)
+    return found
+
+
+def _behind(counts: list[Node]) -> dict[str, Node]:
+    found: dict[str, Node] = {}
+    waiting = [child for node in counts for child in node.children]
+    while waiting:
+        node = waiting.pop()
+        found[node.name] = node
+        waiting.extend(node.children)
+    return found
+
+
+def _may_stand_before(node: Node, counts: list[Node]) -> bool:
+    operator = node.operator
+    if not isinstance(operator, _BEFORE):
+        return False
+    if isinstance(operator, op.Sink):
+        return operator.internal
+    if isinstance(operator, op.Source):
+        if operator.internal:
+            return all(child in counts for child in node.children)
+        return operator.on_error is not op.OnError.DEAD_LETTER
+    return True
+
+
+def build_counts(arrived: DataFrame, plan: Plan, tasks: Tasks, started_ms: int) -> DataFrame:
+    """Rows for the sink; the query's output mode is "update"."""
+    from pyspark.sql import functions as f
+
+    counted = arrived.mapInArrow(CountingStage(plan, started_ms), _COUNTS)
+    totals = counted.groupBy("store", "task", "name").agg(
+        f.sum("records").alias("records"), f.max("time").alias("time")
+    )
+    return totals.mapInArrow(FinishingStage(plan, tasks, started_ms), SCHEMA)
+
+
+class _Totals:
+    """What one Spark task has counted."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, int], tuple[dict[Any, int], dict[Any, int]]] = {}
+        self.names = 0
+
+    def add(self, store: str, task: int, name: Any, records: int, time: int) -> None:
+        counts, latest = self._counts.setdefault((store, task), ({}, {}))
+        held = counts.get(name)
+        if held is None:
+            self.names += 1
+            counts[name], latest[name] = records, time
+        else:
+            counts[name] = held + records
+            latest[name] = max(latest[name], time)
+
+    def take(self, schema: Any) -> Iterator[Any]:
+        import pyarrow as pa
+
+        taken, self._counts, self.names = self._counts, {}, 0
+        for (store, task), (counts, latest) in taken.items():
+            names = [encode_key(name) if name.__class__ is str else name for name in counts]
+            columns = [[store] * len(names), [task] * len(names), names]
+            columns += [list(counts.values()), list(latest.values())]
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@dataclass(slots=True)
+class CountingStage:
+    """Called by Spark with batches of records as they were read; gives counts to add to those of other tasks."""
+
+    plan: Plan
+    started_ms: int
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        kinds = (pa.string(), pa.int32(), pa.binary(), pa.int64(), pa.int64())
+        names = ("store", "task", "name", "records", "time")
+        schema = pa.schema(list(zip(names, kinds, strict=True)))
+        counter = _Counter(self.plan.topology, self.started_ms)
+        for batch in batches:
+            counter.count(batch)
+            if counter.totals.names >= MAX_NAMES:
+                yield from counter.totals.take(schema)
+        yield from counter.totals.take(schema)
+
+
+class _Counter:
+    def __init__(self, topology: Topology, started_ms: int) -> None:
+        self.totals = _Totals()
+        self._stores = {
+            node.name: node.operator.store
+            for node in counted_nodes(topology)
+            if isinstance(node.operator, op.Aggregate)
+        }
+        self._ways: dict[str, list[str]] = {}
+        self._sources: dict[str, list[Node]] = {}
+        stops = set(self._stores)
+        for node in topology.nodes.values():
+            operator = node.operator
+            if isinstance(operator, op.Source) and operator.internal:
+                stores = [self._stores[child.name] for child in node.children]
+                self._ways.setdefault(operator.topics[0], []).extend(stores)
+            elif isinstance(operator, op.Source):
+                for topic in operator.topics:
+                    self._sources.setdefault(topic, []).append(node)
+            elif isinstance(operator, op.Sink) and operator.internal:
+                stops.add(node.name)
+        self._loops = {
+            source.name: _loop(source, frozenset(stops))
+            for sources in self._sources.values()
+            for source in sources
+        }
+        behind = _behind(counted_nodes(topology))
+        before = [
+            node
+            for node in topology.nodes.values()
+            if node.name not in behind and node.name not in self._stores
+        ]
+        self._task = Task(before, {}, self._emit, now_ms=lambda: started_ms)
+        self._partition = 0
+
+    def count(self, batch: Any) -> None:
+        topics = batch.column("topic").dictionary_encode()
+        partitions = batch.column("partition").to_numpy()
+        places = topics.indices.to_numpy().astype(np.int64) << 32 | partitions
+        for place in np.unique(places).tolist():
+            mine = batch if (places == place).all() else batch.filter(_mask(places == place))
+            self._partition = place & 0xFFFFFFFF
+            topic = topics.dictionary[place >> 32].as_py()
+            for source in self._sources[topic]:
+                if not self._at_once(source, mine):
+                    self._one_by_one(source, topic, mine)
+
+    def _at_once(self, source: Node, batch: Any) -> bool:
+        """Through the loop; nothing is counted if there is none, or if any record needs a closer look."""
+        found = self._loops[source.name]
+        if found is None:
+            return False
+        loop, end = found
+        operator = source.operator
+        assert isinstance(operator, op.Source)
+        times = batch.column("time").to_numpy()
+        headers = batch.column("headers")
+        if not len(times) or times.min() < 0 or headers.null_count < len(headers):
+            return False
+        if (times[1:] < times[:-1]).any():
+            order = np.argsort(times, kind="stable")
+            batch, times = batch.take(_indices(order)), times[order]
+        counts: dict[Any, int] = {}
+        latest: dict[Any, int] = {}
+        try:
+            keys = _decoded(batch.column("key"), operator.key_serde)
+            values = _decoded(batch.column("value"), operator.value_serde)
+            loop(keys, values, times.tolist(), counts, latest)
+        except Exception:
+            # The interpreter meets the same record again, and knows what its source does about errors.
+            log.debug("records of %s are looked at one by one", source.name, exc_info=True)
+            return False
+        for store, task in self._ends(end):
+            for name, records in counts.items():
+                self.totals.add(store, task, name, records, latest[name])
+        return True
+
+    def _ends(self, end: Node) -> list[tuple[str, int]]:
+        """The stores behind a node, and the task that counts there."""
+        if isinstance(end.operator, op.Sink):
+            assert isinstance(end.operator.topic, str)
+            return [(store, EVERY_TASK) for store in self._ways[end.operator.topic]]
+        return [(self._stores[end.name], self._partition)]
+
+    def _one_by_one(self, source: Node, topic: str, batch: Any) -> None:
+        operator = source.operator
+        assert isinstance(operator, op.Source)
+        names = ("offset", "key", "value", "time", "headers")
+        columns = [batch.column(name).to_pylist() for name in names]
+        for offset, key, value, time, headers in zip(*columns, strict=True):
+            raw = Record(key, value, time, read_headers(headers))
+            metadata = RecordMetadata(topic, self._partition, offset)
+            read_source(self._task, source, operator, raw, metadata, _no_dead_letters)
+
+    def _emit(self, node: Node, record: Record) -> None:
+        if record.key is None or record.value is None:
+            return
+        name = encode_key(record.key)
+        for store, task in self._ends(node):
+            self.totals.add(store, task, name if name[:1] != b"s" else record.key, 1, record.timestamp)
+
+
+def _loop(source: Node, stops: frozenset[str]) -> tuple[CountLoop, Node] | None:
+    operator = source.operator
+    assert isinstance(operator, op.Source)
+    loop = count_loop(source, stops)
+    if loop is None or operator.timestamp_of is not None:
+        return None
+    end = source
+    while end.name not in stops:
+        end = end.children[0]
+    return loop, end
+
+
+def _decoded(column: Any, serde: Serde[Any] | None) -> list[Any]:
+    import pyarrow as pa
+
+    if serde in _TEXT:
+        text: list[Any] = column.cast(pa.string()).to_pylist()
+        return text
+    assert serde is not None
+    return [serde.deserialize(data) for data in column.to_pylist()]
+
+
+def _mask(chosen: npt.NDArray[np.bool_]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(chosen)
+
+
+def _indices(order: npt.NDArray[np.int64]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(order)
+
+
+def _no_dead_letters(topic: str, record: Record) -> None:
+    raise AssertionError(f"an application with the dead letter topic {topic} is counted elsewhere")
+
+
+@dataclass(slots=True)
+class FinishingStage:
+    """Called by Spark with counts that have changed; gives rows for the sink."""
+
+    plan: Plan
+    tasks: Tasks
+    started_ms: int
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        topology = self.plan.topology
+        counts = counted_nodes(topology)
+        by_store = {node.operator.store: node for node in counts if isinstance(node.operator, op.Aggregate)}
+        collector = Collector(self.plan, self.tasks, add_up=False)
+        behind = _behind(counts)
+        nodes = [node for node in topology.nodes.values() if node.name in behind]
+        task = Task(nodes, {}, collector.emit, now_ms=lambda: self.started_ms)
+        for batch in batches:
+            columns = [batch.column(at).to_pylist() for at in (0, 2, 3, 4)]
+            for store, name, records, time in zip(*columns, strict=True):
+                collector.begin(0, 0, 0, time)
+                record = Record(decode_key(name), Change(records, None), time)
+                for child in by_store[store].children:
+                    task.process(child.name, record)
+            if len(collector):
+                yield arrow_rows(collector)
