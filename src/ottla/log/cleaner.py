@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -65,6 +65,14 @@ class CleanerConfig:
         )
 
 
+MakeThreads = Callable[[int], Executor]
+
+
+def make_threads(count: int) -> Executor:
+    """The cleaner's own: a long cleaning must not keep those busy that requests wait for."""
+    return ThreadPoolExecutor(count, thread_name_prefix="log-cleaner")
+
+
 @dataclass(slots=True)
 class _Run:
     """One cleaning under way."""
@@ -87,13 +95,15 @@ class LogCleaner:
         clock: Clock,
         *,
         offload: Offload | None = None,
+        make_threads: MakeThreads = make_threads,
     ) -> None:
         self._fs = fs
+        self._make_threads = make_threads
         self._logs = logs
         self._config = config
         self._clock = clock
         self._offload = offload
-        self._executor: ThreadPoolExecutor | None = None
+        self._executor: Executor | None = None
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {
             path: read_offsets(fs, _checkpoint_path(path)) for path in log_dirs
         }
@@ -114,7 +124,7 @@ class LogCleaner:
         if not self._config.enable or not self._config.threads:
             return
         if self._offload is None:
-            self._executor = ThreadPoolExecutor(self._config.threads, thread_name_prefix="log-cleaner")
+            self._executor = self._make_threads(self._config.threads)
             self._offload = _to_threads(asyncio.get_running_loop(), self._executor)
         self.look_for_work()
 
@@ -345,7 +355,7 @@ def last_of_producers(log: PartitionLog) -> dict[int, LastOfProducer]:
     }
 
 
-def _to_threads(loop: asyncio.AbstractEventLoop, executor: ThreadPoolExecutor) -> Offload:
+def _to_threads(loop: asyncio.AbstractEventLoop, executor: Executor) -> Offload:
     def offload(work: Callable[[], Any], done: Done) -> None:
         def hand_back(future: Future[Any]) -> None:
             if not future.cancelled() and not loop.is_closed():

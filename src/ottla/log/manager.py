@@ -17,7 +17,7 @@ from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
-from ottla.log.cleaner import CleanerConfig, LogCleaner
+from ottla.log.cleaner import CleanerConfig, LogCleaner, MakeThreads, make_threads
 from ottla.log.context import LogContext
 from ottla.log.files import (
     DELETE_DIR_SUFFIX,
@@ -52,8 +52,10 @@ class LogManager:
         executor: Executor,
         *,
         on_dir_failure: Callable[[LogDir], None] | None = None,
+        cleaner_threads: MakeThreads = make_threads,
     ) -> None:
         self.fs = fs
+        self._cleaner_threads = cleaner_threads
         self.config = config
         self.dirs = [LogDir(fs, path.rstrip("/") or "/") for path in config.log_dirs]
         self._clock = clock
@@ -196,7 +198,14 @@ class LogManager:
             self._loop = None  # a simulation: everything is one thread
         self._housekeeping.start()
         online = [directory.path for directory in self.dirs if not directory.offline]
-        self.cleaner = LogCleaner(self.fs, self.logs, online, CleanerConfig.of(self.config), self._clock)
+        self.cleaner = LogCleaner(
+            self.fs,
+            self.logs,
+            online,
+            CleanerConfig.of(self.config),
+            self._clock,
+            make_threads=self._cleaner_threads,
+        )
         if self._loop is not None:
             self.cleaner.start()
             self._relocation.start(self._loop.call_soon_threadsafe)

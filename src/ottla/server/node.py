@@ -120,7 +120,14 @@ class Server:
         self.addresses = front.addresses
         executor = self._surroundings.executor
         self._undo.append(executor.shutdown)
-        log_manager = LogManager(fs, config, clock, executor, on_dir_failure=self._on_dir_failure)
+        log_manager = LogManager(
+            fs,
+            config,
+            clock,
+            executor,
+            on_dir_failure=self._on_dir_failure,
+            cleaner_threads=self._surroundings.cleaner_threads,
+        )
         self._undo.append(
             lambda: log_manager.shutdown(-1 if self.broker is None else self.broker.broker_epoch)
         )

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from ottla.api.broker import Node
 from ottla.clock import Clock, SystemClock
 from ottla.config.broker import BrokerConfig
+from ottla.log.cleaner import MakeThreads, make_threads
 from ottla.log.fs import Fs, OsFs
 from ottla.net.connecting import Connect, connect_socket
 from ottla.net.front import Front
@@ -55,5 +56,6 @@ class Surroundings:
     fs: Fs = field(default_factory=OsFs)
     executor: Executor = field(default_factory=_threads)
     """Ends with the node."""
+    cleaner_threads: MakeThreads = make_threads
     connect: Connect = connect_socket
     make_front: Callable[[BrokerConfig, Clock], Doors] = Front

@@ -79,6 +79,12 @@ def drawn(
         settings["internal.metadata.log.segment.bytes"] = str(rng.choice((1000, 10_000)))
     if rng.random() < 0.3:
         settings["log.roll.ms"] = str(rng.choice((500, 3000)))
+    if rng.random() < 0.4:
+        settings |= {
+            "log.cleaner.backoff.ms": "800",
+            "log.cleaner.min.cleanable.ratio": "0.1",
+            "log.roll.ms": "1000",
+        }
     segment_bytes = rng.choice((None, None, 600, 3000))
     layout = rng.choice(_LAYOUTS)
     pause_s = rng.choice((0.2, 0.5, 0.8))
