@@ -14,7 +14,10 @@ SCRATCH_BYTES: Final = 512 << 10
 """What one read of any connection may bring."""
 
 FIRST_GROWTH_BYTES: Final = 1 << 20
-"""A request announced as larger than this gets its full buffer only after this much of it has come."""
+"""What an unfinished request gets at once, whatever it announced, as long as few others are unfinished."""
+
+GROWTH: Final = 4
+"""A buffer grows to so many times of what has really come."""
 
 _POOLED_BUFFER_BYTES: Final = FIRST_GROWTH_BYTES
 _POOLED_BUFFERS: Final = 16
@@ -28,12 +31,14 @@ class ReceiveBuffers:
     wait; 0 or less means no bound.
     """
 
-    __slots__ = ("_free", "_held", "_waiting", "max_bytes", "scratch")
+    __slots__ = ("_free", "_held", "_pooled", "_waiting", "max_bytes", "scratch")
 
     def __init__(self, max_bytes: int = -1) -> None:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.max_bytes = max_bytes
         self._held = 0
+        self._pooled = 0
+        """Buffers of the pool's size that connections have."""
         self._free: list[bytearray] = []
         self._waiting: deque[Callable[[], None]] = deque()
 
@@ -46,20 +51,30 @@ class ReceiveBuffers:
     def exhausted(self) -> bool:
         return 0 < self.max_bytes <= self._held
 
-    def take(self, needed: int) -> bytearray:
-        """A buffer of at least `needed` bytes; its content is whatever was there before."""
-        if _SMALLEST_BYTES < needed <= _POOLED_BUFFER_BYTES:
+    def take(self, wanted: int, least: int) -> bytearray:
+        """A buffer of `wanted` bytes or more, or, where many have such a one already, of `least`.
+
+        Its content is whatever was there before.
+        """
+        if wanted > _POOLED_BUFFER_BYTES:
+            buffer = bytearray(wanted)
+        elif wanted > _SMALLEST_BYTES and self._free:
+            buffer = self._free.pop()
+        elif wanted > _SMALLEST_BYTES and self._pooled < _POOLED_BUFFERS:
             # Fresh memory of this size costs page faults at each request: keep a few warm ones.
-            buffer = self._free.pop() if self._free else bytearray(_POOLED_BUFFER_BYTES)
+            buffer = bytearray(_POOLED_BUFFER_BYTES)
         else:
-            buffer = bytearray(max(needed, _SMALLEST_BYTES))
+            buffer = bytearray(max(least, _SMALLEST_BYTES))
         self._held += len(buffer)
+        self._pooled += len(buffer) == _POOLED_BUFFER_BYTES
         return buffer
 
     def give_back(self, buffer: bytearray) -> None:
         self._held -= len(buffer)
-        if len(buffer) == _POOLED_BUFFER_BYTES and len(self._free) < _POOLED_BUFFERS:
-            self._free.append(buffer)
+        if len(buffer) == _POOLED_BUFFER_BYTES:
+            self._pooled -= 1
+            if len(self._free) < _POOLED_BUFFERS:
+                self._free.append(buffer)
         while self._waiting and not self.exhausted:
             self._waiting.popleft()()
 

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
-from ottla.net.buffers import FIRST_GROWTH_BYTES, ReceiveBuffers
+from ottla.net.buffers import FIRST_GROWTH_BYTES, GROWTH, ReceiveBuffers
 from ottla.net.request import Request
 from ottla.wire.primitives import Buffer
 
@@ -267,9 +267,11 @@ class Connection(asyncio.BufferedProtocol):
             # Not granted by the pool: else those who wait for memory would be the ones who hold it.
             self._own, self._granted = bytearray(view[position:]), False
         else:
-            room = _room(rest, missing)
-            if old is None or room > len(old):
-                self._own = own = self._buffers.take(room)
+            if old is None or rest == len(old):
+                whole = rest + max(missing, 1)
+                # A length that was only announced is believed step by step.
+                least = min(whole, rest * GROWTH)
+                self._own = own = self._buffers.take(min(whole, max(least, FIRST_GROWTH_BYTES)), least)
                 own[:rest] = view[position:]
                 if old is not None and self._granted:
                     self._buffers.give_back(old)
@@ -327,13 +329,6 @@ class Connection(asyncio.BufferedProtocol):
         if own is not None and self._granted:
             self._buffers.give_back(own)
         self._granted = True
-
-
-def _room(rest: int, missing: int) -> int:
-    """How large a buffer must be that holds `rest` bytes and waits for `missing` more."""
-    whole = rest + max(missing, 1)
-    # A length that was only announced is believed step by step.
-    return whole if rest >= FIRST_GROWTH_BYTES else max(rest + 1, min(whole, FIRST_GROWTH_BYTES))
 
 
 def _write(transport: asyncio.Transport, buffers: list[Buffer], size: int) -> None:
