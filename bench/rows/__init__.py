@@ -37,6 +37,8 @@ WARM_ROWS: dict[str, Row] = {
     "transactions": coordination.transactions,
     "sink": pipeline.sink,
     "word-count": pipeline.word_count,
+    "windowed-count": pipeline.windowed_count,
+    "stream-latency": pipeline.stream_latency,
     "log-size": growth.log_size,
     "curve": growth.partition_curve,
 }

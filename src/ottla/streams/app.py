@@ -85,8 +85,10 @@ class StreamsApp:
             .option("startingOffsets", "earliest")
             .option("includeHeaders", "true")
             .option("kafka.isolation.level", "read_committed")
-            .option("maxOffsetsPerTrigger", str(self.settings.max_offsets_per_batch))
         )
+        if not self.settings.real_time:
+            # In real time a batch has no size: it lasts until its time is over.
+            reader = reader.option("maxOffsetsPerTrigger", str(self.settings.max_offsets_per_batch))
         for key, value in self.settings.client.items():
             reader = reader.option(f"kafka.{key}", value)
         records = reader.load()

@@ -59,6 +59,9 @@ def streams() -> None:
 @click.option("--create-topics", is_flag=True, help="Make topics that are missing, with one partition.")
 @click.option("--once", is_flag=True, help="Stop when everything that is there now has been processed.")
 @click.option("--trigger-ms", type=click.IntRange(0), default=0, help="The least time between micro-batches.")
+@click.option(
+    "--batch-records", type=click.IntRange(1), help="The most records of one micro-batch.  [default: 1000000]"
+)
 @click.option("--real-time", is_flag=True, help="Milliseconds of latency, for expressions without state.")
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Serve stores, status and metrics here.")
 @click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's.")
@@ -72,13 +75,14 @@ def run(
     create_topics: bool,
     once: bool,
     trigger_ms: int,
+    batch_records: int | None,
     real_time: bool,
     http_port: int | None,
     conf: tuple[str, ...],
 ) -> None:
     """Run the application that a Python file describes."""
     from ottla.pipeline.failures import PipelineError
-    from ottla.streams.app import Settings, StreamsApp
+    from ottla.streams.app import MAX_OFFSETS_PER_BATCH, Settings, StreamsApp
     from ottla.streams.http import HttpEndpoint
 
     settings = Settings(
@@ -88,6 +92,7 @@ def run(
         exactly_once=not at_least_once,
         create_topics=create_topics,
         trigger_ms=trigger_ms,
+        max_offsets_per_batch=batch_records or MAX_OFFSETS_PER_BATCH,
         real_time=real_time,
         spark=dict(_pair(one) for one in conf),
     )
