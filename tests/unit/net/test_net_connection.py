@@ -53,6 +53,17 @@ def test_an_announced_length_is_believed_step_by_step(clock: VirtualClock, servi
     assert buffers.held_bytes <= FIRST_GROWTH_BYTES
 
 
+def test_many_who_announce_much_hold_little(clock: VirtualClock, service: Service) -> None:
+    buffers = ReceiveBuffers()
+    clients = [Client(clock, buffers, service.apis, limit=100 << 20) for _ in range(200)]
+    for client in clients:
+        client.send(struct.pack(">i", 90 << 20) + bytes(3000))
+    assert buffers.held_bytes <= 16 * FIRST_GROWTH_BYTES + 200 * 4 * 3004
+    for client in clients:
+        client.connection.connection_lost(None)
+    assert buffers.held_bytes == 0
+
+
 def test_answers_keep_the_order_of_requests_while_later_ones_are_handled(
     client: Client, service: Service
 ) -> None:
