@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,7 @@ GRACE: Final = timedelta(seconds=5)
 
 _TRIGGER_MS: Final = 2_000
 _LOOK_S: Final = 0.5
+_STOP_S: Final = 3.0
 _RESTARTS: Final = 5
 """Failures in a row with no batch between them. A busy machine is enough for one: a worker has ten seconds to start."""
 _SPARK: Final = {
@@ -103,12 +105,17 @@ def run(bootstrap_servers: str, state_dir: Path, tell: Tell) -> None:
         while apps and not stopping.is_set():
             apps = [app for app in apps if _look_after(app, failures, tell)]
     finally:
-        stops = [threading.Thread(target=app.stop) for app in apps]
-        for stop in stops:
-            stop.start()
-        for stop in stops:
-            stop.join()
-        spark.stop()
+        _stop(apps)
+
+
+def _stop(apps: list[StreamsApp]) -> None:
+    """End the queries, so that no transaction stays open. Spark itself ends with this process, by its own hooks."""
+    deadline = time.monotonic() + _STOP_S
+    stops = [threading.Thread(target=app.stop, daemon=True) for app in apps]
+    for stop in stops:
+        stop.start()
+    for stop in stops:
+        stop.join(max(0.0, deadline - time.monotonic()))
 
 
 def _look_after(app: StreamsApp, failures: Counter[str], tell: Tell) -> bool:
@@ -154,4 +161,5 @@ def main(bootstrap_servers: str, state_dir: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    # Not through the interpreter's own end, which waits for calls into Spark that do not matter any more.
+    os._exit(main(*sys.argv[1:]))
