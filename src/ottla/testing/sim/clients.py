@@ -155,9 +155,10 @@ class Clients:
         """Whether all records of the queue that were acknowledged to a producer are accepted by a consumer."""
         if not any(name[0] == "s" for name in self._processes):
             return True
-        sent = sum(
-            len(send.values)
+        sent = {
+            send.base_offset + index
             for send in self._history.sends
-            if send.partition in QUEUE and send.outcome is Outcome.OK
-        )
-        return sent <= len({d.offset for d in self._history.deliveries if d.accepted is not None})
+            if send.partition in QUEUE and send.outcome is Outcome.OK and send.base_offset >= 0
+            for index in range(len(send.values))
+        }
+        return sent <= {d.offset for d in self._history.deliveries if d.accepted is not None}

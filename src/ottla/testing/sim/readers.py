@@ -44,9 +44,16 @@ class Reader:
     async def poll(self, tp: TopicPartition) -> bool:
         """One fetch; tells whether it was answered."""
         position = self.positions[tp]
+        try:
+            leader = await self.client.leader(tp)
+        except (NotSent, Unanswered):
+            return False
         request = messages.FetchRequest
         partition = request.FetchPartition(
-            partition=tp.partition, fetch_offset=position, partition_max_bytes=1 << 20
+            partition=tp.partition,
+            current_leader_epoch=self.client.leader_epoch(tp),
+            fetch_offset=position,
+            partition_max_bytes=1 << 20,
         )
         asked = request(
             replica_id=-1,
@@ -58,7 +65,7 @@ class Reader:
             topics=[request.FetchTopic(topic=tp.topic, partitions=[partition])],
         )
         try:
-            answer = await self.client.ask(await self.client.leader(tp), asked, _FETCH)
+            answer = await self.client.ask(leader, asked, _FETCH)
         except (NotSent, Unanswered):
             self.client.forget_leader(tp)
             return False

@@ -91,6 +91,7 @@ class WireClient:
         self._leaders: dict[TopicPartition, int] = {}
         self._coordinators: dict[tuple[int, str], Address] = {}
         self._topic_ids: dict[str, bytes] = {}
+        self._epochs: dict[TopicPartition, int] = {}
 
     # -- asking
 
@@ -144,7 +145,11 @@ class WireClient:
             if not topic.error_code:
                 self._topic_ids[topic.name] = topic.topic_id
             for each in topic.partitions:
-                self._leaders[TopicPartition(topic.name, each.partition_index)] = each.leader_id
+                tp = TopicPartition(topic.name, each.partition_index)
+                # A broker that is cut off may tell of leaders of long ago.
+                if each.leader_epoch >= self._epochs.get(tp, -1):
+                    self._epochs[tp] = each.leader_epoch
+                    self._leaders[tp] = each.leader_id
 
     async def leader(self, tp: TopicPartition) -> Address:
         """Raises `NotSent` where nobody leads, as far as is known."""
@@ -161,6 +166,10 @@ class WireClient:
         if topic not in self._topic_ids:
             raise NotSent(f"{topic} is not known")
         return self._topic_ids[topic]
+
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """The newest that is known; -1 where none is."""
+        return self._epochs.get(tp, -1)
 
     def forget_leader(self, tp: TopicPartition) -> None:
         self._leaders.pop(tp, None)
