@@ -235,8 +235,12 @@ class World:
     def _drain(self) -> None:
         """Nothing more is sent; what is in the queue goes to its consumers."""
         self.clients.stop("pqt")
-        if not self.loop.run_until(self.clients.queue_is_empty, _PEACE_S):
-            self.say("the queue's consumers are not given all that is in it")
+        deadline = self.loop.time() + _PEACE_S
+        while not self.clients.queue_is_empty():
+            if self.loop.time() > deadline:
+                self.say("the queue's consumers are not given all that is in it")
+                break
+            self.loop.run_for(0.2)
         self.clients.stop("gsur")
         self.loop.run_for(1.0)
 
