@@ -203,7 +203,8 @@ def run(
     rng = random.Random(records)
     kills = ["job"] * job_kills + ["broker"] * broker_kills
     rng.shuffle(kills)
-    every = max(records // per_transaction // (len(kills) + 1), 1)
+    # Early enough that the last is not too late: a phase that was killed is not said again.
+    every = max(records // per_transaction * 4 // (5 * len(kills) + 5), 1)
     job: Job | None = None
     try:
         values = fill(brokers.bootstrap, records, brokers.replicas)

@@ -25,6 +25,8 @@ from ottla.wire import messages
 
 Start = Callable[..., BrokerProcess]
 MIB = 1 << 20
+ROOM_TO_CONNECT = {"socket.listen.backlog.size": 4096}
+"""Else thousands that come at once wait for the kernel to ask again."""
 
 
 def memory_bytes(broker: BrokerProcess, what: str = "VmRSS") -> int:
@@ -155,6 +157,8 @@ def test_cve_a_consumer_posing_as_a_replica_does_not_move_the_high_watermark(tmp
         cluster.create_topic("t", configs={"min.insync.replicas": 1})
         leader = cluster.leader_of("t")
         assert leader is not None
+        named = messages.MetadataRequest.MetadataRequestTopic(name="t")
+        topic_id = cluster.ask(messages.MetadataRequest(topics=[named]), 12).topics[0].topic_id
         followers = [node_id for node_id in cluster.broker_ids if node_id != leader]
         for node_id in followers:
             cluster.pause(node_id)
@@ -170,7 +174,7 @@ def test_cve_a_consumer_posing_as_a_replica_does_not_move_the_high_watermark(tmp
                 # No epoch, or one of before the replica's registration. Who could know a later one is a matter of
                 # authorization.
                 for epoch in (-1, 0):
-                    _pose(client, cluster, replica, epoch)
+                    _pose(client, topic_id, replica, epoch)
             assert _high_watermark(client) == 0
         for node_id in followers:
             cluster.resume(node_id)
@@ -183,14 +187,9 @@ def test_cve_a_consumer_posing_as_a_replica_does_not_move_the_high_watermark(tmp
         cluster.wait_for(replicated)
 
 
-def _pose(client: RawClient, cluster: Cluster, replica: int, epoch: int) -> None:
+def _pose(client: RawClient, topic_id: bytes, replica: int, epoch: int) -> None:
     """A fetch that says that this replica has everything up to offset 1."""
     request = messages.FetchRequest
-    topic_id = cluster.ask(
-        messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name="t")]),
-        12,
-        node_id=cluster.leader_of("t"),
-    ).topics[0].topic_id  # fmt: skip
     for version in (11, 17):
         part = request.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
         named = request.FetchTopic(topic="t", topic_id=topic_id, partitions=[part])
@@ -261,7 +260,9 @@ def test_cve_secrets_are_not_told(start_broker: Start) -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_idle_connections_fit_into_300_megabytes(start_broker: Start) -> None:
-    broker = start_broker(settings={"max.connections": 11_000, "max.connections.per.ip": 11_000})
+    broker = start_broker(
+        settings={**ROOM_TO_CONNECT, "max.connections": 11_000, "max.connections.per.ip": 11_000}
+    )
     with many(broker, 10_000):
         serves(broker)
         assert memory_bytes(broker) < 300_000_000
@@ -283,7 +284,7 @@ def p99(values: list[float]) -> float:
 
 @pytest.mark.slow
 def test_slow_lorises_do_not_hurt_good_clients_and_are_reaped(start_broker: Start) -> None:
-    broker = start_broker(settings={"connections.max.idle.ms": 4_000})
+    broker = start_broker(settings={**ROOM_TO_CONNECT, "connections.max.idle.ms": 4_000})
     alone = min(p99(latencies(broker)) for _ in range(3))
     with many(broker, 2_000) as lorises:
         poll = select.poll()
@@ -331,7 +332,7 @@ def test_who_never_reads_costs_little_and_is_reaped(start_broker: Start) -> None
 
 
 def test_half_open_connections_are_reaped(start_broker: Start) -> None:
-    broker = start_broker(settings={"connections.max.idle.ms": 1_000})
+    broker = start_broker(settings={**ROOM_TO_CONNECT, "connections.max.idle.ms": 1_000})
     serves(broker)
     fds = Path(f"/proc/{broker.pid}/fd")
     before = len(os.listdir(fds))
