@@ -136,7 +136,8 @@ class StandaloneCluster:
     def _known_workers(self) -> int:
         try:
             return int(self.state()["aliveworkers"])
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
+        except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
+            # A master that is still starting answers with nothing, or with something else than its state.
             return 0
 
     def _check_running(self) -> None:
