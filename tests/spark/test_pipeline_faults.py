@@ -1,6 +1,7 @@
 """Exactly once while driver, executors and Python workers of a standalone Spark cluster are killed with kill -9.
 
-`make test-faults` runs it with 500,000 records and 20 kills; here it is small enough for every run.
+`make test-faults` runs it with 500,000 records and 20 kills, also on Apache Kafka; here it is small enough for every
+run, and on Ottla only: each kill costs a start of Spark.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(3600)]
 
 IDS = int(os.environ.get("OTTLA_FAULT_RECORDS", "12000")) // 2
 KILLS = int(os.environ.get("OTTLA_FAULT_KILLS", "3"))
+LONG = "OTTLA_FAULT_RECORDS" in os.environ
 BATCHES = max(6, 2 * KILLS)
 _APART = 500
 
@@ -32,6 +34,7 @@ def each_twice(count: int) -> Iterator[int]:
         yield from once
 
 
+@pytest.mark.parametrize("kafka", ["ottla", "apache"] if LONG else ["ottla"], indirect=True)
 def test_each_result_once_while_processes_are_killed(kafka: Any, name: Any, tmp_path: Path) -> None:
     source, target = kafka.make(name("in"), 4), kafka.make(name("out"), 3)
     kafka.fill(source, ((str(number), f"id-{number}") for number in each_twice(IDS)))
