@@ -98,7 +98,7 @@ def test_the_tool_lists_describes_resets_and_deletes(broker: BrokerProcess, topi
     reset = groups(
         broker, "--reset-offsets", "--group", group, "--topic", topic, "--to-offset", 4, "--execute"
     )
-    assert [row[:4] for row in rows(reset)] == [[group, topic, str(p), "4"] for p in (0, 1)]
+    assert sorted(row[:4] for row in rows(reset)) == [[group, topic, str(p), "4"] for p in (0, 1)]
     again = rows(groups(broker, "--describe", "--group", group, "--offsets"))
     assert [row[3:6] for row in again] == [["4", "10", "6"]] * 2
 
