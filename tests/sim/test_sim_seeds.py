@@ -15,7 +15,7 @@ def simulate(*words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("first", "count"), [(1, 26), (28, 9), (38, 3)])
+@pytest.mark.parametrize(("first", "count"), [(1, 36), (38, 3)])
 def test_clusters_keep_their_promises_under_all_faults(first, count):
     done = simulate("--seed", str(first), "--seeds", str(count), "--jobs", "2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -24,7 +24,7 @@ def test_clusters_keep_their_promises_under_all_faults(first, count):
 
 @pytest.mark.slow
 @pytest.mark.xfail(strict=True, reason="found, not explained yet: docs/GUARANTEES.md")
-@pytest.mark.parametrize("seed", ["27", "37"])
+@pytest.mark.parametrize("seed", ["37"])
 def test_seeds_that_do_not_hold_yet(seed):
     assert simulate("--seed", seed).returncode == 0
 

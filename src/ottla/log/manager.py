@@ -31,7 +31,7 @@ from ottla.log.fs import Fs
 from ottla.log.housekeeping import Housekeeping
 from ottla.log.log_dir import LogDir, LogDirError
 from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import Recovered, create_log, open_log
+from ottla.log.recovery import ANYWHERE, Recovered, create_log, open_log
 from ottla.log.relocation import Announce, Relocation
 from ottla.log.types import TopicPartition
 from ottla.wire.uuid import uuid_to_str
@@ -174,7 +174,8 @@ class LogManager:
             clean=directory.was_clean,
             log_start_offset=directory.log_starts.get(tp, 0),
             recovery_point=directory.recovery_points.get(tp, 0),
-            gaps_below=directory.cleaned.get(tp),
+            # A leader's compaction reaches its followers as gaps that no cleaner of theirs has made.
+            gaps_below=ANYWHERE if tp in directory.cleaned else None,
             foreign=not directory.had_checkpoints,
             report=report,
         )
