@@ -15,18 +15,10 @@ def simulate(*words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("first", "count"), [(1, 36), (38, 3)])
-def test_clusters_keep_their_promises_under_all_faults(first, count):
-    done = simulate("--seed", str(first), "--seeds", str(count), "--jobs", "2")
+def test_clusters_keep_their_promises_under_all_faults():
+    done = simulate("--seed", "1", "--seeds", "40", "--jobs", "2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{count} seeds" in done.stdout and "0 failed" in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="found, not explained yet: docs/GUARANTEES.md")
-@pytest.mark.parametrize("seed", ["37"])
-def test_seeds_that_do_not_hold_yet(seed):
-    assert simulate("--seed", seed).returncode == 0
+    assert "40 seeds" in done.stdout and "0 failed" in done.stdout
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ class CorruptIndexError(Exception):
 class TransactionIndex:
     """Entries in the order in which the transactions ended."""
 
-    __slots__ = ("_entries", "_file", "_fs", "base_offset", "path")
+    __slots__ = ("_entries", "_file", "_fs", "_unsynced", "base_offset", "path")
 
     def __init__(self, fs: Fs, path: str, base_offset: int) -> None:
         self._fs = fs
@@ -29,6 +29,7 @@ class TransactionIndex:
         self.base_offset = base_offset
         self._file: File | None = None
         self._entries: list[AbortedTxn] | None = None
+        self._unsynced = False
 
     def start_empty(self) -> None:
         """Take the index as new: there is no file."""
@@ -59,6 +60,7 @@ class TransactionIndex:
         entries = self.entries()
         if self._file is None:
             self._file = self._fs.open(self.path, create=True)
+        self._unsynced = True
         self._file.append([ENTRY.pack(VERSION, *txn)])
         entries.append(txn)
 
@@ -76,6 +78,7 @@ class TransactionIndex:
         """Make these the entries (recovery rebuilds with this)."""
         self.close()
         if txns:
+            self._unsynced = True
             self._fs.write_bytes(self.path, b"".join(ENTRY.pack(VERSION, *txn) for txn in txns))
         else:
             self._fs.remove(self.path)
@@ -96,8 +99,13 @@ class TransactionIndex:
             self.replace(kept)
 
     def fsync(self) -> None:
-        if self._file is not None:
-            self._file.fsync()
+        """Also of what recovery or a truncation has written anew: once synced, no later recovery looks at it again."""
+        if self._unsynced:
+            self._unsynced = False
+            file = self._file or self._fs.open(self.path, create=True)
+            file.fsync()
+            if file is not self._file:
+                file.close()
 
     def rename(self, path: str) -> None:
         if self._fs.exists(self.path):
