@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -55,13 +56,14 @@ class ClusterSystem(Protocol):
     def wipe(self) -> None: ...
 
 
-class _Processes:
+class _Processes(ABC):
     """What holds for processes of any kind."""
 
     directory: Path
 
+    @abstractmethod
     def pids(self) -> list[int]:
-        raise NotImplementedError
+        """Those that run."""
 
     def pause(self) -> None:
         for pid in self.pids():

@@ -29,6 +29,7 @@ _TOPIC_IDS_FROM = 12
 _LOOK_AGAIN_S: Final = 0.01
 _LOOKS: Final = 30
 """So often and so long an answer waits for the successor of a leader whose process has just gone."""
+_HELD_BACK_PARTITIONS: Final = 1000
 
 
 def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
@@ -39,19 +40,19 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
 
 
 def _names_the_dead(broker: Broker, request: Message) -> bool:
-    """Whether the answer would send the client to a leader that is gone: it comes to ask because it has seen that."""
+    """Whether the answer would send the client to a leader that is gone: it comes to ask because it has seen that.
+
+    Looked at again and again, so only for few partitions: who asks for all topics is answered at once.
+    """
     gone, topics = broker.peers.gone(), broker.image.topics
-    asked: Iterable[TopicImage | None] = topics.by_name.values()
-    if request.topics:
-        asked = (
-            topics.by_name.get(t.name) if t.name else topics.by_id.get(t.topic_id) for t in request.topics
-        )
-    return any(
-        partition.leader in gone
-        for topic in asked
-        if topic is not None
-        for partition in topic.partitions.values()
-    )
+    found = [
+        topics.by_name.get(asked.name) if asked.name else topics.by_id.get(asked.topic_id)
+        for asked in request.topics or ()
+    ]
+    known = [topic for topic in found if topic is not None]
+    if sum(len(topic.partitions) for topic in known) > _HELD_BACK_PARTITIONS:
+        return False
+    return any(partition.leader in gone for topic in known for partition in topic.partitions.values())
 
 
 def _answer_later(broker: Broker, ctx: RequestContext, request: Message, looks: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.tools.base import Flags, Session, exactly_one, given, not_with, only_with, tool
+from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, tool
 from ottla.cli.tools.columns import MISSING, row, shown, widest
 from ottla.cli.tools.group_admin import (
     CLASSIC,
@@ -24,7 +24,13 @@ from ottla.cli.tools.group_admin import (
 from ottla.cli.tools.group_admin import (
     consumer_groups as consumer_group_list,
 )
-from ottla.cli.tools.group_output import assignment_text, json_names, tell_deleted, tell_deleted_offsets
+from ottla.cli.tools.group_output import (
+    assignment_text,
+    check_one_view,
+    json_names,
+    tell_deleted,
+    tell_deleted_offsets,
+)
 from ottla.cli.tools.partitions import LATEST, Partition, leaders, offsets_at, parse_partitions
 from ottla.cli.tools.reset_offsets import RESET_FORMS, reset_offsets
 from ottla.errors import KafkaError
@@ -102,10 +108,7 @@ def _check(flags: Flags, action: str) -> None:
     not_with(flags, "group", "list")
     not_with(flags, "topic", "list", "describe", "delete")
     if action == "describe":
-        if sum(given(flags, name) for name in ("members", "offsets", "state")) > 1:
-            raise click.UsageError("--describe takes at most one of --members, --offsets and --state")
-        if flags.state:
-            raise click.UsageError("--describe does not take a value for --state")
+        check_one_view(flags)
     if action == "delete_offsets" and not (flags.group and flags.topic):
         raise click.UsageError("--delete-offsets needs --group and --topic")
     only_with(flags, "type", "list")

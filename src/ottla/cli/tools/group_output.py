@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ottla.cli.tools.base import Session
+import click
+
+from ottla.cli.tools.base import Flags, Session, given
 from ottla.cli.tools.columns import MISSING, widest
 from ottla.cli.tools.failures import describe
 from ottla.cli.tools.partitions import Partition, by_topic
@@ -12,6 +14,14 @@ from ottla.errors import ErrorCode
 
 Plan = dict[Partition, int]
 """Offsets that a group is to go on from."""
+
+
+def check_one_view(flags: Flags) -> None:
+    """`--describe` shows one thing at a time."""
+    if sum(given(flags, name) for name in ("members", "offsets", "state")) > 1:
+        raise click.UsageError("--describe takes at most one of --members, --offsets and --state")
+    if flags.state:
+        raise click.UsageError("--describe does not take a value for --state")
 
 
 def assignment_text(partitions: Sequence[Partition], missing: str = MISSING) -> str:

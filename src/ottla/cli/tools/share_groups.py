@@ -6,12 +6,19 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.tools.base import Flags, Session, exactly_one, given, not_with, only_with, require, tool
+from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, require, tool
 from ottla.cli.tools.columns import row, widest
 from ottla.cli.tools.failures import describe as describe_error
 from ottla.cli.tools.failures import raise_for
 from ottla.cli.tools.group_admin import ListedGroup, delete_groups, list_groups, parse_words
-from ottla.cli.tools.group_output import Plan, assignment_text, json_names, show_plans, tell_deleted
+from ottla.cli.tools.group_output import (
+    Plan,
+    assignment_text,
+    check_one_view,
+    json_names,
+    show_plans,
+    tell_deleted,
+)
 from ottla.cli.tools.partitions import (
     EARLIEST,
     LATEST,
@@ -90,10 +97,7 @@ def _check(flags: Flags, action: str) -> None:
     not_with(flags, "topic", "list", "describe", "delete")
     only_with(flags, "state", "list", "describe")
     if action == "describe":
-        if sum(given(flags, name) for name in ("members", "offsets", "state")) > 1:
-            raise click.UsageError("--describe takes at most one of --members, --offsets and --state")
-        if flags.state:
-            raise click.UsageError("--describe does not take a value for --state")
+        check_one_view(flags)
     if action in ("delete_offsets", "reset_offsets"):
         require(flags, "group")
     if action == "delete_offsets":

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from ottla.cli.tools.base import Flags, Session, exactly_one, given, not_with, only_with, tool
+from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, tool
 from ottla.cli.tools.columns import row, widest
 from ottla.cli.tools.failures import raise_for
 from ottla.cli.tools.group_admin import (
@@ -19,7 +19,14 @@ from ottla.cli.tools.group_admin import (
     list_groups,
     parse_words,
 )
-from ottla.cli.tools.group_output import Plan, json_names, plan_rows, tell_deleted, tell_deleted_offsets
+from ottla.cli.tools.group_output import (
+    Plan,
+    check_one_view,
+    json_names,
+    plan_rows,
+    tell_deleted,
+    tell_deleted_offsets,
+)
 from ottla.cli.tools.partitions import EARLIEST, LATEST, Partition, offsets_at, parse_partitions
 from ottla.cli.tools.reset_offsets import RESET_FORMS, as_csv, chosen_form, make_plan
 from ottla.cli.tools.streams_internals import is_internal
@@ -92,10 +99,7 @@ def _check(flags: Flags, action: str) -> None:
     for name in ("dry_run", "execute"):
         only_with(flags, name, "reset_offsets")
     if action == "describe":
-        if sum(given(flags, name) for name in ("members", "offsets", "state")) > 1:
-            raise click.UsageError("--describe takes at most one of --members, --offsets and --state")
-        if flags.state:
-            raise click.UsageError("--describe does not take a value for --state")
+        check_one_view(flags)
     if action == "delete_offsets" and (
         len(flags.group) != 1 or not (flags.input_topic or flags.all_input_topics)
     ):
