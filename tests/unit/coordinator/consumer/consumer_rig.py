@@ -147,7 +147,7 @@ def snapshot(shard: GroupShard) -> Any:
             group.subscriptions.topics(),
             dict(group.subscriptions.resolved),
             group.state_name,
-            group._partition_epochs,
+            group._holders,
         )
         for group in shard.groups
         if isinstance(group, ConsumerGroup)

@@ -11,7 +11,7 @@ Only replay changes a group. Its state follows from the rest:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 from ottla.coordinator.group.assigned import AssignedGroup
 from ottla.coordinator.group.consumer import records
@@ -32,13 +32,14 @@ _COMMITS_WITH_EPOCHS_FROM: Final = 9
 """The first version of OffsetCommit whose clients know member epochs."""
 
 _NOWHERE: Final[Partitions] = {}
+_Key = TypeVar("_Key")
 
 
 class ConsumerGroup(AssignedGroup[ConsumerGroupMember]):
     """One group of the next-generation protocol, perhaps with classic members in it."""
 
     __slots__ = (
-        "_partition_epochs",
+        "_holders",
         "_stable_at",
         "assignors",
         "classic_member_count",
@@ -61,7 +62,8 @@ class ConsumerGroup(AssignedGroup[ConsumerGroupMember]):
         self.classic_protocols: dict[str, int] = {}
         """How many classic members support a protocol."""
         self.has_partition_metadata = False
-        self._partition_epochs: dict[bytes, dict[int, int]] = {}
+        self._holders: dict[bytes, dict[int, int]] = {}
+        """How many members have a partition: one, but in the midst of a compacted log two may seem to."""
         self._stable_at: dict[int, int] = {}
 
     # -- what the registry asks
@@ -162,7 +164,7 @@ class ConsumerGroup(AssignedGroup[ConsumerGroupMember]):
 
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
         """Whether a member has the partition, or has yet to give it up."""
-        return partition in self._partition_epochs.get(topic_id, ())
+        return partition in self._holders.get(topic_id, ())
 
     def preferred_assignor(
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
@@ -219,36 +221,16 @@ class ConsumerGroup(AssignedGroup[ConsumerGroupMember]):
                 self.classic_member_count += change
                 for protocol in member.classic.protocols:
                     _add(self.classic_protocols, protocol.name, change)
-        if old is not None:
-            for owned in (old.assigned, old.pending_revocation):
-                self._release(owned, old.epoch)
-        if new is not None:
-            for owned in (new.assigned, new.pending_revocation):
-                self._occupy(owned, new.epoch)
+            for owned in (member.assigned, member.pending_revocation):
+                self._count_holders(owned, change)
 
-    def _release(self, owned: OwnedPartitions, epoch: int) -> None:
+    def _count_holders(self, owned: OwnedPartitions, change: int) -> None:
         for topic_id, numbers in owned.items():
-            epochs = self._partition_epochs.get(topic_id)
-            if epochs is None:
-                continue
+            holders = self._holders.setdefault(topic_id, {})
             for number in numbers:
-                if epochs.get(number) == epoch:
-                    del epochs[number]
-            if not epochs:
-                del self._partition_epochs[topic_id]
-
-    def _occupy(self, owned: OwnedPartitions, epoch: int) -> None:
-        for topic_id, numbers in owned.items():
-            epochs = self._partition_epochs.setdefault(topic_id, {})
-            for number in numbers:
-                held = epochs.get(number)
-                if held is not None and held >= epoch:
-                    raise KafkaError(
-                        ErrorCode.UNKNOWN_SERVER_ERROR,
-                        f"partition {number} of topic {topic_id.hex()} would have two owners in group "
-                        f"{self.group_id}: one in epoch {held}, one in {epoch}",
-                    )
-                epochs[number] = epoch
+                _add(holders, number, change)
+            if not holders:
+                del self._holders[topic_id]
 
 
 def cancel_member_timers(timers: Timers, group_id: str, member_id: str) -> None:
@@ -270,7 +252,7 @@ def _count_assignor(
         _add(counts, new.server_assignor, 1)
 
 
-def _add(counts: dict[str, int], key: str, change: int) -> None:
+def _add(counts: dict[_Key, int], key: _Key, change: int) -> None:
     counts[key] = counts.get(key, 0) + change
     if counts[key] <= 0:
         del counts[key]
