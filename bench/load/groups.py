@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench.load import Load
 
 _DEADLINE_S = 120.0
+_HEARTBEAT_S = 5.0
+"""The longest time between two heartbeats of a member, with the defaults of both protocols."""
 
 
 def _member(load: Load, group: str) -> Consumer:
@@ -44,15 +50,26 @@ def _until_settled(members: list[Consumer], load: Load) -> float:
     raise TimeoutError(f"the group of {len(members)} did not settle in {_DEADLINE_S} s")
 
 
+def _some_moment(members: list[Consumer]) -> None:
+    """Members of a group that has just formed ask in step: what comes next must not depend on when they do."""
+    end = time.perf_counter() + random.uniform(0, _HEARTBEAT_S)
+    while time.perf_counter() < end:
+        for member in members:
+            member.poll(0)
+        time.sleep(0.005)
+
+
 def rebalance(load: Load) -> dict[str, float]:
     """Seconds for `connections` members to form a group, to take over what one leaves, to give to one that joins."""
     group = f"{load.topic}-{load.protocol}"
     members = [_member(load, group) for _ in range(load.connections)]
     formed = _until_settled(members, load)
+    _some_moment(members)
     begin = time.perf_counter()
     members.pop().close()
     _until_settled(members, load)
     left = time.perf_counter() - begin
+    _some_moment(members)
     begin = time.perf_counter()
     members.append(_member(load, group))
     _until_settled(members, load)
@@ -65,44 +82,65 @@ def rebalance(load: Load) -> dict[str, float]:
 
 
 def commits(load: Load) -> dict[str, float]:
-    """Synchronous commits a second of one consumer."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": load.bootstrap,
-            "group.id": f"{load.topic}-commits",
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign([TopicPartition(load.topic, 0, 0)])
-    consumer.commit(offsets=[TopicPartition(load.topic, 0, 0)], asynchronous=False)
-    begin = time.perf_counter()
-    done = 0
-    while time.perf_counter() - begin < load.seconds:
-        done += 1
-        consumer.commit(offsets=[TopicPartition(load.topic, 0, done)], asynchronous=False)
-    seconds = time.perf_counter() - begin
-    consumer.close()
-    return {"commits/s": done / seconds}
+    """Synchronous commits a second, of `connections` consumers in groups of their own."""
+
+    def client(number: int) -> Callable[[], None]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": load.bootstrap,
+                "group.id": f"{load.topic}-commits-{number}",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.assign([TopicPartition(load.topic, 0, 0)])
+        offsets = itertools.count()
+
+        def commit() -> None:
+            consumer.commit(offsets=[TopicPartition(load.topic, 0, next(offsets))], asynchronous=False)
+
+        return commit
+
+    return {"commits/s": _rate(load, client)}
 
 
 def transactions(load: Load) -> dict[str, float]:
-    """Transactions of one record a second, one after the other."""
-    producer = Producer(
-        {"bootstrap.servers": load.bootstrap, "transactional.id": f"{load.topic}-txn", "linger.ms": 0}
-    )
-    producer.init_transactions(60)
+    """Transactions of one record a second, of `connections` producers."""
     value = b"x" * load.size
 
-    def one() -> None:
-        producer.begin_transaction()
-        producer.produce(load.topic, value, partition=0)
-        producer.commit_transaction(60)
+    def client(number: int) -> Callable[[], None]:
+        producer = Producer(
+            {
+                "bootstrap.servers": load.bootstrap,
+                "transactional.id": f"{load.topic}-txn-{number}",
+                "linger.ms": 0,
+            }
+        )
+        producer.init_transactions(60)
 
-    for _ in range(5):
-        one()
-    begin = time.perf_counter()
-    done = 0
-    while time.perf_counter() - begin < load.seconds:
-        one()
-        done += 1
-    return {"transactions/s": done / (time.perf_counter() - begin)}
+        def transact() -> None:
+            producer.begin_transaction()
+            producer.produce(load.topic, value, partition=0)
+            producer.commit_transaction(60)
+
+        return transact
+
+    return {"transactions/s": _rate(load, client)}
+
+
+def _rate(load: Load, client: Callable[[int], Callable[[], None]]) -> float:
+    """How often a second all clients together do their work; each has a thread."""
+    with ThreadPoolExecutor(load.connections) as threads:
+        clients = list(threads.map(client, range(load.connections)))
+        for _ in range(5):
+            list(threads.map(lambda work: work(), clients))
+        begin = time.perf_counter()
+
+        def repeat(work: Callable[[], None]) -> int:
+            for done in itertools.count(1):
+                work()
+                if time.perf_counter() - begin >= load.seconds:
+                    return done
+            raise AssertionError("counting has no end")
+
+        done = sum(threads.map(repeat, clients))
+        return done / (time.perf_counter() - begin)

@@ -15,6 +15,8 @@ from ottla.wire.messages import ApiVersionsRequest
 _GROUPS = ((10, 30, 0), (50, 100, 500))
 """Members, partitions, and the heartbeat interval of classic members in ms (0: the client's own)."""
 
+_CLIENTS = {1: "one after the other", 10: "of ten clients"}
+
 _FLAT = 1.05
 _WARM_RUNS = 10
 """A system is warm when a run is no faster than the one before by more than this factor, or after so many runs."""
@@ -41,7 +43,7 @@ def groups(bench: Bench) -> None:
         row = f"group of {members}, {protocol} protocol"
         if not _all_serve(bench, row, key):
             continue
-        for system in bench.turns(bench.scale.few_rounds):
+        for system in bench.turns(bench.scale.rounds):
             topic = bench.topic(system, "group", partitions)
             plan = Load(
                 system.bootstrap,
@@ -64,25 +66,27 @@ def transactions(bench: Bench) -> None:
 
 
 def _rate(bench: Bench, kind: str) -> None:
-    for system in bench.turns(rounds=1):
-        _warm(bench, system, kind)
-    for system in bench.turns(bench.scale.few_rounds):
-        name, rate = _run(bench, system, kind, bench.scale.seconds)
-        bench.sheet.add(system.name, kind, "one after the other", name, rate, higher=True)
+    for clients, name in _CLIENTS.items():
+        for system in bench.turns(rounds=1):
+            _warm(bench, system, kind, clients)
+        for system in bench.turns(bench.scale.few_rounds):
+            unit, rate = _run(bench, system, kind, clients)
+            bench.sheet.add(system.name, kind, name, unit, rate, higher=True)
 
 
-def _warm(bench: Bench, system: System, kind: str) -> None:
+def _warm(bench: Bench, system: System, kind: str, clients: int) -> None:
     """Until it is no longer getting faster: a JVM goes on compiling for a minute of this work."""
     before = 0.0
     for _ in range(_WARM_RUNS):
-        _, rate = _run(bench, system, kind, bench.scale.seconds)
+        _, rate = _run(bench, system, kind, clients)
         if rate <= before * _FLAT:
             return
         before = rate
 
 
-def _run(bench: Bench, system: System, kind: str, seconds: float) -> tuple[str, float]:
+def _run(bench: Bench, system: System, kind: str, clients: int) -> tuple[str, float]:
     topic = bench.topic(system, kind, 1)
-    (figure,) = load.run(kind, Load(system.bootstrap, topic, partitions=1, seconds=seconds)).items()
+    plan = Load(system.bootstrap, topic, partitions=1, seconds=bench.scale.seconds, connections=clients)
+    (figure,) = load.run(kind, plan).items()
     load.delete_topic(system.bootstrap, topic)
     return figure
