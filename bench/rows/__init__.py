@@ -34,6 +34,7 @@ WARM_ROWS: dict[str, Row] = {
     "cold": latency.beside_a_cold_read,
     "compaction": latency.beside_a_compaction,
     "groups": coordination.groups,
+    "commits": coordination.commits,
     "transactions": coordination.transactions,
     "sink": pipeline.sink,
     "word-count": pipeline.word_count,

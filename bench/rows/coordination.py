@@ -56,6 +56,9 @@ def groups(bench: Bench) -> None:
             for name, seconds in load.run("rebalance", plan).items():
                 bench.sheet.add(system.name, row, name, "s", seconds)
             load.delete_topic(system.bootstrap, topic)
+
+
+def commits(bench: Bench) -> None:
     if _all_serve(bench, "commits", ApiKey.OFFSET_COMMIT):
         _rate(bench, "commits")
 

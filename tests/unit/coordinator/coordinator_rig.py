@@ -8,6 +8,8 @@ from typing import Any
 
 from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
+from ottla.coordinator.group.classic.rebalance import SHORTEST_FORMING_MS
+from ottla.coordinator.group.classic.state import ClassicState
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.group.shard import SERDE, GroupShard
 from ottla.coordinator.runtime import CoordinatorRuntime
@@ -251,7 +253,18 @@ class GroupRig(RuntimeRig):
             ],
         )
         info = RequestInfo(version, client_id, "/127.0.0.1")
-        return self.write(lambda shard, now_ms: shard.classic.join(info, request, now_ms))
+        joining = self.write(lambda shard, now_ms: shard.classic.join(info, request, now_ms))
+        if not self.config.int("group.initial.rebalance.delay.ms"):
+            self._let_it_form(group_id)
+        return joining
+
+    def _let_it_form(self, group_id: str) -> None:
+        group = self.group(group_id)
+        if group is not None and (group.previous_state, group.state) == (
+            ClassicState.EMPTY,
+            ClassicState.PREPARING_REBALANCE,
+        ):
+            self.clock.advance_ms(SHORTEST_FORMING_MS)
 
     def join_new(self, **options: Any) -> tuple[str, Answer]:
         """The two steps of a new dynamic member; its id, and its waiting join."""

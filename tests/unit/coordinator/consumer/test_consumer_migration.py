@@ -9,6 +9,7 @@ from consumer_classic_client import ClassicClient
 from consumer_rig import GROUP, Member, Rig, settle, snapshot, topic_id
 
 from ottla.coordinator.group.classic.group import ClassicGroup
+from ottla.coordinator.group.classic.rebalance import SHORTEST_FORMING_MS
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.errors import ErrorCode, KafkaError
@@ -22,7 +23,7 @@ def classic_group(rig: Rig, **options: Any) -> ClassicClient:
     """A stable classic group of one member that has all four partitions of foo."""
     client = ClassicClient(rig, ["foo"], **options)
     client.join()
-    rig.clock.advance_ms(1)
+    rig.clock.advance_ms(SHORTEST_FORMING_MS)
     group = rig.shard.groups.get(GROUP)
     assert isinstance(group, ClassicGroup)
     (client.member_id,) = group.members
@@ -243,7 +244,7 @@ def test_an_assignor_of_its_own_keeps_a_group_classic() -> None:
     rig = Rig({"foo": 4})
     old = ClassicClient(rig, ["foo"])
     old.join()
-    rig.clock.advance_ms(1)
+    rig.clock.advance_ms(SHORTEST_FORMING_MS)
     group = rig.shard.groups.get(GROUP)
     assert isinstance(group, ClassicGroup)
     old.generation = group.generation

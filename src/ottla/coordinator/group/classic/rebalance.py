@@ -24,6 +24,10 @@ NOTHING: Final[Result] = CoordinatorResult((), None)
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
 """A new member cannot heartbeat while its first join waits: after this time it is taken for gone."""
 
+SHORTEST_FORMING_MS: Final = 50
+"""Members that start together join within milliseconds of each other. One that finds the first generation complete makes
+all wait for a heartbeat, which is seconds: so a new group waits this long, even if it is to wait for nobody."""
+
 
 class Rebalances:
     """All functions change the group at once; a result with records is one to be written."""
@@ -62,7 +66,7 @@ class Rebalances:
 
     @property
     def _initial_delay_ms(self) -> int:
-        return self._context.config.int("group.initial.rebalance.delay.ms")
+        return max(self._context.config.int("group.initial.rebalance.delay.ms"), SHORTEST_FORMING_MS)
 
     def _schedule_forming(self, group_id: str, delay_ms: int, remaining_ms: int) -> None:
         def due(now_ms: int) -> Result:
