@@ -252,16 +252,19 @@ class MemFs:
         self._check("fsync", path)
         self._synced_dirs.add(path)
         prefix = path.rstrip("/") + "/"
-        for name in list(self._synced_files):
-            if os.path.dirname(name) == path and self._files.get(name) is not self._synced_files[name]:
-                del self._synced_files[name]
-        for name, node in self._files.items():
-            if os.path.dirname(name) == path:
-                self._synced_files[name] = node
-        self._synced_dirs |= {d for d in self._dirs if os.path.dirname(d) == path}
+        cut = len(prefix)
+        files, synced = self._files, self._synced_files
+        for name in [n for n in synced if n.startswith(prefix) and n.find("/", cut) < 0]:
+            if files.get(name) is not synced[name]:
+                del synced[name]
+        for name, node in files.items():
+            if name.startswith(prefix) and name.find("/", cut) < 0:
+                synced[name] = node
+        self._synced_dirs.update(d for d in self._dirs if d.startswith(prefix) and d.find("/", cut) < 0)
         gone = {d for d in self._synced_dirs if d.startswith(prefix) and d not in self._dirs}
-        self._synced_dirs -= gone
-        self._synced_files = {p: n for p, n in self._synced_files.items() if os.path.dirname(p) not in gone}
+        if gone:
+            self._synced_dirs -= gone
+            self._synced_files = {p: n for p, n in synced.items() if os.path.dirname(p) not in gone}
 
     def read_bytes(self, path: str) -> bytes:
         self._check("read", path)

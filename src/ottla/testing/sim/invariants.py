@@ -13,6 +13,7 @@ K = TypeVar("K")
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
+    from ottla.replica.partition import Partition
 
 
 class Invariants:
@@ -23,10 +24,12 @@ class Invariants:
         self._say = say
         self._quorum_leaders: dict[int, int] = {}
         self._partition_leaders: dict[tuple[TopicPartition, int], int] = {}
-        self._high_watermarks: dict[tuple[int, int, TopicPartition], int] = {}
+        self._high_watermarks: dict[Partition, int] = {}
+        """Of the replicas that are there: one that was taken away and given back begins anew."""
         self._agreed: dict[TopicPartition, int] = {}
 
     def look(self, *, final: bool = False) -> None:
+        before, self._high_watermarks = self._high_watermarks, {}
         for node in self._nodes:
             raft, broker = node.raft, node.broker
             if raft is not None and raft.is_leader:
@@ -43,14 +46,12 @@ class Invariants:
                         f"{partition.topic_partition} in epoch {partition.leader_epoch}",
                     )
                 if partition.log is not None:
-                    key = (node.node_id, node.lives, partition.topic_partition)
-                    mark = partition.log.high_watermark
-                    if mark < self._high_watermarks.get(key, 0):
+                    mark = self._high_watermarks[partition] = partition.log.high_watermark
+                    if mark < before.get(partition, 0):
                         self._say(
                             f"the high watermark of {partition.topic_partition} on {node.host} went back "
-                            f"from {self._high_watermarks[key]} to {mark}"
+                            f"from {before[partition]} to {mark}"
                         )
-                    self._high_watermarks[key] = mark
         self._logs_agree(final)
 
     def _only_leader(self, leaders: dict[K, int], key: K, node_id: int, what: str) -> None:

@@ -94,6 +94,23 @@ class SimLoop(asyncio.AbstractEventLoop):
         heapq.heappush(self._timers, (when, next(self._order), handle))
         return handle
 
+    def call_soon_as(self, process: Process | None, callback: Callable[..., object], *args: Any) -> None:
+        """As the process, whoever asks for it."""
+        token = _current.set(process)
+        try:
+            self._ready.append(asyncio.Handle(callback, args, self))
+        finally:
+            _current.reset(token)
+
+    def call_at_as(
+        self, process: Process | None, when: float, callback: Callable[..., object], *args: Any
+    ) -> None:
+        token = _current.set(process)
+        try:
+            self.call_at(when, callback, *args)
+        finally:
+            _current.reset(token)
+
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Cancelled timers are passed over when their time comes."""
 
@@ -118,12 +135,13 @@ class SimLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         self._running = True
         try:
+            ready, step = self._ready, self._step
             while True:
                 if done():
                     return True
-                if not self._ready and not self._move_time(end):
+                if not ready and not self._move_time(end):
                     return done()
-                self._step(self._ready.popleft())
+                step(ready.popleft())
         finally:
             self._running = False
             asyncio._set_running_loop(before)
@@ -131,7 +149,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _move_time(self, end: float) -> bool:
         """Go to the next timer's time and make what falls due ready; False when none does before `end`."""
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
         if not timers or timers[0][0] > end:
             self._now = max(self._now, end)
@@ -146,7 +164,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return bool(self._ready) or self._move_time(end)
 
     def _step(self, handle: asyncio.Handle) -> None:
-        if handle.cancelled():
+        if handle._cancelled:
             return
         process = handle._context.get(_current)  # type: ignore[attr-defined]
         if process is not None and not process.running:

@@ -228,7 +228,10 @@ class Network:
         loop.network = self
 
     def link(self, source: str, target: str) -> Link:
-        return self._links.setdefault((source, target), Link())
+        link = self._links.get((source, target))
+        if link is None:
+            link = self._links[source, target] = Link()
+        return link
 
     # -- listening
 
@@ -320,8 +323,7 @@ class Network:
 
     def _pump_at(self, due: float, sender: Transport) -> None:
         # What was sent is the network's, whatever becomes of the sender.
-        with self.loop.on_behalf_of(None):
-            self.loop.call_at(due, self._pump, sender)
+        self.loop.call_at_as(None, due, self._pump, sender)
 
     def _pump(self, sender: Transport) -> None:
         outbox, receiver = sender.outbox, sender.peer
@@ -354,8 +356,7 @@ class Network:
 
     def run_as(self, process: Process, callback: Callable[..., object], *args: Any) -> None:
         """Let the process do it in a turn of its own (later, if it is held still; never, if it is dead)."""
-        with self.loop.on_behalf_of(process):
-            self.loop.call_soon(callback, *args)
+        self.loop.call_soon_as(process, callback, *args)
 
     def forget(self, transport: Transport) -> None:
         self._transports.pop(transport, None)

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import random
+import struct
 import zlib
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from ottla.testing.sim.wire_client import NotSent, Unanswered
 from ottla.wire import messages
 
 _LOOK_EACH_S: Final = 0.1
+_pack_time: Final = struct.Struct(">d").pack
 _PEACE_S: Final = 40.0
 """Once faults are healed, every client must get on, and every replica be in sync, within this time."""
 
@@ -89,7 +91,7 @@ class World:
             self.violations.append(violation)
 
     def _trace_delivery(self, data: bytes | None) -> None:
-        self._trace = zlib.crc32(data or b"end", zlib.crc32(b"%.6f" % self.loop.time(), self._trace))
+        self._trace = zlib.crc32(data or b"end", zlib.crc32(_pack_time(self.loop.time()), self._trace))
 
     def _node_failed(self, node: SimNode, failure: BaseException) -> None:
         self.note(f"{node.host} failed: {failure}")
@@ -296,12 +298,15 @@ def run(plan: Plan) -> Result:
     """One run; what brokers say in the ordinary course of things is kept quiet."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
+    # A run leaves little behind, and a collector that comes at a time of its own would cost more than it gains.
+    gc.disable()
     try:
         with mutated(plan.mutation):
             return _run_and_listen(World(plan))
     finally:
         # Each start of a node has frozen what was there: let it go, and quietly.
         logging.disable(logging.CRITICAL)
+        gc.enable()
         gc.unfreeze()
         gc.collect()
         logging.disable(before)
