@@ -191,9 +191,19 @@ class Operations:
         # Replayed before it is written: what cannot be replayed must not get into the log.
         state = replay(self.state, records, first_offset + len(records) - 1, epoch)
         for start in range(0, len(records), step):
-            self.log.append(records[start : start + step])
+            try:
+                self.log.append(records[start : start + step])
+            except KafkaError:
+                self._appended_in_part(records[:start], first_offset, epoch)
+                raise
         self.state = state
         self._on_records(records, first_offset)
+
+    def _appended_in_part(self, records: Sequence[Message], first_offset: int, epoch: int) -> None:
+        """What is in the log counts, though the rest of its operation was refused."""
+        if records:
+            self.state = replay(self.state, records, first_offset + len(records) - 1, epoch)
+            self._on_records(records, first_offset)
 
 
 def _time_out(waiter: _Waiter) -> None:

@@ -229,7 +229,10 @@ class Replica:
         last_offset = self._write(buf, records, on_commit)
         self._request_flush()
         if not self._processing:
-            self._changed()
+            try:
+                self._changed()
+            except Exception as e:  # noqa: BLE001 - it is in the log, and whoever asked for it must know
+                self.fail(e)
         return last_offset
 
     def append_voters(self, voters: VoterSet) -> int:

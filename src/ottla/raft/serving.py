@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.clock import Timer
-from ottla.errors import ErrorCode
+from ottla.errors import ErrorCode, KafkaError
 from ottla.raft.contacts import Contacts
 from ottla.raft.format import FORMAT_SNAPSHOT
 from ottla.raft.messages import BeginQuorumEpoch, EndQuorumEpoch, Fetched, LeaderFound, VoteResponse
@@ -190,7 +190,12 @@ class Serving:
         elif position is Position.SNAPSHOT:
             fields["snapshot_id"] = cls.SnapshotId(epoch=place.epoch, end_offset=place.offset)
         else:
-            fields["records"] = replica.log.fetch(partition.fetch_offset, parked.max_bytes)
+            try:
+                fields["records"] = replica.log.fetch(partition.fetch_offset, parked.max_bytes)
+            except KafkaError as failed:
+                # A log that cannot be read cannot be led from.
+                replica.fail(failed)
+                return fetch_answer(leader, failed.code, log_start_offset=replica.log.start_offset, **fields)
         return fetch_answer(
             leader,
             ErrorCode.NONE,

@@ -6,9 +6,10 @@ import errno
 import random
 
 import pytest
+from raft_cluster import Cluster
 from raft_harness import DATA_DIR, DYNAMIC, LOCAL, STATIC, Quorum, feature
 
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
 from ottla.log.memfs import MemFs
 from ottla.metadata.format import format_metadata_dir
 from ottla.raft.voters import VoterSet
@@ -89,3 +90,22 @@ def test_every_acknowledged_record_survives(block: int, dynamic: bool) -> None:
             after.raft.shutdown()
             known = found
             fs = fs.kill()
+
+
+def test_what_is_in_the_log_is_not_refused_because_a_waiting_fetch_cannot_be_answered() -> None:
+    """Seed 253 of the simulator: the controller took it for refused, and wrote the same topic once more."""
+    cluster = Cluster().start()
+    leader = cluster.elect()
+    cluster.run(1)  # the others' fetches wait at the end of its log
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "read":
+            raise OSError(errno.EIO, "bad disk")
+
+    leader.fs.fault = fault
+    end = leader.raft.log_end_offset
+    assert leader.raft.append([feature("a")]) == end
+    assert len(leader.faults) == 1
+    with pytest.raises(KafkaError) as e:
+        leader.raft.append([feature("a")])
+    assert e.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
