@@ -183,3 +183,34 @@ def test_a_record_of_a_queue_is_acknowledged_once_and_by_somebody():
         f"0 of {TP} was given out after it was acknowledged",
         f"nobody was given 1 of {TP} to acknowledge (1 in all)",
     ]
+
+
+COPY = TopicPartition("copies", 0)
+
+
+@pytest.mark.parametrize(
+    ("copies", "reached", "words"),
+    [
+        ([b"t0:0@x0:0", b"t0:1@x0:1"], 2, []),
+        ([b"t0:0@x0:0"], 1, []),
+        ([b"t0:0@x0:0"], 2, ["b't0:1' at 1 of plain-0 was copied 0 times"]),
+        ([b"t0:0@x0:0", b"t0:0@x1:0"], 1, ["b't0:0' at 0 of plain-0 was copied 2 times"]),
+        ([b"t0:0@x0:0", b"t0:1@x0:1"], 1, ["b't0:1' at 1 of plain-0 was copied 1 times"]),
+        ([b"t0:1@x0:0", b"t0:0@x0:1"], 2, ["after the copy of a later one"]),
+        ([b"t0:9@x0:0"], 0, ["a copy of what is not committed"]),
+    ],
+)
+def test_a_record_is_copied_once_if_the_group_is_past_it_and_else_not_at_all(copies, reached, words):
+    history = History(copied_to={TP: reached})
+    history.sends = [sent(b"t0:0"), sent(b"t0:1")]
+    history.sends += [Send("x0", COPY, (copy,), outcome=Outcome.OK) for copy in copies]
+    logs = {TP: [(0, b"t0:0"), (1, b"t0:1")], COPY: list(enumerate(copies))}
+    found = check(history, logs, logs)
+    assert len(found) == len(words)
+    assert all(expected in each for expected, each in zip(words, found, strict=True))
+
+
+def test_only_the_very_offset_of_a_late_commit_explains_what_a_group_is_told():
+    history = History(commits=[Commit("g", TP, 9, Outcome.OK, 1, 2), Commit("g", TP, 3, Outcome.UNKNOWN, 0)])
+    history.seen_offsets = [Commit("g", TP, 4, Outcome.OK, 3, 4)]
+    assert violations(history, []) == [f"group g was at 9 of {TP} and later at 4"]

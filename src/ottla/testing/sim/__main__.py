@@ -42,8 +42,8 @@ def main() -> None:
         drawn(
             seed,
             fault_s=given.seconds,
-            kinds=tuple(given.faults.split(",")) if given.faults is not None else None,
-            clients=tuple(given.clients.split(",")) if given.clients is not None else None,
+            kinds=_names(given.faults),
+            clients=_names(given.clients),
             mutation=given.mutation,
         )
         for seed in range(given.seed, given.seed + given.seeds)
@@ -52,6 +52,11 @@ def main() -> None:
         sys.exit(_one(plans[0], shrunk=given.shrink))
     end = time.monotonic() + given.minutes * 60
     sys.exit(_many(plans, given.jobs, end, until_failure=given.until_failure, shrunk=given.shrink))
+
+
+def _names(given: str | None) -> tuple[str, ...] | None:
+    """None for all; nothing at all may be meant, too."""
+    return None if given is None else tuple(name for name in given.split(",") if name)
 
 
 def _one(plan: Plan, *, shrunk: bool) -> int:

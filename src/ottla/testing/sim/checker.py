@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ottla.log.types import TopicPartition
-from ottla.testing.sim.history import History, Outcome, Send
+from ottla.testing.sim.history import COPY_OF, Commit, History, Outcome, Send
 
 DELIVERIES: Final = 10
 """How often a record of a queue is given out before it is given up."""
@@ -29,6 +29,7 @@ def check(
         *_transactions(history, committed),
         *_polls(history, logs, committed),
         *_commits(history),
+        *_copies(history, committed),
         *_deliveries(history, logs),
     ]
 
@@ -140,16 +141,55 @@ def _commits(history: History) -> Iterator[str]:
 
     A commit whose answer never came may take effect at any time later: what it explains is no violation.
     """
-    for event in [*history.commits, *history.seen_offsets]:
-        if event.outcome is not Outcome.OK:
-            continue
-        same = [c for c in history.commits if c.group == event.group and c.partition == event.partition]
-        reached = max(
-            (c.offset for c in same if c.outcome is Outcome.OK and c.ended < event.began), default=-1
-        )
-        late = any(c.outcome is Outcome.UNKNOWN and c.offset <= max(event.offset, 0) for c in same)
-        if event.offset < reached and not late:
-            yield f"group {event.group} was at {reached} of {event.partition} and later at {event.offset}"
+    for event in history.commits:
+        if event.outcome is Outcome.OK:
+            yield from _went_back(history, event, lowest=0)
+    for event in history.seen_offsets:
+        yield from _went_back(history, event, lowest=event.offset)
+
+
+def _went_back(history: History, event: Commit, lowest: int) -> Iterator[str]:
+    """What a commit of unknown fate may have put there must be what is seen, or whence a member came to it."""
+    same = [c for c in history.commits if c.group == event.group and c.partition == event.partition]
+    reached = max((c.offset for c in same if c.outcome is Outcome.OK and c.ended < event.began), default=-1)
+    late = any(
+        c.outcome is Outcome.UNKNOWN and c.began < event.ended and lowest <= c.offset <= event.offset
+        for c in same
+    )
+    if event.offset < reached and not late:
+        yield f"group {event.group} was at {reached} of {event.partition} and later at {event.offset}"
+
+
+def _copies(history: History, committed: Mapping[TopicPartition, Log]) -> Iterator[str]:
+    """Exactly what the group's offsets say was copied, each record once and in order."""
+    source = {
+        value: (tp, offset)
+        for tp in history.copied_to
+        for offset, value in committed[tp]
+        if COPY_OF not in value
+    }
+    copied: Counter[bytes] = Counter()
+    last: dict[TopicPartition, int] = {}
+    for tp, log in committed.items() if history.copied_to else ():
+        for offset, copy in log:
+            original, mark, _ = copy.partition(COPY_OF)
+            if not mark:
+                continue
+            copied[original] += 1
+            if original not in source:
+                yield f"{copy!r} at {offset} of {tp} is a copy of what is not committed"
+                continue
+            origin, at = source[original]
+            if at < last.get(origin, -1):
+                yield f"{copy!r} at {offset} of {tp} stands after the copy of a later one"
+            last[origin] = at
+    for value, (tp, offset) in source.items():
+        wanted = int(offset < history.copied_to[tp])
+        if copied[value] != wanted:
+            yield (
+                f"{value!r} at {offset} of {tp} was copied {copied[value]} times, "
+                f"and the group is at {history.copied_to[tp]}"
+            )
 
 
 def _deliveries(history: History, logs: Mapping[TopicPartition, Log]) -> Iterator[str]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from ottla.log.types import TopicPartition
+from ottla.testing.sim.classic import ClassicMember
+from ottla.testing.sim.copiers import Copier
 from ottla.testing.sim.history import History, Outcome
 from ottla.testing.sim.loop import SimLoop
 from ottla.testing.sim.members import Member
@@ -21,11 +23,15 @@ from ottla.testing.sim.wire_client import WireClient
 PLAIN: Final = (TopicPartition("plain", 0), TopicPartition("plain", 1))
 TRANSACTIONAL: Final = (TopicPartition("txn", 0), TopicPartition("txn", 1))
 QUEUE: Final = (TopicPartition("queue", 0),)
-EVERYTHING: Final = PLAIN + TRANSACTIONAL + QUEUE
+COPIES: Final = (TopicPartition("copies", 0),)
+"""Of all that is committed in the transactional topic."""
+EVERYTHING: Final = PLAIN + TRANSACTIONAL + QUEUE + COPIES
 
 _GROUP: Final = "readers"
+_CLASSIC_GROUP: Final = "classics"
+COPY_GROUP: Final = "copiers"
 _SHARE_GROUP: Final = "workers"
-_KILLED_AND_HELD: Final = "tgs"
+_KILLED_AND_HELD: Final = "tgscx"
 """Kinds that come to harm. A producer's records of unknown fate would be all that its death brought to light."""
 
 
@@ -82,6 +88,12 @@ class Clients:
                 return TransactionalProducer(client, history, list(TRANSACTIONAL), pause_s, name).run()
             case "g":
                 return Member(client, history, _GROUP, PLAIN[0].topic, life, pause_s).run()
+            case "c":
+                return ClassicMember(client, history, _CLASSIC_GROUP, PLAIN, pause_s).run()
+            case "x":
+                return Copier(
+                    client, history, COPY_GROUP, TRANSACTIONAL, COPIES[0], pause_s, transactional_id=name
+                ).run()
             case "s":
                 return Sharer(client, history, _SHARE_GROUP, QUEUE[0], pause_s).run()
             case "u":
@@ -142,8 +154,10 @@ class Clients:
             missing.difference_update(
                 t.producer for t in history.transactions[transactions:] if t.outcome is Outcome.OK
             )
-            if any(c.outcome is Outcome.OK for c in history.commits[commits:]):
-                missing.difference_update([name for name in missing if name[0] == "g"])
+            groups = {c.group for c in history.commits[commits:] if c.outcome is Outcome.OK}
+            for kind, group in (("g", _GROUP), ("c", _CLASSIC_GROUP), ("x", COPY_GROUP)):
+                if group in groups:
+                    missing.difference_update([name for name in missing if name[0] == kind])
             if any(d.accepted is Outcome.OK for d in history.deliveries[deliveries:]):
                 missing.difference_update([name for name in missing if name[0] == "s"])
             missing.difference_update([name for name in missing if name[0] in "ur"])

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from ottla.log.types import TopicPartition
+
+COPY_OF: Final = b"@"
+"""A copy's value is that of its original, this mark, and its own name."""
 
 
 class Outcome(Enum):
@@ -88,6 +92,8 @@ class History:
     """Who owned a partition in which generation or member epoch of a group."""
     seen_offsets: list[Commit] = field(default_factory=list)
     """What members were told when they asked where their group is."""
+    copied_to: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where the group of the transactional copies is in the end; empty where nothing was copied."""
     deliveries: list[Delivery] = field(default_factory=list)
     anomalies: list[str] = field(default_factory=list)
     """What a client could tell to be wrong on the spot."""

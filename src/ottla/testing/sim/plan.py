@@ -29,6 +29,8 @@ _PATIENCE: Final = {
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.session.timeout.ms": "3000",
     "group.consumer.min.session.timeout.ms": "2000",
+    "group.min.session.timeout.ms": "2000",
+    "group.initial.rebalance.delay.ms": "300",
     "group.share.heartbeat.interval.ms": "600",
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.session.timeout.ms": "3000",
@@ -60,7 +62,16 @@ class Plan:
     """A way in which the brokers are broken on purpose."""
 
 
-CLIENTS: Final = ("p0", "p1", "t0", "t1", "u0", "r0", "g0", "g1", "q0", "s0", "s1")
+_ALWAYS: Final = ("p0", "p1", "t0", "t1", "u0", "r0")
+_FAMILIES: Final = (("g0", "g1"), ("c0", "c1"), ("x0", "x1"), ("q0", "s0", "s1"))
+"""Groups of the consumer protocol, classic groups, transactional copies, and share groups with what feeds them."""
+CLIENTS: Final = _ALWAYS + sum(_FAMILIES, ())
+
+
+def _some_clients(rng: random.Random) -> tuple[str, ...]:
+    """Two or three families at a time: all of them together would only crowd each other out."""
+    chosen = rng.sample(_FAMILIES, rng.choice((2, 2, 3)))
+    return tuple(name for name in CLIENTS if name in _ALWAYS or any(name in family for family in chosen))
 
 
 def drawn(
@@ -88,10 +99,11 @@ def drawn(
     segment_bytes = rng.choice((None, None, 600, 3000))
     layout = rng.choice(_LAYOUTS)
     pause_s = rng.choice((0.2, 0.5, 0.8))
+    some_clients = _some_clients(rng)
     return Plan(
         seed,
         layout=layout,
-        clients=CLIENTS if clients is None else clients,
+        clients=some_clients if clients is None else clients,
         kinds=tuple(FAULTS) if kinds is None else kinds,
         fault_s=12.0 if fault_s is None else fault_s,
         pause_s=pause_s,

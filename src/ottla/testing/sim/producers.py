@@ -76,6 +76,12 @@ class Producer:
         """One batch; returns when it is acknowledged."""
         values = tuple(b"%s:%d" % (self.client.name.encode(), self._count + i) for i in range(count))
         self._count += count
+        return await self.send_values(tp, values, transaction)
+
+    async def send_values(
+        self, tp: TopicPartition, values: tuple[bytes, ...], transaction: Transaction | None = None
+    ) -> Send:
+        """The same with values that are given; each ends with the producer's name and a number that grows."""
         send = Send(self.client.name, tp, values, transaction)
         self.history.sends.append(send)
         if transaction is not None:
@@ -100,7 +106,7 @@ class Producer:
                 self.client.forget_leader(tp)
             await self._pause()
         send.outcome, send.base_offset = Outcome.OK, base_offset
-        self._sequences[tp] = sequence + count
+        self._sequences[tp] = sequence + len(values)
         return send
 
     def _request(self, tp: TopicPartition, values: tuple[bytes, ...], sequence: int, txn: str | None) -> Any:

@@ -16,7 +16,16 @@ from typing import Any, Final
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.checker import Log, check
-from ottla.testing.sim.clients import EVERYTHING, PLAIN, QUEUE, TRANSACTIONAL, Clients
+from ottla.testing.sim.classic import Membership
+from ottla.testing.sim.clients import (
+    COPIES,
+    COPY_GROUP,
+    EVERYTHING,
+    PLAIN,
+    QUEUE,
+    TRANSACTIONAL,
+    Clients,
+)
 from ottla.testing.sim.faults import Faults, Victims
 from ottla.testing.sim.history import History, Outcome
 from ottla.testing.sim.invariants import Invariants
@@ -138,6 +147,8 @@ class World:
         self._drain()
         logs = self._do("final read", self._read_all(committed_only=False), _PEACE_S)
         committed = self._do("final read, committed", self._read_all(committed_only=True), _PEACE_S)
+        if any(name[0] == "x" for name in self.plan.clients):
+            self.history.copied_to = self._do("final offsets", self._copied_to(), _PEACE_S)
         for violation in check(self.history, logs, committed):
             self.say(violation)
         self.invariants.look(final=True)
@@ -192,7 +203,7 @@ class World:
                 replication_factor=min(3, len(self.brokers)),
                 configs=configs,
             )
-            for partitions in (PLAIN, TRANSACTIONAL, QUEUE)
+            for partitions in (PLAIN, TRANSACTIONAL, QUEUE, COPIES)
         ]
         while new:
             try:
@@ -243,7 +254,7 @@ class World:
                 self.say("the queue's consumers are not given all that is in it")
                 break
             self.loop.run_for(0.2)
-        self.clients.stop("gsur")
+        self.clients.stop("gcsurx")
         self.loop.run_for(1.0)
 
     async def _read_all(self, *, committed_only: bool) -> Mapping[TopicPartition, Log]:
@@ -264,6 +275,18 @@ class World:
         for poll in history.polls:
             logs[poll.partition] += poll.records
         return logs
+
+    async def _copied_to(self) -> dict[TopicPartition, int]:
+        """Where the copies' group is, when all its transactions have come to their ends."""
+        member = Membership(self.clients.client("final"), self.history, COPY_GROUP, TRANSACTIONAL[0].topic, 0)
+        reached: dict[TopicPartition, int] = {}
+        while len(reached) < len(TRANSACTIONAL):
+            for tp in TRANSACTIONAL:
+                with contextlib.suppress(NotSent, Unanswered):
+                    if (found := await member.committed(tp)) is not None:
+                        reached[tp] = found
+            await asyncio.sleep(0.1)
+        return reached
 
     def _open_transactions(self, tp: TopicPartition, committed_only: bool) -> bool:
         """A transaction whose client was stopped is still open: its time-out ends it."""
