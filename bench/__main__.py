@@ -39,6 +39,8 @@ def main() -> None:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     result = report.document(sheet, given.scale)
+    if given.add and given.json.exists():
+        result = report.joined(json.loads(given.json.read_text()), result)
     given.json.write_text(json.dumps(result, indent=1) + "\n")
     if given.charts is not None:
         chart.write(result, given.charts)
@@ -52,6 +54,9 @@ def _words() -> argparse.Namespace:
     words.add_argument("--quick", dest="scale", action="store_const", const="quick", help="--scale quick")
     words.add_argument("--only", choices=("ottla", "kafka"), help="leave the other system out")
     words.add_argument("--json", type=Path, default=Path("bench-result.json"), help="where the result goes")
+    words.add_argument(
+        "--add", action="store_true", help="keep the rows there that this run does not measure"
+    )
     words.add_argument("--charts", type=Path, help="a directory for bench.svg and bench-curves.svg")
     words.add_argument("--directory", type=Path, help="where brokers keep their data while they run")
     return words.parse_args()

@@ -19,8 +19,9 @@ Document = dict[str, Any]
 
 
 def document(sheet: Sheet, scale: str) -> Document:
+    facts = machine.facts()
     return {
-        "machine": machine.facts(),
+        "machine": facts,
         "scale": scale,
         "notes": sheet.notes,
         "metrics": [
@@ -31,9 +32,19 @@ def document(sheet: Sheet, scale: str) -> Document:
                 "higher_is_better": metric.higher_is_better,
                 "samples": metric.samples,
                 "ratio": _ratio(metric.samples),
+                "commit": facts["commit"],
             }
             for metric in sheet.metrics.values()
         ],
+    }
+
+
+def joined(old: Document, new: Document) -> Document:
+    """A run's result with the rows of an earlier one that it did not measure again."""
+    again = {metric["row"] for metric in new["metrics"]}
+    return new | {
+        "notes": list(dict.fromkeys(old["notes"] + new["notes"])),
+        "metrics": [metric for metric in old["metrics"] if metric["row"] not in again] + new["metrics"],
     }
 
 
@@ -72,10 +83,11 @@ def page(result: Document) -> str:
 
 def _machine_line(result: Document) -> str:
     facts = result["machine"]
+    commits = ", ".join(dict.fromkeys(metric["commit"] for metric in result["metrics"]))
     return (
         f"{facts['cores']} cores of {facts['cpu']}, {facts['memory_gb']} GB, Linux {facts['kernel']}; "
         f"Python {facts['python']} with uvloop {facts['uvloop']}; Apache Kafka {facts['kafka']} on "
-        f"{facts['java']}; {facts['librdkafka']}; commit {facts['commit']}; {result['scale']} form."
+        f"{facts['java']}; {facts['librdkafka']}; commit {commits}; {result['scale']} form."
     )
 
 

@@ -31,7 +31,7 @@ class Scale:
 
     @property
     def few_rounds(self) -> int:
-        return min(self.rounds, 3)
+        return min(self.rounds, 2)
 
     def records(self, size: int) -> int:
         return (self.small_mb if size < 500 else self.large_mb) * 1_000_000 // size
@@ -39,10 +39,10 @@ class Scale:
 
 FULL = Scale(
     name="full",
-    rounds=5,
-    small_mb=150,
-    large_mb=600,
-    seconds=10,
+    rounds=3,
+    small_mb=120,
+    large_mb=500,
+    seconds=6,
     cold_gb=5,
     compact_mb=600,
     log_gb=(1, 5, 20),
