@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
+
+import msgspec
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import API_VERSIONS
@@ -84,8 +85,7 @@ class RequestContext(ABC):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(msgspec.Struct, frozen=True):
     """An API that this broker serves. `min_version`/`max_version` are what ApiVersions tells clients."""
 
     key: int

@@ -15,6 +15,7 @@ from ottla.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from ottla.api.cluster.departures import Departures
+    from ottla.api.coordinators import Coordinators
     from ottla.api.forwarding.channel import ControllerChannel
     from ottla.api.share.services import ShareServices
     from ottla.api.transactions.local_markers import LocalMarkers
@@ -79,9 +80,7 @@ class Broker(Node):
     lifecycle: BrokerLifecycle
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
-    groups: GroupCoordinator
-    share: ShareServices
-    transactions: TransactionCoordinator
+    coordinators: Coordinators
     local_markers: LocalMarkers
     departures: Departures
     """Brokers that have just been fenced."""
@@ -89,6 +88,18 @@ class Broker(Node):
     """Internal topics of streams groups that are being created, or could not be."""
     auto_creating: set[str] = field(default_factory=set)
     """Topics that the controller has been asked to create because a client named them."""
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self.coordinators.get().groups
+
+    @property
+    def share(self) -> ShareServices:
+        return self.coordinators.get().share
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return self.coordinators.get().transactions
 
     @property
     def broker_epoch(self) -> int:

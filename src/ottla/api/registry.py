@@ -1,18 +1,20 @@
 """Every API that this broker serves, and on which kind of listener.
 
-The area packages declare their APIs; this joins them. `ApiVersions` and the dispatcher both read from here, so
-that what is told to clients is what is served.
+The area packages name their APIs; this joins them. `ApiVersions` and the dispatcher both read from here, so that
+what is told to clients is what is served. An API's file is loaded when it is first asked for: all of them together
+take longer than everything else that a broker does before it answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Final
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import Final, NamedTuple
 
 from ottla.api import cluster, controller, data, forwarding, groups, raft, share, topics, transactions
 from ottla.api.base import Api
-from ottla.wire.apis import ApiKey
+from ottla.wire.apis import API_VERSIONS, ApiKey
 
 BOTH_LISTENERS: Final = frozenset(
     {
@@ -37,29 +39,80 @@ BOTH_LISTENERS: Final = frozenset(
 """APIs that Kafka answers on the listeners of brokers and of controllers alike."""
 
 
-def _join(*areas: tuple[Api, ...]) -> dict[int, Api]:
-    joined: dict[int, Api] = {}
-    for api in (api for area in areas for api in area):
-        if api.key in joined:
-            raise ValueError(f"API {ApiKey(api.key).name} is declared twice")
-        joined[api.key] = api
-    return dict(sorted(joined.items()))
+_PRODUCE_FROM: Final = 0
+"""Kafka tells of Produce from here for the sake of old librdkafka clients, and answers from 3."""
 
 
-_OF_BROKERS: Final = _join(*(area.APIS for area in (cluster, topics, data, groups, share, transactions)))
-_OF_CONTROLLERS: Final = _join(*(area.APIS for area in (controller, forwarding, raft)))
+class Advertised(NamedTuple):
+    """What ApiVersions tells of an API."""
+
+    key: int
+    min_version: int
+    max_version: int
 
 
-def _with_shared(own: Mapping[int, Api], others: Mapping[int, Api]) -> Mapping[int, Api]:
+class ServedApis(Mapping[int, Api]):
+    """The APIs by key that one kind of listener serves."""
+
+    def __init__(self, files: Mapping[int, str]) -> None:
+        self._files = dict(sorted(files.items()))
+        self._loaded: dict[int, Api] = {}
+
+    def __getitem__(self, key: int) -> Api:
+        api = self._loaded.get(key)
+        if api is None:
+            api = self._loaded[key] = import_module(self._files[key]).API
+        return api
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._files
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def advertised(self) -> Iterator[Advertised]:
+        """All of them, without loading any: every version is served that Kafka calls stable."""
+        for key in self._files:
+            versions = API_VERSIONS[key]
+            first = _PRODUCE_FROM if key == ApiKey.PRODUCE else versions.min_version
+            yield Advertised(key, first, versions.max_stable_version)
+
+
+def _join(*areas: ModuleType) -> dict[int, str]:
+    """The file of each API."""
+    joined: dict[int, str] = {}
+    for area in areas:
+        for name in area.APIS:
+            key = ApiKey[name.upper()]
+            if key in joined:
+                raise ValueError(f"API {key.name} is declared twice")
+            joined[key] = f"{area.__name__}.{name}"
+    return joined
+
+
+_OF_BROKERS: Final = _join(cluster, topics, data, groups, share, transactions)
+_OF_CONTROLLERS: Final = _join(controller, forwarding, raft)
+
+
+def _with_shared(own: Mapping[int, str], others: Mapping[int, str]) -> ServedApis:
     """What one kind of listener has of its own (Fetch is there on both, but not the same), and what both answer."""
-    shared = {key: api for key, api in others.items() if key in BOTH_LISTENERS}
-    return MappingProxyType(dict(sorted({**shared, **own}.items())))
+    return ServedApis({**{key: file for key, file in others.items() if key in BOTH_LISTENERS}, **own})
 
 
 _BROKER: Final = _with_shared(_OF_BROKERS, _OF_CONTROLLERS)
 _CONTROLLER: Final = _with_shared(_OF_CONTROLLERS, _OF_BROKERS)
 
 
-def supported(*, on_controller_listener: bool) -> Mapping[int, Api]:
-    """The APIs by key that a listener serves."""
+def supported(*, on_controller_listener: bool) -> ServedApis:
+    """What a listener serves."""
     return _CONTROLLER if on_controller_listener else _BROKER
+
+
+def load_all() -> None:
+    """Load every API's file, so that no request has to wait for it. From any thread."""
+    for apis in (_BROKER, _CONTROLLER):
+        for key in apis:
+            apis[key]

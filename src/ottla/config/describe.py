@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+import msgspec
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS, ConfigDef, text_of
@@ -28,8 +29,7 @@ UNKNOWN_TYPE: Final = 0
 """DescribeConfigs' type of a key that is not in the table."""
 
 
-@dataclass(frozen=True, slots=True)
-class SynonymEntry:
+class SynonymEntry(msgspec.Struct, frozen=True):
     """A key that sets the same thing, with its own value."""
 
     name: str
@@ -37,8 +37,7 @@ class SynonymEntry:
     source: ConfigSource
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(msgspec.Struct, frozen=True):
     """One key of a resource."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from ottla.config.errors import ConfigError
 
@@ -19,8 +20,7 @@ class SecurityProtocol(Enum):
     SASL_SSL = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(msgspec.Struct, frozen=True):
     """One endpoint. An empty host means every address of the machine; port 0 any free port."""
 
     name: str
@@ -33,8 +33,7 @@ class Listener:
         return format_address(self.host, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(msgspec.Struct, frozen=True):
     """A member of the controller quorum that is given by address in `controller.quorum.voters`."""
 
     id: int

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import TOPIC_KEYS, Value, text_of
@@ -18,8 +19,7 @@ log = logging.getLogger(__name__)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(msgspec.Struct, frozen=True):
     """One attribute for each topic key. -1 stands for no limit, as in Kafka."""
 
     cleanup_policy: frozenset[str]

@@ -9,9 +9,10 @@ the record does to the epochs (leader epoch up with every leader field, partitio
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
+
+import msgspec
 
 from ottla.controller.result import Message
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_FROM
@@ -40,8 +41,7 @@ class PartitionId(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRules:
+class PartitionRules(msgspec.Struct, frozen=True):
     """What decides about a partition's change besides its registration."""
 
     is_acceptable_leader: Callable[[int], bool]
@@ -53,15 +53,14 @@ class PartitionRules:
     metadata_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """What the partition shall be; what is None stays as it is."""
 
     isr: Replicas | None = None
     replicas: Replicas | None = None
     removing: Replicas | None = None
     adding: Replicas | None = None
-    directories: Mapping[int, bytes] = field(default_factory=dict)
+    directories: Mapping[int, bytes] = msgspec.field(default_factory=dict)
     """Where replicas lie, as far as it changes."""
     leader_recovery_state: int | None = None
     unclean_shutdown: int | None = None
@@ -71,8 +70,7 @@ class Target:
 NO_TARGET: Final = Target()
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(msgspec.Struct):
     """The partition as it will be."""
 
     replicas: Replicas

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from ottla.errors import ErrorCode, KafkaError
 
@@ -16,8 +17,7 @@ MAX_RECORDS_PER_OPERATION = 10_000
 """Records one admin request may write; Kafka's bound, and what keeps one batch of the metadata log small."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerResult(Generic[R]):
+class ControllerResult(msgspec.Struct, Generic[R], frozen=True):
     """Records to append, and the response that becomes true when they are committed."""
 
     records: list[Message]
@@ -26,12 +26,11 @@ class ControllerResult(Generic[R]):
     """All records go in one batch. Only activation, which has its own metadata transaction, does without."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApiError:
+class ApiError(msgspec.Struct, frozen=True):
     """An error code with its sentence, for one element of a response that has many."""
 
     code: ErrorCode = ErrorCode.NONE
-    message: str | None = field(default=None)
+    message: str | None = None
 
     @property
     def failed(self) -> bool:

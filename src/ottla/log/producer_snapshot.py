@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from crc32c import crc32c
+from ottla.records.crc import crc32c
 
 VERSION = 1
 BATCHES_KEPT = 5

@@ -5,9 +5,10 @@ Holds no behaviour beyond what describes the values themselves.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+import msgspec
 
 NO_TIMESTAMP = -1
 NO_EPOCH = -1
@@ -33,8 +34,7 @@ class AppendOrigin(Enum):
     REPLICATION = "replication"
 
 
-@dataclass(slots=True)
-class AppendInfo:
+class AppendInfo(msgspec.Struct):
     """What an append did. For a duplicate these are the offsets of the batch that was already there."""
 
     first_offset: int
@@ -49,8 +49,7 @@ class AppendInfo:
     """Records appended."""
 
 
-@dataclass(slots=True)
-class LogSlice:
+class LogSlice(msgspec.Struct):
     """A run of batches of one segment: begins at the batch that holds the offset asked for, and may end amid one."""
 
     records: memoryview
@@ -60,8 +59,7 @@ class LogSlice:
     """False where not even the first batch fitted (`min_one_batch=False`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimestampOffset:
+class TimestampOffset(msgspec.Struct, frozen=True):
     """Where a timestamp was found, with the leader epoch of that record (or -1)."""
 
     timestamp: int

@@ -6,9 +6,10 @@ Each map is copied shallowly when the first record touches it; everything else i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from operator import itemgetter
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.cluster import (

@@ -7,9 +7,10 @@ Nobody changes an image; `delta.py` makes the next one from records. The maps ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
+
+import msgspec
 
 NO_LEADER: Final = -1
 """A partition's leader when it has none."""
@@ -55,8 +56,7 @@ class VersionRange(NamedTuple):
     max: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(msgspec.Struct, frozen=True):
     """A broker as it registered itself."""
 
     id: int
@@ -72,8 +72,7 @@ class BrokerRegistration:
     is_migrating_zk_broker: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerRegistration:
+class ControllerRegistration(msgspec.Struct, frozen=True):
     """A controller as it registered itself."""
 
     id: int
@@ -83,8 +82,7 @@ class ControllerRegistration:
     zk_migration_ready: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRegistration:
+class PartitionRegistration(msgspec.Struct, frozen=True):
     """A partition's assignment and leadership."""
 
     replicas: tuple[int, ...]
@@ -108,8 +106,7 @@ class PartitionRegistration:
         return self.directories[self.replicas.index(replica)]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(msgspec.Struct, frozen=True):
     """A topic and its partitions."""
 
     id: bytes
@@ -117,12 +114,11 @@ class TopicImage:
     partitions: Mapping[int, PartitionRegistration]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsImage:
+class TopicsImage(msgspec.Struct, frozen=True):
     """All topics, by name and by id."""
 
-    by_name: Mapping[str, TopicImage] = field(default_factory=dict)
-    by_id: Mapping[bytes, TopicImage] = field(default_factory=dict)
+    by_name: Mapping[str, TopicImage] = msgspec.field(default_factory=dict)
+    by_id: Mapping[bytes, TopicImage] = msgspec.field(default_factory=dict)
 
     def partition(self, topic_id: bytes, index: int) -> PartitionRegistration | None:
         topic = self.by_id.get(topic_id)
@@ -132,18 +128,16 @@ class TopicsImage:
 _NO_CONFIGS: Final[Mapping[str, str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigurationsImage:
+class ConfigurationsImage(msgspec.Struct, frozen=True):
     """What has been set dynamically, per resource. The key is (resource type, name)."""
 
-    resources: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
+    resources: Mapping[tuple[int, str], Mapping[str, str]] = msgspec.field(default_factory=dict)
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.resources.get((resource_type, name), _NO_CONFIGS)
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdsImage:
+class ProducerIdsImage(msgspec.Struct, frozen=True):
     """The first producer id that no broker has been given yet; -1 before the first block."""
 
     next: int = -1
@@ -186,24 +180,23 @@ class DelegationToken(NamedTuple):
     token_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataImage:
+class MetadataImage(msgspec.Struct, frozen=True):
     """Everything the metadata log says up to and including `offset`."""
 
     offset: int = -1
     epoch: int = -1
-    features: Mapping[str, int] = field(default_factory=dict)
+    features: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Finalized feature levels, `metadata.version` among them; a level of 0 is left out."""
-    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
-    controllers: Mapping[int, ControllerRegistration] = field(default_factory=dict)
-    topics: TopicsImage = field(default_factory=TopicsImage)
-    configs: ConfigurationsImage = field(default_factory=ConfigurationsImage)
-    producer_ids: ProducerIdsImage = field(default_factory=ProducerIdsImage)
-    acls: Mapping[bytes, AclEntry] = field(default_factory=dict)
-    client_quotas: Mapping[ClientQuotaEntity, Mapping[str, float]] = field(default_factory=dict)
-    scram: Mapping[tuple[int, str], ScramCredential] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration] = msgspec.field(default_factory=dict)
+    controllers: Mapping[int, ControllerRegistration] = msgspec.field(default_factory=dict)
+    topics: TopicsImage = msgspec.field(default_factory=TopicsImage)
+    configs: ConfigurationsImage = msgspec.field(default_factory=ConfigurationsImage)
+    producer_ids: ProducerIdsImage = msgspec.field(default_factory=ProducerIdsImage)
+    acls: Mapping[bytes, AclEntry] = msgspec.field(default_factory=dict)
+    client_quotas: Mapping[ClientQuotaEntity, Mapping[str, float]] = msgspec.field(default_factory=dict)
+    scram: Mapping[tuple[int, str], ScramCredential] = msgspec.field(default_factory=dict)
     """By (mechanism, user name); mechanism 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
-    tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
+    tokens: Mapping[str, DelegationToken] = msgspec.field(default_factory=dict)
 
     @property
     def metadata_version(self) -> int:
@@ -218,7 +211,7 @@ class MetadataImage:
         """Equal in all but the place in the log."""
         return all(
             getattr(self, name) == getattr(other, name)
-            for name in MetadataImage.__slots__
+            for name in MetadataImage.__struct_fields__
             if name not in ("offset", "epoch")
         )
 

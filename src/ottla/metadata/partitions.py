@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_FROM, ELR_RECORDS_FROM, LATEST_METADATA_VERSION

@@ -7,9 +7,10 @@ in the listen queue, while an address over its own cap is turned away.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ottla.limits import MAX_CONNECTIONS, MAX_CONNECTIONS_PER_IP
 
@@ -24,13 +25,12 @@ class Verdict(Enum):
     REFUSE = "refuse"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """Caps of the whole broker. `per_ip_overrides` is by address."""
 
     max_connections: int = MAX_CONNECTIONS
     max_per_ip: int = MAX_CONNECTIONS_PER_IP
-    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    per_ip_overrides: Mapping[str, int] = msgspec.field(default_factory=dict)
     max_rate_per_s: int = _UNLIMITED
 
     @classmethod
@@ -44,8 +44,7 @@ class Limits:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerLimits:
+class ListenerLimits(msgspec.Struct, frozen=True):
     """Caps of one listener (`listener.name.<name>.max.connections` and `.max.connection.creation.rate`)."""
 
     max_connections: int = _UNLIMITED

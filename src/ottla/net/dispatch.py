@@ -35,15 +35,16 @@ class Dispatcher:
     def __init__(self, node: Node, apis: Mapping[int, Api]) -> None:
         self._node = node
         self._apis = apis
-        self._served: set[tuple[int, int]] = set()
-        """(API key, version) pairs found to be served. Filled as requests come."""
+        self._served: dict[tuple[int, int], Api] = {}
+        """By API key and version, those found to be served. Filled as requests come."""
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, or close the connection that sent it."""
         try:
             header, offset = decode_request_header(frame)
             key, version = header.request_api_key, header.request_api_version
-            if (key, version) not in self._served and not self._learn(connection, key, version):
+            api = self._served.get((key, version)) or self._learn(connection, key, version)
+            if api is None:
                 if key == ApiKey.API_VERSIONS:
                     self._answer_unknown_version(connection, header.correlation_id, now)
                 return
@@ -53,7 +54,6 @@ class Dispatcher:
             log.warning("Closing %s: %s", connection.peer.connection_id, error.message)
             connection.close()
             return
-        api = self._apis[key]
         request = Request(connection, api, version, header.correlation_id, header.client_id, now)
         connection.add(request)
         if api.forward and not request.on_controller_listener:
@@ -63,12 +63,12 @@ class Dispatcher:
                 return
         self._handle(request, message)
 
-    def _learn(self, connection: Connection, key: int, version: int) -> bool:
-        """Whether a version is served. As Kafka does, a client that asks for another one is cut off."""
+    def _learn(self, connection: Connection, key: int, version: int) -> Api | None:
+        """The API, if it is served in this version. As Kafka does, a client that asks for another one is cut off."""
         api = self._apis.get(key)
         if api is not None and api.serves(version):
-            self._served.add((key, version))
-            return True
+            self._served[key, version] = api
+            return api
         if key != ApiKey.API_VERSIONS:
             name = ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
             log.warning(
@@ -78,7 +78,7 @@ class Dispatcher:
                 version,
             )
             connection.close()
-        return False
+        return None
 
     def _answer_unknown_version(self, connection: Connection, correlation_id: int, now: float) -> None:
         api = self._apis[ApiKey.API_VERSIONS]

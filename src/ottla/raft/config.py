@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
@@ -10,8 +10,7 @@ from ottla.raft.node import NodeConfig
 from ottla.raft.types import MAX_BATCH_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class RaftConfig:
+class RaftConfig(msgspec.Struct, frozen=True):
     """Settings of the metadata log and of elections."""
 
     log: TopicConfig

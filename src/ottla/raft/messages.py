@@ -6,16 +6,16 @@ this node's own log and of its connections.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from ottla.raft.quorum_state import ElectionState
 from ottla.raft.types import OffsetAndEpoch, ReplicaKey
 from ottla.raft.voters import VoterSet
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(msgspec.Struct, frozen=True):
     """A replica asks for a vote in `epoch`; with `pre_vote`, whether it would get one in the next."""
 
     sender: ReplicaKey
@@ -26,8 +26,7 @@ class VoteRequest:
     pre_vote: bool
 
 
-@dataclass(frozen=True, slots=True)
-class VoteResponse:
+class VoteResponse(msgspec.Struct, frozen=True):
     """The answer to a `VoteRequest`, with the epoch and the leader that the voter knows."""
 
     sender: ReplicaKey
@@ -38,8 +37,7 @@ class VoteResponse:
     pre_vote: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpoch:
+class BeginQuorumEpoch(msgspec.Struct, frozen=True):
     """The leader tells a voter that it leads."""
 
     sender: ReplicaKey
@@ -47,8 +45,7 @@ class BeginQuorumEpoch:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpoch:
+class EndQuorumEpoch(msgspec.Struct, frozen=True):
     """The leader has resigned: a voter may stand for election, those with the most of the log first."""
 
     sender: ReplicaKey
@@ -57,29 +54,25 @@ class EndQuorumEpoch:
     preferred: tuple[ReplicaKey, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class VoterGone:
+class VoterGone(msgspec.Struct, frozen=True):
     """The operating system says that nobody listens where a voter was that is asked for its vote."""
 
     asked: VoteRequest
 
 
-@dataclass(frozen=True, slots=True)
-class LogAppended:
+class LogAppended(msgspec.Struct, frozen=True):
     """This node's log now ends here (it may also have been cut); it may not be durable yet."""
 
     end: OffsetAndEpoch
 
 
-@dataclass(frozen=True, slots=True)
-class LogFlushed:
+class LogFlushed(msgspec.Struct, frozen=True):
     """This node's log is durable up to this offset (not included)."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class VotersChanged:
+class VotersChanged(msgspec.Struct, frozen=True):
     """The log (or what is left of it) says who the voters are, written at this offset."""
 
     voters: VoterSet
@@ -89,36 +82,31 @@ class VotersChanged:
     """Those before the last change, which may not be committed yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """A replica has fetched from this leader: its log is durable up to this offset (-1: it loads a snapshot)."""
 
     replica: ReplicaKey
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderFound:
+class LeaderFound(msgspec.Struct, frozen=True):
     """This node has heard of an epoch, and who leads it if the other knew."""
 
     leader_id: int | None
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderHeard:
+class LeaderHeard(msgspec.Struct, frozen=True):
     """This follower's leader has answered a fetch; everything below the offset is committed (None: not known)."""
 
     high_watermark: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderGone:
+class LeaderGone(msgspec.Struct, frozen=True):
     """The operating system says that nobody listens where this follower's leader was."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(msgspec.Struct, frozen=True):
     """This leader is asked to step down."""
 
 
@@ -140,15 +128,14 @@ Input = (
 Outgoing = VoteRequest | VoteResponse | BeginQuorumEpoch | EndQuorumEpoch
 
 
-@dataclass(slots=True)
-class Ready:
+class Ready(msgspec.Struct):
     """What the driver has to do now, in the order of the fields."""
 
     election: ElectionState | None = None
     """Make this durable before anything else leaves the node."""
-    control: list[Any] = field(default_factory=list)
+    control: list[Any] = msgspec.field(default_factory=list)
     """Control messages to append as one batch, at the start of an epoch that this node leads."""
-    outgoing: list[Outgoing] = field(default_factory=list)
+    outgoing: list[Outgoing] = msgspec.field(default_factory=list)
     high_watermark: int | None = None
     """It has moved to here."""
     leader_change: tuple[int | None, int] | None = None

@@ -5,7 +5,6 @@ Version 0 goes with kraft.version 0 (voters from the configuration), version 1 w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +18,7 @@ FILE_NAME: Final = "quorum-state"
 NOBODY: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionState:
+class ElectionState(msgspec.Struct, frozen=True):
     """An epoch, who leads it as far as known, and whom this node voted for in it."""
 
     epoch: int = 0

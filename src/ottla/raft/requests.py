@@ -6,8 +6,9 @@ Every one of them is about a single partition, `__cluster_metadata-0`, and is re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from ottla.errors import ErrorCode
 from ottla.peers import Endpoint
@@ -20,8 +21,7 @@ from ottla.wire.uuid import METADATA_TOPIC_ID
 NOBODY: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderView:
+class LeaderView(msgspec.Struct, frozen=True):
     """Who leads as far as this node knows: what every answer carries."""
 
     leader_id: int | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
 
 from ottla.log.types import TopicPartition
 from ottla.wire.uuid import ZERO_UUID
@@ -39,8 +40,7 @@ class ReplicaKey(NamedTuple):
         )
 
 
-@dataclass(slots=True)
-class CommittedBatch:
+class CommittedBatch(msgspec.Struct):
     """A batch of the log (or of a snapshot) as listeners get it. A control batch comes with no records."""
 
     base_offset: int
@@ -78,8 +78,7 @@ class RecordSerde(Protocol):
     def decode(self, buf: bytes | memoryview) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaState:
+class ReplicaState(msgspec.Struct, frozen=True):
     """How far a replica is, as DescribeQuorum tells it. Times are -1 where unknown."""
 
     key: ReplicaKey
@@ -88,8 +87,7 @@ class ReplicaState:
     last_caught_up_timestamp: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumInfo:
+class QuorumInfo(msgspec.Struct, frozen=True):
     """What DescribeQuorum answers."""
 
     leader_id: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from ottla.config.listeners import Voter
 from ottla.raft.types import ReplicaKey
@@ -28,21 +29,19 @@ class VoterEndpoint(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class VoterNode:
+class VoterNode(msgspec.Struct, frozen=True):
     """A voter."""
 
     key: ReplicaKey
-    listeners: Mapping[str, VoterEndpoint] = field(default_factory=dict)
+    listeners: Mapping[str, VoterEndpoint] = msgspec.field(default_factory=dict)
     """By listener name."""
     kraft_versions: KRaftVersions = SUPPORTED_KRAFT_VERSIONS
 
 
-@dataclass(frozen=True, slots=True)
-class VoterSet:
+class VoterSet(msgspec.Struct, frozen=True):
     """All voters by node id."""
 
-    nodes: Mapping[int, VoterNode] = field(default_factory=dict)
+    nodes: Mapping[int, VoterNode] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, voters: Iterable[VoterNode]) -> VoterSet:

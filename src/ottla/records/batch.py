@@ -9,11 +9,10 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.errors import ErrorCode, KafkaError
 from ottla.limits import MAX_UNPACKED_BATCH_BYTES
 from ottla.records.codecs import Compression, compress, decompress
+from ottla.records.crc import crc32c
 from ottla.records.record import InvalidRecordError, Record, append_record, iter_raw, value_and_headers
 
 HEADER_SIZE = 61

@@ -10,17 +10,13 @@ from typing import Any
 
 from ottla.api.broker import Broker, Node
 from ottla.api.cluster.departures import Departures
+from ottla.api.coordinators import Coordinators, Made
 from ottla.api.forwarding.channel import ControllerChannel
-from ottla.api.groups.coordinator import make_group_coordinator
-from ottla.api.share.services import make_share_services
-from ottla.api.topics.auto_create import auto_create_topics
-from ottla.api.transactions.coordinator import make_transaction_coordinator
 from ottla.api.transactions.local_markers import LocalMarkers
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.controller.lifecycle import BrokerLifecycle
-from ottla.controller.names import SHARE_STATE_TOPIC
 from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.manager import LogManager
@@ -64,28 +60,30 @@ def make_broker(
 ) -> Broker:
     """All services of a broker, on logs that are loaded. Nothing of it follows the metadata yet."""
     config, clock = node.config, node.clock
-    post = loop.call_soon_threadsafe
     replicas = ReplicaManager(
         log_manager,
         clock,
         executor,
         config.node_id,
         config,
-        call_soon_threadsafe=post,
+        call_soon_threadsafe=loop.call_soon_threadsafe,
         peers=node.peers,
         to_controller=lambda request, done, failed: node.to_controller.send(
             request, done, failed, timeout_s=config.int("request.timeout.ms") / 1000
         ),
         broker_epoch=lambda: lifecycle.broker_epoch,
     )
-    producer_ids = ProducerIds(_allocator(node, lifecycle))
 
     def end_offsets(*marker: Any) -> None:
         """A transaction that committed offsets has ended."""
         broker.groups.runtime.complete_transaction(*marker)
 
-    local_markers = LocalMarkers(replicas, clock, end_offsets)
-    groups = make_group_coordinator(config, replicas, clock, executor, post)
+    def coordinators() -> Made:
+        # Loaded when they are needed: see `Coordinators`.
+        from ottla.server.coordinators import make_coordinators
+
+        return make_coordinators(broker, loop)
+
     broker = Broker(
         **{each.name: getattr(node, each.name) for each in fields(Node)},
         log_manager=log_manager,
@@ -93,22 +91,9 @@ def make_broker(
         lifecycle=lifecycle,
         fetch_sessions=FetchSessionCache(clock, config.int("max.incremental.fetch.session.cache.slots")),
         departures=Departures(clock),
-        producer_ids=producer_ids,
-        groups=groups,
-        share=make_share_services(
-            config,
-            replicas,
-            clock,
-            executor,
-            post,
-            groups,
-            lambda: auto_create_topics(broker, [SHARE_STATE_TOPIC]),
-            node.peers,
-        ),
-        transactions=make_transaction_coordinator(
-            config, replicas, clock, executor, post, producer_ids, local_markers, node.peers
-        ),
-        local_markers=local_markers,
+        producer_ids=ProducerIds(_allocator(node, lifecycle)),
+        coordinators=Coordinators(coordinators),
+        local_markers=LocalMarkers(replicas, clock, end_offsets),
     )
     return broker
 

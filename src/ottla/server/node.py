@@ -240,16 +240,12 @@ class Server:
         broker.replicas.remove_strays()
         broker.replicas.start()
         log_manager.start()
-
-        broker.transactions.start()
-        self._undo.append(broker.transactions.shutdown)
+        self._undo.append(broker.coordinators.stop_transactions)
         front.open(broker, controllers=False)
         self._undo.append(lambda: front.stop(_STOP_GRACE_S, controllers=False))
         # Wakes who is parked, so that the listeners find them answered.
         self._undo.append(broker.replicas.shutdown)
-        self._undo.append(broker.groups.runtime.shutdown)
-        broker.share.coordinator.start()
-        self._undo.append(broker.share.shutdown)
+        self._undo.append(broker.coordinators.stop_groups)
         self._undo.append(lambda: self._leave(lifecycle, node.raft))
         lifecycle.ready()
         await self._wait_for(running, "the active controller to let this broker serve")
@@ -341,3 +337,4 @@ def _tune_gc() -> None:
     """What start-up made stays: keep the collector from looking at it again and again."""
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
+    gc.enable()

@@ -36,18 +36,14 @@ def broker_publishers(broker: Broker, settings: Settings) -> Iterable[Publisher]
             broker.config = settings.current(image)
             broker.log_manager.update_config(broker.config)
             broker.replicas.update_broker_config(broker.config)
-            broker.groups.update_config(broker.config)
-            broker.share.config = broker.config
-            broker.transactions.config = broker.config
+            broker.coordinators.update_config(broker.config)
 
     def publish_image(delta: MetadataDelta, image: MetadataImage) -> None:
         broker.departures.note(broker.image, image)
         broker.image = image
 
     def publish_coordinators(delta: MetadataDelta, image: MetadataImage) -> None:
-        broker.groups.runtime.publish(delta, image, broker.node_id)
-        broker.share.publish(delta, image, broker.node_id)
-        broker.transactions.publish(delta, image, broker.node_id)
+        broker.coordinators.publish(delta, image, broker.node_id)
 
     return (publish_config, broker.replicas.publish, publish_image, publish_coordinators)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from log_rig import NOW, Rig, batch, records_of
+from msgspec.structs import replace
 
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError

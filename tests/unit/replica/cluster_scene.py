@@ -13,7 +13,7 @@ from typing import Any
 from replica_scene import Context, ManualExecutor
 
 from ottla.api.base import PARKED
-from ottla.api.data import APIS
+from ottla.api.registry import supported
 from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.controller import brokers as broker_decisions
@@ -35,7 +35,7 @@ from ottla.testing.memory_peers import MemoryNetwork
 from ottla.wire import messages
 
 CLUSTER_ID = "test-cluster-id-000000"
-HANDLERS = {api.key: api.handle for api in APIS}
+APIS = supported(on_controller_listener=False)
 LISTENER = "PLAINTEXT"
 
 
@@ -146,7 +146,7 @@ class Node:
 
     def _serve(self, sender: int, request: Any, version: int, respond: Callable[[Any], None]) -> None:
         ctx = Request(version, respond)
-        answer = HANDLERS[request.API_KEY](self.broker, ctx, request)
+        answer = APIS[request.API_KEY].handle(self.broker, ctx, request)
         if answer is not PARKED:
             respond(answer)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec.structs import replace
 
 from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig

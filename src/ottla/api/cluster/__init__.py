@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from ottla.api.base import Api
-from ottla.api.cluster import (
-    api_versions,
-    describe_cluster,
-    describe_quorum,
-    describe_topic_partitions,
-    find_coordinator,
-    metadata,
-)
+from typing import Final
 
-APIS: tuple[Api, ...] = (
-    metadata.API,
-    find_coordinator.API,
-    api_versions.API,
-    describe_quorum.API,
-    describe_cluster.API,
-    describe_topic_partitions.API,
+APIS: Final = (
+    "metadata",
+    "find_coordinator",
+    "api_versions",
+    "describe_quorum",
+    "describe_cluster",
+    "describe_topic_partitions",
 )
+"""The files of this area, each called as its API is; the registry loads them."""

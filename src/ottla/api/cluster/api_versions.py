@@ -38,7 +38,7 @@ def handle(broker: Node, ctx: RequestContext, request: Message) -> Message:
     return response(
         api_keys=[
             response.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
-            for api in apis.values()
+            for api in apis.advertised()
         ],
         # Clients from before version 4 stumble over features whose lowest level is 0.
         supported_features=[

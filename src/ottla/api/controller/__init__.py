@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from ottla.api.base import Api
-from ottla.api.controller import (
-    allocate_producer_ids,
-    alter_partition,
-    alter_partition_reassignments,
-    assign_replicas_to_dirs,
-    broker_heartbeat,
-    broker_registration,
-    controller_registration,
-    elect_leaders,
-    list_partition_reassignments,
-)
+from typing import Final
 
-APIS: tuple[Api, ...] = (
-    elect_leaders.API,
-    alter_partition_reassignments.API,
-    list_partition_reassignments.API,
-    alter_partition.API,
-    broker_registration.API,
-    broker_heartbeat.API,
-    allocate_producer_ids.API,
-    controller_registration.API,
-    assign_replicas_to_dirs.API,
+APIS: Final = (
+    "elect_leaders",
+    "alter_partition_reassignments",
+    "list_partition_reassignments",
+    "alter_partition",
+    "broker_registration",
+    "broker_heartbeat",
+    "allocate_producer_ids",
+    "controller_registration",
+    "assign_replicas_to_dirs",
 )
+"""The files of this area, each called as its API is; the registry loads them."""

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from ottla.api.base import Api
-from ottla.api.data import (
-    alter_replica_log_dirs,
-    delete_records,
-    describe_log_dirs,
-    describe_producers,
-    fetch,
-    list_offsets,
-    offset_for_leader_epoch,
-    produce,
-)
+from typing import Final
 
-APIS: tuple[Api, ...] = (
-    produce.API,
-    fetch.API,
-    list_offsets.API,
-    offset_for_leader_epoch.API,
-    delete_records.API,
-    describe_producers.API,
-    describe_log_dirs.API,
-    alter_replica_log_dirs.API,
+APIS: Final = (
+    "produce",
+    "fetch",
+    "list_offsets",
+    "offset_for_leader_epoch",
+    "delete_records",
+    "describe_producers",
+    "describe_log_dirs",
+    "alter_replica_log_dirs",
 )
+"""The files of this area, each called as its API is; the registry loads them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.api.base import Api
-from ottla.api.forwarding import envelope
+from typing import Final
 
-APIS: tuple[Api, ...] = (envelope.API,)
+APIS: Final = ("envelope",)
+"""The files of this area, each called as its API is; the registry loads them."""

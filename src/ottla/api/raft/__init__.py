@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from ottla.api.base import Api
-from ottla.api.raft import (
-    add_raft_voter,
-    begin_quorum_epoch,
-    end_quorum_epoch,
-    fetch,
-    fetch_snapshot,
-    remove_raft_voter,
-    update_raft_voter,
-    vote,
-)
+from typing import Final
 
-APIS: tuple[Api, ...] = (
-    fetch.API,
-    vote.API,
-    begin_quorum_epoch.API,
-    end_quorum_epoch.API,
-    fetch_snapshot.API,
-    add_raft_voter.API,
-    remove_raft_voter.API,
-    update_raft_voter.API,
+APIS: Final = (
+    "fetch",
+    "vote",
+    "begin_quorum_epoch",
+    "end_quorum_epoch",
+    "fetch_snapshot",
+    "add_raft_voter",
+    "remove_raft_voter",
+    "update_raft_voter",
 )
+"""The files of this area, each called as its API is; the registry loads them."""

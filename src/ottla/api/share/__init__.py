@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from ottla.api.base import Api
-from ottla.api.share import (
-    delete_share_group_state,
-    initialize_share_group_state,
-    read_share_group_state,
-    read_share_group_state_summary,
-    share_acknowledge,
-    share_fetch,
-    write_share_group_state,
-)
+from typing import Final
 
-APIS: tuple[Api, ...] = (
-    delete_share_group_state.API,
-    initialize_share_group_state.API,
-    read_share_group_state.API,
-    read_share_group_state_summary.API,
-    share_acknowledge.API,
-    share_fetch.API,
-    write_share_group_state.API,
+APIS: Final = (
+    "delete_share_group_state",
+    "initialize_share_group_state",
+    "read_share_group_state",
+    "read_share_group_state_summary",
+    "share_acknowledge",
+    "share_fetch",
+    "write_share_group_state",
 )
+"""The files of this area, each called as its API is; the registry loads them."""

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from ottla.api.base import Api
-from ottla.api.topics import (
-    alter_configs,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_configs,
-    incremental_alter_configs,
-    list_config_resources,
-    unregister_broker,
-    update_features,
-)
+from typing import Final
 
-APIS: tuple[Api, ...] = (
-    create_topics.API,
-    delete_topics.API,
-    create_partitions.API,
-    describe_configs.API,
-    alter_configs.API,
-    incremental_alter_configs.API,
-    list_config_resources.API,
-    update_features.API,
-    unregister_broker.API,
+APIS: Final = (
+    "create_topics",
+    "delete_topics",
+    "create_partitions",
+    "describe_configs",
+    "alter_configs",
+    "incremental_alter_configs",
+    "list_config_resources",
+    "update_features",
+    "unregister_broker",
 )
+"""The files of this area, each called as its API is; the registry loads them."""

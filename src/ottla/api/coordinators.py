@@ -1,0 +1,80 @@
+"""The coordinators of a broker, made when they are first needed.
+
+Nobody needs them until one of their topics is there or a client asks about a group or a transaction, and their
+modules are a third of what a broker would have to load before its first answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ottla.controller.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.api.share.services import ShareServices
+    from ottla.config.broker import BrokerConfig
+    from ottla.coordinator.group.service import GroupCoordinator
+    from ottla.coordinator.transaction.service import TransactionCoordinator
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image import MetadataImage
+
+_TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC)
+
+
+class Made(NamedTuple):
+    """The coordinators themselves."""
+
+    groups: GroupCoordinator
+    share: ShareServices
+    transactions: TransactionCoordinator
+
+
+class Coordinators:
+    """`make` puts them together, on the newest image."""
+
+    __slots__ = ("_closed", "_made", "_make")
+
+    def __init__(self, make: Callable[[], Made]) -> None:
+        self._make = make
+        self._made: Made | None = None
+        self._closed = False
+
+    def get(self) -> Made:
+        """All of them, at work."""
+        if self._made is None:
+            if self._closed:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
+            self._made = self._make()
+            self._made.transactions.start()
+            self._made.share.coordinator.start()
+        return self._made
+
+    def publish(self, delta: MetadataDelta, image: MetadataImage, node_id: int) -> None:
+        """A metadata publisher, after the replicas."""
+        if self._made is None and not any(topic in image.topics.by_name for topic in _TOPICS):
+            return
+        made = self.get()
+        made.groups.runtime.publish(delta, image, node_id)
+        made.share.publish(delta, image, node_id)
+        made.transactions.publish(delta, image, node_id)
+
+    def update_config(self, config: BrokerConfig) -> None:
+        if self._made is not None:
+            self._made.groups.update_config(config)
+            self._made.share.config = config
+            self._made.transactions.config = config
+
+    def stop_groups(self) -> None:
+        """While requests are still answered: those that are parked at groups and queues are let go."""
+        self._closed = True
+        if self._made is not None:
+            self._made.share.shutdown()
+            self._made.groups.runtime.shutdown()
+
+    def stop_transactions(self) -> None:
+        """When no requests come any more."""
+        self._closed = True
+        if self._made is not None:
+            self._made.transactions.shutdown()
