@@ -49,7 +49,11 @@ def checked(df: DataFrame, topic: str | None) -> DataFrame:
             chosen.append(fn.col(name).cast("binary").alias(name))
     for name, kind in _KINDS.items():
         if name in fields:
-            chosen.append(fn.col(name).cast(kind).alias(name))
+            column = fn.col(name).cast(kind)
+            if name == "headers":
+                # Never null: of a list column with nulls Spark computes each row's size anew from the first null on.
+                column = fn.coalesce(column, fn.array().cast(kind))
+            chosen.append(column.alias(name))
     if "timestamp" in fields:
         times = fn.col("timestamp")
         if isinstance(fields["timestamp"], TimestampType):

@@ -113,6 +113,8 @@ def write_rows(
     if value is None:
         raise PipelineError("a row for Kafka needs a column `value`")
     headers = _column(batch, "headers")
+    if headers is not None and not len(headers.flatten()):
+        headers = None
     times = _timestamps(batch)
     key, value = (as_binary(key) if key is not None else None), as_binary(value)
     for start, end in runs:

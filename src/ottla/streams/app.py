@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +13,14 @@ from ottla.streams.dsl.builder import StreamsBuilder
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph.operators import Sink
 from ottla.streams.graph.topology import Topology
+from ottla.streams.meaning import reaching, sentence
 from ottla.streams.planner.manifest import Manifest
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.spark import build, native_or_none, output_mode, plan_for_spark
 from ottla.streams.planner.stages import Plan
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from ottla.streams.queries import QueryableStore
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_OFFSETS_PER_BATCH: Final = 1_000_000
 """A bound on what one micro-batch reads, so that the first one after a long stop is not endless."""
 
-_OUR_WORDS: Final = re.compile(r"ottla\.streams\.errors\.\w+: ([^\n]+)")
+MAX_POLL_RECORDS: Final = 20_000
 
 
 def state_home() -> Path:
@@ -65,6 +65,7 @@ class StreamsApp:
         self.settings = settings or Settings()
         self.directory = (self.settings.state_dir or state_home()) / application_id
         self.query: StreamingQuery | None = None
+        self._spark: SparkSession | None = None
 
     @property
     def checkpoint(self) -> Path:
@@ -77,6 +78,7 @@ class StreamsApp:
         plan = plan_for_spark(self.topology)
         partitions = self._partitions(plan)
         spark = spark_session(self.application_id, master=self.settings.master, settings=self.settings.spark)
+        self._spark = spark
         tasks = self._tasks(plan, partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
         reader = (
             spark.readStream.format("kafka")
@@ -85,6 +87,8 @@ class StreamsApp:
             .option("startingOffsets", "earliest")
             .option("includeHeaders", "true")
             .option("kafka.isolation.level", "read_committed")
+            # Spark seeks before each poll, and what was fetched beyond it is fetched again.
+            .option("kafka.max.poll.records", str(MAX_POLL_RECORDS))
         )
         if not self.settings.real_time:
             # In real time a batch has no size: it lasts until its time is over.
@@ -155,7 +159,7 @@ class StreamsApp:
             self.query.awaitTermination(seconds)  # type: ignore[arg-type]
         except Exception as problem:
             self._write_status()
-            raise StreamsError(_sentence(problem)) from problem
+            raise StreamsError(sentence(problem)) from problem
 
     def stop(self) -> None:
         if self.query is not None:
@@ -170,13 +174,13 @@ class StreamsApp:
         if name not in self.topology.stores:
             known = ", ".join(sorted(self.topology.stores))
             raise StreamsError(f"there is no state store {name}; there are {known}")
-        spark = spark_session(self.application_id, master=self.settings.master)
+        spark = self._spark or spark_session(self.application_id, master=self.settings.master)
         manifest = Manifest.read(self.directory / "plan.json")
         counted = manifest is not None and manifest.only_counts
         return QueryableStore(spark, self.checkpoint, self.topology.stores[name], counted=counted)
 
     def status(self) -> dict[str, Any]:
-        """What the application does now: rows per second, batch times, state."""
+        """What the application does now: rows per second, batch times, state, lag."""
         query = self.query
         if query is None:
             return read_status(self.directory)
@@ -194,6 +198,7 @@ class StreamsApp:
             told["input_rows"] = shown.get("numInputRows")
             told["batch_ms"] = shown.get("durationMs", {}).get("triggerExecution")
             told["state_rows"] = sum(one.get("numRowsTotal", 0) for one in shown.get("stateOperators", []))
+            told["lag"] = _lag(shown)
             told["time"] = shown.get("timestamp")
         return told
 
@@ -216,7 +221,7 @@ class StreamsApp:
             and isinstance(node.operator.topic, str)
         ]
         inputs = self.topology.source_topics()
-        with KafkaAdminClient(bootstrap_servers=self.settings.bootstrap_servers) as admin:
+        with reaching(), KafkaAdminClient(bootstrap_servers=self.settings.bootstrap_servers) as admin:
             found = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
             missing = [topic for topic in dict.fromkeys([*inputs, *outputs]) if topic not in found]
             if missing and not self.settings.create_topics:
@@ -231,6 +236,7 @@ class StreamsApp:
         if len(set(counts.values())) > 1:
             shown = ", ".join(f"{topic} has {count}" for topic, count in sorted(counts.items()))
             raise StreamsError(f"topics that are joined need as many partitions as each other: {shown}")
+        plan.sink_partitions = {topic: found[topic] for topic in outputs}
         return {topic: found[topic] for topic in inputs}
 
     def _tasks(self, plan: Plan, partitions: dict[str, int], shuffle_partitions: int) -> Tasks:
@@ -276,11 +282,26 @@ def reset(application_id: str, settings: Settings) -> list[str]:
             raise StreamsError(f"{application_id} is running: stop it first")
         shutil.rmtree(directory)
         done.append(f"state and checkpoint in {directory} are gone")
-    with KafkaAdminClient(bootstrap_servers=settings.bootstrap_servers) as admin:
+    with reaching(), KafkaAdminClient(bootstrap_servers=settings.bootstrap_servers) as admin:
         told = admin.delete_groups([application_id]).get(application_id)
     if told == "OK":
         done.append(f"the offsets of the group {application_id} are gone")
     return done
+
+
+def _lag(progress: dict[str, Any]) -> int:
+    """How many records the topics held beyond the last batch, when it was planned."""
+    waiting = 0
+    for source in progress.get("sources", []):
+        latest, done = (_offsets(source.get(name)) for name in ("latestOffset", "endOffset"))
+        waiting += sum(max(0, offset - done.get(place, offset)) for place, offset in latest.items())
+    return waiting
+
+
+def _offsets(told: Any) -> dict[tuple[str, str], int]:
+    """Spark's offsets by topic and partition, which it tells as JSON or as JSON in a string."""
+    known = json.loads(told) if isinstance(told, str) else told or {}
+    return {(topic, number): offset for topic, ends in known.items() for number, offset in ends.items()}
 
 
 def _is_alive(pid: int) -> bool:
@@ -291,13 +312,3 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _sentence(problem: Exception) -> str:
-    """What an application's failure means, without Spark's pages of frames around it."""
-    text = str(problem)
-    found = _OUR_WORDS.findall(text)
-    if found:
-        return str(found[-1])
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else type(problem).__name__

@@ -69,7 +69,8 @@ class Collector:
             dest = self._index[id(node)]
             partition = -1
             if operator.partitioner is not None:
-                chosen = operator.partitioner(record.key, record.value, self._tasks.count)
+                partitions = self._plan.sink_partitions.get(topic, self._tasks.count)
+                chosen = operator.partitioner(record.key, record.value, partitions)
                 partition = -1 if chosen is None else chosen
             self._row(OUT, dest, partition, topic, key, value_bytes, record, b"")
 
@@ -138,7 +139,7 @@ class Collector:
         columns[5].append(key)
         columns[6].append(value)
         columns[7].append(record.timestamp)
-        columns[8].append(_headers(record.headers) if record.headers else None)
+        columns[8].append(_headers(record.headers) if record.headers else [])
         columns[9].append(self.lane)
         columns[10].append(self.place)
         columns[11].append(self._sub)

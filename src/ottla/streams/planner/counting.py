@@ -22,7 +22,7 @@ from ottla.streams.interpreter.reading import read_source
 from ottla.streams.interpreter.task import Task
 from ottla.streams.planner.collecting import Collector
 from ottla.streams.planner.fusing import CountLoop, count_loop
-from ottla.streams.planner.rows import SCHEMA, Tasks, read_headers
+from ottla.streams.planner.rows import SCHEMA, Tasks, have_headers, read_headers
 from ottla.streams.planner.stages import Plan
 from ottla.streams.planner.stateless import arrow_rows
 from ottla.streams.records import Change, Record
@@ -208,8 +208,7 @@ class _Counter:
         operator = source.operator
         assert isinstance(operator, op.Source)
         times = batch.column("time").to_numpy()
-        headers = batch.column("headers")
-        if not len(times) or times.min() < 0 or headers.null_count < len(headers):
+        if not len(times) or times.min() < 0 or have_headers(batch.column("headers")):
             return False
         if (times[1:] < times[:-1]).any():
             order = np.argsort(times, kind="stable")

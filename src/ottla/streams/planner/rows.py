@@ -15,6 +15,9 @@ from ottla.streams.interpreter.keys import decode_key, encode_key
 from ottla.streams.records import Headers, Record
 from ottla.streams.serdes import natural_serde
 
+HEADERS: Final = "array<struct<key:string,value:binary>>"
+"""Without headers a record has an empty list: nulls make Spark's way to Python slow."""
+
 COLUMNS: Final = (
     ("group", "int"),
     ("stage", "int"),
@@ -24,7 +27,7 @@ COLUMNS: Final = (
     ("key", "binary"),
     ("value", "binary"),
     ("time", "long"),
-    ("headers", "array<struct<key:string,value:binary>>"),
+    ("headers", HEADERS),
     ("lane", "int"),
     ("place", "long"),
     ("sub", "int"),
@@ -72,6 +75,11 @@ def spark_hash(value: int) -> int:
     h = h * 0xC2B2AE35 & 0xFFFFFFFF
     h ^= h >> 16
     return h - (1 << 32) if h >= 1 << 31 else h
+
+
+def have_headers(column: Any) -> bool:
+    """Whether any record of an Arrow column has one."""
+    return len(column.flatten()) > 0
 
 
 def read_headers(column_value: Any) -> Headers:

@@ -7,13 +7,14 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ottla.streams.application import own_classes
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph.operators import Process, Source
 from ottla.streams.graph.topology import Node, Topology
 from ottla.streams.interpreter.task import is_global
 from ottla.streams.planner.counting import build_counts, only_counts
 from ottla.streams.planner.replicas import resolved_tables, with_replicas
-from ottla.streams.planner.rows import SCHEMA, Tasks
+from ottla.streams.planner.rows import HEADERS, SCHEMA, Tasks
 from ottla.streams.planner.stages import OUT, Plan, make_plan
 from ottla.streams.planner.stateless import LANES_PER_TOPIC, StatelessStage
 
@@ -25,6 +26,7 @@ def plan_for_spark(topology: Topology) -> Plan:
     """The stages of a topology, and a sentence if Spark cannot run it."""
     plan = make_plan(with_replicas(topology, resolved_tables(topology)))
     plan.only_counts = only_counts(plan.topology)
+    plan.classes = own_classes()
     check_picklable(plan)
     return plan
 
@@ -97,12 +99,11 @@ def native_or_none(records: DataFrame, topology: Topology) -> DataFrame | None:
 def _headers(records: DataFrame) -> Any:
     from pyspark.sql import functions as f
 
-    kind = "array<struct<key:string,value:binary>>"
-    return (
-        f.col("headers").cast(kind)
-        if "headers" in records.columns
-        else f.lit(None).cast(kind).alias("headers")
-    )
+    # Never null: of a list column with nulls Spark computes each row's size anew from the first null on.
+    none = f.array().cast(HEADERS)
+    if "headers" not in records.columns:
+        return none.alias("headers")
+    return f.coalesce(f.col("headers").cast(HEADERS), none).alias("headers")
 
 
 def _first_rows(arrived: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:

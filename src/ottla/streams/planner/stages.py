@@ -5,9 +5,10 @@ A node runs as late as it can without another shuffle, so that a record crosses 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
 
+from ottla.streams.application import OwnClasses
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph.operators import (
     Aggregate,
@@ -44,9 +45,20 @@ class Plan:
     """Topics whose partitions meet records of other topics by key: all must have as many partitions."""
     only_counts: bool = False
     """All state is plain counts: Spark's own aggregation keeps them, and the query tells what has changed."""
+    sink_partitions: dict[str, int] = field(default_factory=dict)
+    """What a partitioner may choose from, for the topics that are named."""
+    classes: OwnClasses = field(default_factory=OwnClasses)
 
     def index(self, node: Node) -> int:
         return self.nodes.index(node)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The application's classes arrive first: serdes look at them as they are unpickled."""
+        return _rebuilt, (self.classes, {one.name: getattr(self, one.name) for one in fields(self)})
+
+
+def _rebuilt(_: OwnClasses, parts: dict[str, Any]) -> Plan:
+    return Plan(**parts)
 
 
 def make_plan(topology: Topology) -> Plan:

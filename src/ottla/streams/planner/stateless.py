@@ -12,7 +12,7 @@ from ottla.streams.interpreter.context import RecordMetadata
 from ottla.streams.interpreter.reading import read_source
 from ottla.streams.interpreter.task import Task
 from ottla.streams.planner.collecting import Collector
-from ottla.streams.planner.rows import COLUMNS, Tasks, read_headers
+from ottla.streams.planner.rows import COLUMNS, Tasks, have_headers, read_headers
 from ottla.streams.planner.stages import Plan
 from ottla.streams.records import Record
 
@@ -80,7 +80,7 @@ class StatelessStage:
             for name in ("topic", "partition", "offset", "key", "value", "time")
         ]
         headers = batch.column("headers")
-        shown = None if headers.null_count == len(headers) else headers.to_pylist()
+        shown = headers.to_pylist() if have_headers(headers) else None
         stage_of = self.plan.stage_of
         for row, (topic, partition, offset, key, value, time) in enumerate(zip(*columns, strict=True)):
             raw = Record(key, value, time, read_headers(shown[row]) if shown is not None else ())
