@@ -53,7 +53,8 @@ class Coordinators:
 
     def publish(self, delta: MetadataDelta, image: MetadataImage, node_id: int) -> None:
         """A metadata publisher, after the replicas."""
-        if self._made is None and not any(topic in image.topics.by_name for topic in _TOPICS):
+        needed = not self._closed and any(topic in image.topics.by_name for topic in _TOPICS)
+        if self._made is None and not needed:
             return
         made = self.get()
         made.groups.runtime.publish(delta, image, node_id)
