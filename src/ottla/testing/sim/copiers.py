@@ -95,7 +95,7 @@ class Copier(TransactionalProducer):
         self._ending = False
         if values:
             await self.send_values(self._target, self._copies(values), transaction)
-        wanted = self.client.random.random() < 0.85 and await self._send_offset(commit)
+        wanted = await self._send_offset(commit) and self.client.random.random() < 0.85
         self._ending = wanted
         await self._end(transaction, commit=wanted)
 

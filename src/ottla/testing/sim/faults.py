@@ -6,13 +6,14 @@ import asyncio
 import errno
 import os
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.testing.sim.clients import Clients
 from ottla.testing.sim.network import Network
 from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.orders import Orders
 from ottla.testing.sim.watch import Watch
 
 Fault = Callable[["Faults"], Coroutine[Any, Any, None]]
@@ -27,8 +28,7 @@ class Victims:
     watch: Watch
     in_sync: Callable[[], bool]
     """Whether every replica of every partition is in sync, as far as the metadata tells."""
-    reassign: Callable[[], Awaitable[None]]
-    """Have some partition moved to other brokers."""
+    orders: Orders
     clients: Clients
     note: Callable[[str], None]
 
@@ -42,7 +42,7 @@ class Faults:
         self.watch = victims.watch
         self.note = victims.note
         self._in_sync = victims.in_sync
-        self._reassign = victims.reassign
+        self._orders = victims.orders
         self._clients = victims.clients
         self.random = rng
 
@@ -358,8 +358,16 @@ class Faults:
     # -- orders
 
     async def reassign(self) -> None:
-        await self._reassign()
+        await self._orders.reassign()
         await self._for_a_while(2)
+
+    async def voters(self) -> None:
+        await self._orders.change_voters()
+        await self._for_a_while(2)
+
+    async def replace(self) -> None:
+        """A node is taken out of service, and a new one put in its place."""
+        await self._orders.replace_node(self._in_sync, self.watch.wiped)
 
 
 FAULTS: Final[dict[str, Fault]] = {
@@ -380,6 +388,8 @@ FAULTS: Final[dict[str, Fault]] = {
     "broken-disk": Faults.broken_disk,
     "clock": Faults.wrong_clock,
     "reassign": Faults.reassign,
+    "voters": Faults.voters,
+    "replace": Faults.replace,
     "kill-client": Faults.kill_client,
     "replace-client": Faults.replace_client,
 }

@@ -13,6 +13,7 @@ K = TypeVar("K")
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
+    from ottla.metadata.image import MetadataImage
     from ottla.replica.partition import Partition
 
 
@@ -26,6 +27,7 @@ class Invariants:
         self._partition_leaders: dict[tuple[TopicPartition, int], int] = {}
         self._high_watermarks: dict[Partition, int] = {}
         """Of the replicas that are there: one that was taken away and given back begins anew."""
+        self._images: tuple[int, ...] = ()
         self._agreed: dict[TopicPartition, int] = {}
 
     def look(self, *, final: bool = False) -> None:
@@ -52,7 +54,21 @@ class Invariants:
                             f"the high watermark of {partition.topic_partition} on {node.host} went back "
                             f"from {before[partition]} to {mark}"
                         )
+        self._images_agree()
         self._logs_agree(final)
+
+    def _images_agree(self) -> None:
+        """Who has followed the metadata equally far has the same."""
+        images = [(node, image) for node in self._nodes if (image := node.image) is not None]
+        offsets = tuple(image.offset for _, image in images)
+        if offsets == self._images:
+            return
+        self._images = offsets
+        at: dict[int, tuple[SimNode, MetadataImage]] = {}
+        for node, image in images:
+            first, expected = at.setdefault(image.offset, (node, image))
+            if not image.same_metadata(expected):
+                self._say(f"the metadata at {image.offset} is not the same on {first.host} and {node.host}")
 
     def _only_leader(self, leaders: dict[K, int], key: K, node_id: int, what: str) -> None:
         if leaders.setdefault(key, node_id) != node_id:

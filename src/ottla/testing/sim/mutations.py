@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from ottla.api.transactions.local_markers import LocalMarkers
+from ottla.coordinator.group.classic.group import ClassicGroup
+from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.host import ShardHost
 from ottla.errors import ErrorCode
 from ottla.log.partition_log import PartitionLog
@@ -131,6 +133,34 @@ def _read_ahead(undo: _Undo) -> None:
     )
 
 
+def _any_generation(undo: _Undo) -> None:
+    """A classic group takes offsets from anybody, member or not."""
+
+    def validate(self: ClassicGroup, *words: Any) -> None:
+        return None
+
+    _replace(undo, ClassicGroup, "validate_offset_commit", validate)
+
+
+def _keep_aborted_offsets(undo: _Undo) -> None:
+    """A transaction's offsets count whether it was committed or not."""
+    replay = Offsets.replay_end_transaction_marker
+
+    def commit(self: Offsets, producer_id: int, commit: bool) -> None:
+        replay(self, producer_id, True)
+
+    _replace(undo, Offsets, "replay_end_transaction_marker", commit)
+
+
+def _show_unstable_offsets(undo: _Undo) -> None:
+    """A member is told where its group is, though a transaction that is open may change that."""
+
+    def has_pending(self: Offsets, group_id: str, topic: str, partition: int) -> bool:
+        return False
+
+    _replace(undo, Offsets, "has_pending", has_pending)
+
+
 MUTATIONS: Final[dict[str, Callable[[_Undo], None]]] = {
     "acknowledge-early": _acknowledge_early,
     "skip-truncation": _skip_truncation,
@@ -142,6 +172,9 @@ MUTATIONS: Final[dict[str, Callable[[_Undo], None]]] = {
     "lose-markers": _lose_markers,
     "forget-sequences": _forget_sequences,
     "read-ahead": _read_ahead,
+    "any-generation": _any_generation,
+    "keep-aborted-offsets": _keep_aborted_offsets,
+    "show-unstable-offsets": _show_unstable_offsets,
 }
 
 

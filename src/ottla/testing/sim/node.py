@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.broker import BrokerConfig
 from ottla.log.memfs import MemFs
-from ottla.metadata.node_format import format_new_node
+from ottla.metadata.node_format import format_directory, node_directories, plan_directories
 from ottla.server import Server, Surroundings
 from ottla.testing.sim.clock import SimClock
 from ottla.testing.sim.front import SimFront
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from ottla.api.broker import Broker
     from ottla.metadata.image import MetadataImage
     from ottla.raft.driver import RaftDriver
+    from ottla.raft.voters import VoterSet
 
-CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
+CLUSTER_ID: Final = "c2ltdWxhdGVkLWNsdXN0ZQ"
+CONTROLLER_PORT: Final = 9093
 
 
 class SimNode:
@@ -36,6 +38,7 @@ class SimNode:
         properties: Mapping[str, str],
         rng: random.Random,
         on_failed: Callable[[SimNode, BaseException], None],
+        voters: VoterSet | None = None,
     ) -> None:
         self.loop = loop
         self.network = network
@@ -52,14 +55,29 @@ class SimNode:
         self.lives = 0
         self.sick = False
         """Its disk does not do what it should: it may give up."""
+        self.directory_id = b""
         self._on_failed = on_failed
-        format_new_node(
-            self.fs,
-            self.config,
-            cluster_id=CLUSTER_ID,
-            new_id=self.clock.random_uuid,
-            now_ms=self.clock.now_ms(),
-        )
+        self._format(voters)
+
+    def _format(self, voters: VoterSet | None) -> None:
+        """`voters` are the first ones of a dynamic quorum, this node among them."""
+        for directory in plan_directories(
+            self.config, node_directories(self.config), self.clock.random_uuid, voters
+        ):
+            self.directory_id = directory.directory_id
+            format_directory(
+                self.fs,
+                directory,
+                cluster_id=CLUSTER_ID,
+                node_id=self.node_id,
+                records=None,
+                now_ms=self.clock.now_ms(),
+            )
+
+    @property
+    def dynamic(self) -> bool:
+        """The voters are in the log, not in the configuration."""
+        return not self.config.voters
 
     @property
     def broker(self) -> Broker | None:
@@ -135,6 +153,12 @@ class SimNode:
         process, self.process, self.server = self.process, None, None
         process.die()
         self.network.died(process)
+
+    def wipe(self) -> None:
+        """A new disk, formatted as that of a node which joins a cluster."""
+        assert not self.alive
+        self.fs = MemFs(self.clock.now_ms)
+        self._format(None)
 
     def cure(self) -> None:
         """The disk works again; what it did not take is not there."""

@@ -8,12 +8,13 @@ from typing import Final
 
 from ottla.testing.sim.checker import DELIVERIES
 from ottla.testing.sim.faults import FAULTS
+from ottla.testing.sim.node import CONTROLLER_PORT
 
 COMBINED: Final = "broker,controller"
 
 _LAYOUTS: Final = (
-    *[(COMBINED,) * 3] * 7,
-    *[(COMBINED,) * 3 + ("broker",)] * 2,
+    *[(COMBINED,) * 3] * 6,
+    *[(COMBINED,) * 3 + ("broker",)] * 3,
     ("controller",) * 3 + ("broker",) * 3,
 )
 
@@ -54,6 +55,8 @@ class Plan:
     fault_s: float = 12.0
     pause_s: float = 0.4
     """How long a client rests at the longest between two requests."""
+    dynamic: bool = False
+    """The voters are in the log and can be changed; the first three controllers begin."""
     settings: dict[str, str] = field(default_factory=dict)
     """Of the brokers, on top of the usual ones."""
     internal_segment_bytes: int | None = None
@@ -100,6 +103,9 @@ def drawn(
     layout = rng.choice(_LAYOUTS)
     pause_s = rng.choice((0.2, 0.5, 0.8))
     some_clients = _some_clients(rng)
+    dynamic = rng.random() < 0.4
+    if dynamic and len(layout) == 4:
+        layout = (COMBINED,) * 4
     return Plan(
         seed,
         layout=layout,
@@ -107,6 +113,7 @@ def drawn(
         kinds=tuple(FAULTS) if kinds is None else kinds,
         fault_s=12.0 if fault_s is None else fault_s,
         pause_s=pause_s,
+        dynamic=dynamic,
         settings=settings,
         internal_segment_bytes=segment_bytes,
         mutation=mutation,
@@ -121,14 +128,19 @@ def properties(plan: Plan, node_id: int) -> dict[str, str]:
     if "broker" in roles:
         listeners.append(f"PLAINTEXT://n{node_id}:9092")
     if "controller" in roles:
-        listeners.append(f"CONTROLLER://n{node_id}:9093")
+        listeners.append(f"CONTROLLER://n{node_id}:{CONTROLLER_PORT}")
+    quorum = (
+        {"controller.quorum.bootstrap.servers": ",".join(f"n{i}:{CONTROLLER_PORT}" for i in voters)}
+        if plan.dynamic
+        else {"controller.quorum.voters": ",".join(f"{i}@n{i}:{CONTROLLER_PORT}" for i in voters)}
+    )
     factor = str(min(3, sum("broker" in each for each in plan.layout)))
     return {
         "process.roles": roles,
         "node.id": str(node_id),
         "listeners": ",".join(listeners),
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": ",".join(f"{i}@n{i}:9093" for i in voters),
+        **quorum,
         "log.dirs": "/data",
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": factor,

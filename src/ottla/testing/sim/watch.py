@@ -35,6 +35,10 @@ class Watch:
         self.on_acknowledge: Callable[[str], None] | None = None
         """Told the host of a broker that is about to acknowledge records."""
 
+    def wiped(self, host: str) -> None:
+        """With an empty disk it is another voter, which has given no vote yet."""
+        self._votes = {key: vote for key, vote in self._votes.items() if key[0] != host}
+
     def sent(self, sender: Transport, data: bytes | None) -> None:
         if data is None:
             self._partial.pop(sender, None)

@@ -13,8 +13,11 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ottla.clock import random_uuid_from
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
+from ottla.raft.types import ReplicaKey
+from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
 from ottla.testing.sim.checker import Log, check
 from ottla.testing.sim.classic import Membership
 from ottla.testing.sim.clients import (
@@ -32,7 +35,8 @@ from ottla.testing.sim.invariants import Invariants
 from ottla.testing.sim.loop import SimLoop, StuckError, current_process
 from ottla.testing.sim.mutations import mutated
 from ottla.testing.sim.network import Address, Network
-from ottla.testing.sim.node import SimNode
+from ottla.testing.sim.node import CONTROLLER_PORT, SimNode
+from ottla.testing.sim.orders import Orders
 from ottla.testing.sim.plan import Plan, properties
 from ottla.testing.sim.process import Process
 from ottla.testing.sim.readers import Reader
@@ -76,8 +80,17 @@ class World:
         self.violations: list[str] = []
         self.notes: list[str] = []
         self._trace = 0
+        voters = self._first_voters() if plan.dynamic else None
         self.nodes = [
-            SimNode(self.loop, self.network, i, properties(plan, i), self._draw(), self._node_failed)
+            SimNode(
+                self.loop,
+                self.network,
+                i,
+                properties(plan, i),
+                self._draw(),
+                self._node_failed,
+                voters if voters is not None and i in voters.nodes else None,
+            )
             for i in range(1, len(plan.layout) + 1)
         ]
         self.brokers = [node for node in self.nodes if node.config.is_broker]
@@ -88,6 +101,17 @@ class World:
     def _draw(self) -> random.Random:
         """A source of its own for each part: what one draws does not change what another gets."""
         return random.Random(self.random.getrandbits(64))
+
+    def _first_voters(self) -> VoterSet:
+        """Three controllers of a dynamic quorum; one that is more may be added."""
+        ids = [i for i, roles in enumerate(self.plan.layout, 1) if "controller" in roles][:3]
+        return VoterSet.of(
+            VoterNode(
+                ReplicaKey(i, random_uuid_from(self.random)),
+                {"CONTROLLER": VoterEndpoint(f"n{i}", CONTROLLER_PORT)},
+            )
+            for i in ids
+        )
 
     def note(self, text: str) -> None:
         self.notes.append(f"{self.loop.time():9.3f} {text}")
@@ -184,7 +208,7 @@ class World:
             self.network,
             self.watch,
             self.invariants.in_sync,
-            self._reassign,
+            Orders(self.nodes, self.clients.client("operator"), self._draw(), self.note),
             self.clients,
             self.note,
         )
@@ -220,18 +244,6 @@ class World:
             if new:
                 await asyncio.sleep(0.1)
         await self.clients.prepare(self.plan.clients)
-
-    async def _reassign(self) -> None:
-        """Have a partition moved to other brokers, or to fewer or more."""
-        request = messages.AlterPartitionReassignmentsRequest
-        tp = self.random.choice(EVERYTHING)
-        count = self.random.randint(2, min(3, len(self.brokers)))
-        replicas = [node.node_id for node in self.random.sample(self.brokers, count)]
-        self.note(f"reassign {tp} to {replicas}")
-        partition = request.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
-        topic = request.ReassignableTopic(name=tp.topic, partitions=[partition])
-        with contextlib.suppress(NotSent, Unanswered):
-            await self.clients.client("admin").ask_any(request(topics=[topic], timeout_ms=3000), 1)
 
     def _peace(self) -> None:
         """Progress once faults heal: every client gets on, and every replica is in sync."""
