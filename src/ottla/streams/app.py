@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MAX_OFFSETS_PER_BATCH: Final = 1_000_000
 """A bound on what one micro-batch reads, so that the first one after a long stop is not endless."""
 
+_BROKER_ANSWERS_MS: Final = 5_000
+
 MAX_POLL_RECORDS: Final = 20_000
 
 
@@ -221,7 +223,7 @@ class StreamsApp:
             and isinstance(node.operator.topic, str)
         ]
         inputs = self.topology.source_topics()
-        with reaching(), KafkaAdminClient(bootstrap_servers=self.settings.bootstrap_servers) as admin:
+        with reaching(), KafkaAdminClient(**_cluster(self.settings)) as admin:
             found = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
             missing = [topic for topic in dict.fromkeys([*inputs, *outputs]) if topic not in found]
             if missing and not self.settings.create_topics:
@@ -282,11 +284,15 @@ def reset(application_id: str, settings: Settings) -> list[str]:
             raise StreamsError(f"{application_id} is running: stop it first")
         shutil.rmtree(directory)
         done.append(f"state and checkpoint in {directory} are gone")
-    with reaching(), KafkaAdminClient(bootstrap_servers=settings.bootstrap_servers) as admin:
+    with reaching(), KafkaAdminClient(**_cluster(settings)) as admin:
         told = admin.delete_groups([application_id]).get(application_id)
     if told == "OK":
         done.append(f"the offsets of the group {application_id} are gone")
     return done
+
+
+def _cluster(settings: Settings) -> dict[str, Any]:
+    return {"bootstrap_servers": settings.bootstrap_servers, "bootstrap_timeout_ms": _BROKER_ANSWERS_MS}
 
 
 def _lag(progress: dict[str, Any]) -> int:

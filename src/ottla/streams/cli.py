@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import runpy
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ottla.streams.dsl.builder import StreamsBuilder
+from ottla.streams.application import load_topology
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph.topology import Topology
 
@@ -28,18 +27,6 @@ _bootstrap = click.option(
     show_default=True,
     help="The cluster.",
 )
-
-
-def load_topology(path: Path) -> Topology:
-    """The one StreamsBuilder or Topology that a Python file defines."""
-    if not path.exists():
-        raise StreamsError(f"there is no file {path}")
-    defined = runpy.run_path(str(path), run_name="__ottla_app__")
-    found = {id(value): value for value in defined.values() if isinstance(value, (StreamsBuilder, Topology))}
-    if len(found) != 1:
-        raise StreamsError(f"{path} defines {len(found)} StreamsBuilders; an application has one")
-    (only,) = found.values()
-    return only.build() if isinstance(only, StreamsBuilder) else only
 
 
 @click.group()
@@ -98,14 +85,15 @@ def run(
     )
     try:
         app = StreamsApp(load_topology(file), application_id, settings)
+        # Its port is taken before Spark takes its time.
+        endpoint = None if http_port is None else HttpEndpoint(app, http_port)
         click.echo(f"{application_id}: starting on Spark (this takes some seconds)")
-        app.start(available_now=once)
-        click.echo(f"{application_id}: running until Ctrl-C or `ottla streams stop`")
-        endpoint = None
-        if http_port is not None:
-            endpoint = HttpEndpoint(app, http_port).start()
-            click.echo(f"{application_id}: stores, status and metrics at {endpoint.address}")
         try:
+            app.start(available_now=once)
+            click.echo(f"{application_id}: running until Ctrl-C or `ottla streams stop`")
+            if endpoint is not None:
+                endpoint.start()
+                click.echo(f"{application_id}: stores, status and metrics at {endpoint.address}")
             app.wait()
         except KeyboardInterrupt:
             app.stop()
@@ -159,7 +147,7 @@ def _stages(topology: Topology) -> str:
 @_state_dir
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def status(application_id: str | None, state_dir: Path | None, as_json: bool) -> None:
-    """Show what applications do: rows per second, batch times, state."""
+    """Show what applications do: rows per second, batch times, state, lag."""
     from ottla.streams.app import read_status, state_home
 
     home = state_dir or state_home()
@@ -176,15 +164,17 @@ def status(application_id: str | None, state_dir: Path | None, as_json: bool) ->
         click.echo(json.dumps(told, indent=1))
         return
     click.echo(
-        f"{'APPLICATION':<28} {'STATE':<8} {'BATCH':>7} {'ROWS/S':>10} {'BATCH MS':>9} {'STATE ROWS':>11}"
+        f"{'APPLICATION':<28} {'STATE':<8} {'BATCH':>7} {'ROWS/S':>10} {'BATCH MS':>9} {'STATE ROWS':>11} {'LAG':>9}"
     )
     for one in told:
         state = "running" if one.get("running") else "stopped"
         rate = one.get("rows_per_second")
         rows = "-" if rate is None else f"{rate:,.0f}"
-        batch, batch_ms, state_rows = (_cell(one.get(name)) for name in ("batch", "batch_ms", "state_rows"))
+        batch, batch_ms, state_rows, lag = (
+            _cell(one.get(name)) for name in ("batch", "batch_ms", "state_rows", "lag")
+        )
         click.echo(
-            f"{one['application_id']:<28} {state:<8} {batch:>7} {rows:>10} {batch_ms:>9} {state_rows:>11}"
+            f"{one['application_id']:<28} {state:<8} {batch:>7} {rows:>10} {batch_ms:>9} {state_rows:>11} {lag:>9}"
         )
 
 

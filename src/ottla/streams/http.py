@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -15,6 +16,8 @@ import msgspec
 from ottla.streams.errors import StreamsError
 from ottla.streams.records import Windowed
 
+log = logging.getLogger(__name__)
+
 MAX_ENTRIES: Final = 10_000
 """How much of a store one answer holds at most."""
 
@@ -24,6 +27,7 @@ _METRICS: Final = {
     "batch_ms": "Duration of the last batch in milliseconds",
     "batch": "Number of the last batch",
     "state_rows": "Entries in all state stores",
+    "lag": "Records that wait in the topics",
 }
 
 
@@ -42,7 +46,10 @@ class HttpEndpoint:
 
     def __init__(self, app: Application, port: int, host: str = "127.0.0.1") -> None:
         handler = type("Handler", (_Handler,), {"app": app})
-        self._server = ThreadingHTTPServer((host, port), handler)
+        try:
+            self._server = ThreadingHTTPServer((host, port), handler)
+        except OSError as problem:
+            raise StreamsError(f"{host}:{port} cannot be listened on: {problem.strerror}") from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="streams-http", daemon=True)
 
     @property
@@ -55,9 +62,10 @@ class HttpEndpoint:
         return self
 
     def close(self) -> None:
-        self._server.shutdown()
+        if self._thread.ident is not None:
+            self._server.shutdown()
+            self._thread.join()
         self._server.server_close()
-        self._thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -75,11 +83,16 @@ class _Handler(BaseHTTPRequestHandler):
                 case ["stores", name]:
                     self._answer(list(_entries(self.app.store(name), parse_qs(asked.query))))
                 case ["stores", name, key]:
-                    self._answer_value(self.app.store(name).get(key))
+                    store = self.app.store(name)
+                    self._answer_value(store.get(store.key_of(key)))
                 case _:
                     self._answer({"error": f"there is no {asked.path}"}, HTTPStatus.NOT_FOUND)
         except StreamsError as problem:
             self._answer({"error": str(problem)}, HTTPStatus.NOT_FOUND)
+        except Exception as problem:
+            log.exception("%s could not be answered", self.path)
+            told = str(problem).strip().partition("\n")[0] or type(problem).__name__
+            self._answer({"error": told}, HTTPStatus.INTERNAL_SERVER_ERROR)
 
     def _answer_value(self, value: Any) -> None:
         if value is None:
@@ -104,7 +117,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _entries(store: Any, query: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
-    chosen = store.range(query["from"][0], query["to"][0]) if {"from", "to"} <= set(query) else store.all()
+    if {"from", "to"} <= set(query):
+        chosen = store.range(store.key_of(query["from"][0]), store.key_of(query["to"][0]))
+    else:
+        chosen = store.all()
     for key, value in islice(chosen, MAX_ENTRIES):
         yield _entry(key, value)
 

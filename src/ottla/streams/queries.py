@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph.operators import Store, StoreKind
 from ottla.streams.interpreter.keys import KeyCodec
 from ottla.streams.records import ValueAndTimestamp, Window, Windowed
+from ottla.streams.serdes import bool_serde, bytes_serde, float_serde, json_serde, long_serde
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_NOTHING_YET: Final = re.compile(r"STDS_\w*UNAVAILABLE|STDS_FAILED_TO_READ|PATH_NOT_FOUND")
+"""Spark's words for a checkpoint in which no batch is finished."""
+
+_READS: Final[dict[Any, Callable[[str], Any]]] = {
+    long_serde: int,
+    float_serde: float,
+    bool_serde: lambda text: text == "true",
+    bytes_serde: str.encode,
+    json_serde: json.loads,
+}
 
 
 class QueryableStore:
@@ -45,6 +58,14 @@ class QueryableStore:
             return next(iter(found.values()))
         return found.get(key) if isinstance(key, Windowed) else found
 
+    def key_of(self, text: str) -> Any:
+        """A key as it stands in an address: of the store's own type."""
+        read = _READS.get(self._store.key_serde)
+        try:
+            return text if read is None else read(text)
+        except ValueError:
+            raise StreamsError(f"{text} is no key of the store {self._store.name}") from None
+
     def all(self) -> Iterator[tuple[Any, Any]]:
         """Everything, in the order of the keys' bytes."""
         for row in sorted(self._entries().collect(), key=lambda row: bytes(row.name)):
@@ -65,10 +86,16 @@ class QueryableStore:
         return f.col("name") == f.lit(self._keys.encode(key))
 
     def _entries(self) -> DataFrame:
+        try:
+            return self._counts() if self._counted else self._variable()
+        except Exception as problem:
+            if _NOTHING_YET.search(str(problem)):
+                raise StreamsError(f"the store {self._store.name} has no content yet") from None
+            raise
+
+    def _variable(self) -> DataFrame:
         from pyspark.sql import functions as f
 
-        if self._counted:
-            return self._counts()
         from ottla.streams.planner.stateful import state_name
 
         variable = state_name(self._store.name)

@@ -52,7 +52,7 @@ def test_status_and_stop_speak_to_what_an_application_left_behind(tmp_path: Path
     (directory / "status.json").write_text(json.dumps(told))
     code, table = ottla("status", "--state-dir", str(tmp_path))
     assert code == 0
-    assert table.splitlines()[1].split() == ["counting", "stopped", "7", "1,234", "-", "-"]
+    assert table.splitlines()[1].split() == ["counting", "stopped", "7", "1,234", "-", "-", "-"]
     shown = json.loads(ottla("status", "--state-dir", str(tmp_path), "--json")[1])
     assert shown[0]["running"] is False
 

@@ -17,6 +17,9 @@ from ottla.streams.http import HttpEndpoint
 class Counts:
     rows: ClassVar = {"hello": 4, "kafka": 1, "spark": 2}
 
+    def key_of(self, text: str) -> str:
+        return text
+
     def get(self, key: str) -> Any:
         return self.rows.get(key)
 

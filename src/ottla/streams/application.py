@@ -1,0 +1,115 @@
+"""An application's own file: a module of this process alone, whose functions and classes travel to Spark's workers.
+
+They travel by value, so that a worker needs neither the file nor the driver's environment. Entries of state stores
+name their class; so a worker is given the classes where pickle looks for them, before anything else arrives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import typing
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from ottla.streams.dsl.builder import StreamsBuilder
+from ottla.streams.errors import StreamsError
+from ottla.streams.graph.topology import Topology
+
+MODULE: Final = "__ottla_app__"
+"""The name of an application's module, whatever its file is called: state outlives a file's name."""
+
+_MSGSPEC_CACHE: Final = "__msgspec_cache__"
+
+
+def load_topology(path: Path) -> Topology:
+    """The one StreamsBuilder or Topology that a Python file defines."""
+    if not path.is_file():
+        raise StreamsError(f"there is no file {path}")
+    module = ModuleType(MODULE)
+    module.__file__ = str(path.resolve())
+    sys.modules[MODULE] = module
+    beside = str(path.resolve().parent)
+    if beside not in sys.path:
+        # As with `python app.py`: what lies beside the file can be imported.
+        sys.path.insert(0, beside)
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+    found = {
+        id(value): value for value in vars(module).values() if isinstance(value, (StreamsBuilder, Topology))
+    }
+    if len(found) != 1:
+        raise StreamsError(f"{path} defines {len(found)} StreamsBuilders; an application has one")
+    (only,) = found.values()
+    return only.build() if isinstance(only, StreamsBuilder) else only
+
+
+class OwnClasses:
+    """The classes that only the driver can import; unpickled, they are where pickle looks for them by name."""
+
+    __slots__ = ("by_module",)
+
+    def __init__(self, by_module: dict[str, list[type]] | None = None) -> None:
+        self.by_module = by_module or {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self.by_module,)
+
+
+def _arrived(by_module: dict[str, list[type]]) -> OwnClasses:
+    for name, classes in by_module.items():
+        module = sys.modules.setdefault(name, ModuleType(name))
+        for one in classes:
+            setattr(module, one.__name__, one)
+    return OwnClasses(by_module)
+
+
+def own_classes() -> OwnClasses:
+    """Those of the application's file, of what it imports from beside it, and of a script; ready to be sent."""
+    from pyspark.cloudpickle import register_pickle_by_value
+
+    by_value: Callable[[ModuleType], None] = register_pickle_by_value
+    found: dict[str, list[type]] = {}
+    for module in _own_modules():
+        if module.__name__ != "__main__":
+            by_value(module)
+        classes = [
+            value
+            for value in vars(module).values()
+            if isinstance(value, type) and value.__module__ == module.__name__
+        ]
+        for one in classes:
+            _make_ready(one)
+        if classes:
+            found[module.__name__] = classes
+    return OwnClasses(found)
+
+
+def _own_modules() -> list[ModuleType]:
+    own = [sys.modules[name] for name in ("__main__", MODULE) if name in sys.modules]
+    application = sys.modules.get(MODULE)
+    if application is None or application.__file__ is None:
+        return own
+    beside = Path(application.__file__).parent
+    for name, module in list(sys.modules.items()):
+        top = sys.modules.get(name.partition(".")[0])
+        file = getattr(top, "__file__", None)
+        if module is not None and file is not None and top is not application and name != "__main__":
+            place = Path(file).parent
+            if beside in (place, place.parent if Path(file).name == "__init__.py" else place):
+                own.append(module)
+    return own
+
+
+def _make_ready(one: type) -> None:
+    if _MSGSPEC_CACHE in vars(one):
+        # What msgspec knows of a class cannot travel; it finds out again.
+        delattr(one, _MSGSPEC_CACHE)
+    annotations = vars(one).get("__annotations__", {})
+    if dataclasses.is_dataclass(one) and any(isinstance(kind, str) for kind in annotations.values()):
+        with contextlib.suppress(NameError):
+            # The worker has no module to look these names up in.
+            known = typing.get_type_hints(one, include_extras=True)
+            one.__annotations__ = {name: known[name] for name in annotations}
