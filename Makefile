@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 PYSPARK := $(VENV)/.ready-pyspark
 SPARK  := $(VENV)/.ready-spark
+# Each test process would compile everything again where the environment forbids to keep what was compiled.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Under another name, so that `make -n run` shows the demo and does not start it.
 AGAIN  := $(MAKE)
 
@@ -44,10 +46,10 @@ run-cluster: setup  ## start three brokers on localhost:9092 to 9094, data under
 	@exec $(BIN)/ottla start --brokers 3 --data ottla-cluster
 
 test: setup-spark  ## all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST) -n 2 --dist loadfile
 
 test-fast: setup-spark  ## the tests that take under two minutes together
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not java"
+	$(PYTEST) -n 2 --dist loadfile -m "not slow and not java"
 
 test-faults: setup-spark  ## exactly once, the long form: 500,000 records, 20 processes killed, on Ottla and Apache Kafka
 	OTTLA_FAULT_RECORDS=500000 OTTLA_FAULT_KILLS=20 $(BIN)/python -m pytest tests/spark/test_pipeline_faults.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,25 @@ import pytest
 
 from ottla.testing.cluster import Cluster
 from ottla.testing.process import BrokerProcess
+from scheduling import ByUnit, long_units_first
 
 _names = itertools.count(1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByUnit | None:
+    return ByUnit(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    long_units_first(items)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: the collector of garbage need not look at it in each of the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """The house rules that a machine can check; what they are for is in docs/ARCHITECTURE.md."""
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -38,20 +39,32 @@ def name(path):
     return str(path.relative_to(ROOT))
 
 
-def calls(path, function):
-    """Line numbers where a function is called by this dotted name."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == function:
+@functools.cache
+def text(path):
+    return path.read_text(errors="replace")
+
+
+@functools.cache
+def tree(path):
+    return ast.parse(text(path))
+
+
+def calls(path, *functions):
+    """Line numbers where one of the functions is called by its dotted name."""
+    if not any(function in text(path) for function in functions):
+        return
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in functions:
             yield node.lineno
 
 
 def test_files_stay_small_enough_to_read():
-    long = [name(path) for path in SOURCES + TESTS if len(path.read_text().splitlines()) > MAX_LINES]
+    long = [name(path) for path in SOURCES + TESTS if len(text(path).splitlines()) > MAX_LINES]
     assert long == []
 
 
 def test_every_module_says_what_it_owns():
-    silent = [name(path) for path in SOURCES if not ast.get_docstring(ast.parse(path.read_text()))]
+    silent = [name(path) for path in SOURCES if not ast.get_docstring(tree(path))]
     assert silent == []
 
 
@@ -63,12 +76,12 @@ def test_only_the_command_line_prints():
 
 
 def test_nothing_is_left_for_later():
-    found = [name(path) for path in TEXTS if UNFINISHED.search(path.read_text(errors="replace"))]
+    found = [name(path) for path in TEXTS if UNFINISHED.search(text(path))]
     assert found == []
 
 
 def test_no_code_raises_not_implemented():
-    found = [name(path) for path in SOURCES if "NotImplementedError" in path.read_text()]
+    found = [name(path) for path in SOURCES if "NotImplementedError" in text(path)]
     assert found == []
 
 
@@ -77,19 +90,14 @@ def test_no_text_names_a_machine_or_a_registry():
         f"{name(path)}: {match.group()}"
         for path in TEXTS
         for expression in (MACHINE_PATHS, REGISTRIES)
-        for match in expression.finditer(path.read_text(errors="replace"))
+        for match in expression.finditer(text(path))
         if path != Path(__file__)
     ]
     assert found == []
 
 
 def test_tests_wait_for_events_and_do_not_sleep():
-    found = [
-        f"{name(path)}:{line}"
-        for path in TESTS
-        for function in ("time.sleep", "sleep")
-        for line in calls(path, function)
-    ]
+    found = [f"{name(path)}:{line}" for path in TESTS for line in calls(path, "time.sleep", "sleep")]
     assert found == []
 
 
@@ -97,7 +105,7 @@ def test_every_test_is_in_a_file_that_pytest_collects():
     holders = [
         path
         for path in TESTS
-        for node in ast.parse(path.read_text()).body
+        for node in tree(path).body
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_")
     ]
     assert [name(path) for path in holders if not path.name.startswith("test_")] == []

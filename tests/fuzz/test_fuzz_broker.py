@@ -18,13 +18,16 @@ def test_bytes_of_strangers_give_errors_of_our_own(target: Target) -> None:
     assert report.cases == 250 * target.share
 
 
-def test_a_controller_among_liars_keeps_its_mind(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 20), marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_a_controller_among_liars_keeps_its_mind(caplog: pytest.LogCaptureFixture, seeds: range) -> None:
     caplog.set_level("CRITICAL")
-    assert sum(hostile_peer.run(seed, 30, dynamic=seed % 2 == 1).lies for seed in range(20)) > 500
+    assert sum(hostile_peer.run(seed, 30, dynamic=seed % 2 == 1).lies for seed in seeds) > 25 * len(seeds)
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(2_000, id="short"), pytest.param(20_000, id="long", marks=pytest.mark.slow)]
+    "count", [pytest.param(1_000, id="short"), pytest.param(10_000, id="long", marks=pytest.mark.slow)]
 )
 def test_mutated_frames_leave_the_broker_serving(tmp_path: Path, count: int) -> None:
     with fuzzed_broker(tmp_path / "data") as (broker, controller):

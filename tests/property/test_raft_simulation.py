@@ -123,7 +123,9 @@ class Chaos:
         assert len({frozenset(cluster.features(i)) for i in cluster.processes}) == 1
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))]
+)
 def test_a_quorum_of_three_survives_everything(seed: int) -> None:
     chaos = Chaos(seed, size=3, dynamic=seed % 2 == 1, snapshots=seed % 3 > 0)
     for _ in range(STEPS):
@@ -135,7 +137,9 @@ def test_a_quorum_of_three_survives_everything(seed: int) -> None:
         assert chaos.answers, "nobody was ever asked to change the voters"
 
 
-@pytest.mark.parametrize("seed", range(100, 104))
+@pytest.mark.parametrize(
+    "seed", [100, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(101, 104))]
+)
 def test_a_quorum_of_five_survives_everything(seed: int) -> None:
     chaos = Chaos(seed, size=5, dynamic=seed % 2 == 1, snapshots=True)
     for _ in range(STEPS // 2):

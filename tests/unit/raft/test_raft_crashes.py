@@ -71,7 +71,9 @@ def numbers(quorum: Quorum) -> list[int]:
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("block", range(5))
+@pytest.mark.parametrize(
+    "block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 5))]
+)
 def test_every_acknowledged_record_survives(block: int, dynamic: bool) -> None:
     for point in range(block * 40, block * 40 + 40):
         rng = random.Random(f"{point} {dynamic}")
