@@ -41,3 +41,9 @@ def test_kills_of_one_two_and_all(tmp_path: Path) -> None:
 def test_pauses_and_partitions(tmp_path: Path) -> None:
     verdict = suffer(tmp_path / "run", ["pause", "cut-leader", "cut-one-way"], cycles=4)
     assert verdict.faults.total() >= 1
+
+
+@pytest.mark.slow
+def test_a_disk_that_fails_and_controllers_that_come_and_go(tmp_path: Path) -> None:
+    verdict = suffer(tmp_path / "run", ["broken-disk", "voters"], cycles=3)
+    assert verdict.faults["voters"] >= 1

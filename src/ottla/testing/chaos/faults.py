@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.errors import ErrorCode
+from ottla.testing.chaos.broken_disk import OPERATIONS, BrokenDisk
 from ottla.testing.chaos.disk import SmallDisk
 from ottla.testing.chaos.network import OUTSIDE, Network
+from ottla.testing.chaos.quorum import DynamicCluster
 from ottla.testing.cluster import Cluster
 from ottla.wire import messages
 
@@ -28,6 +30,7 @@ class Scene:
     """Topics under load and how many partitions each has."""
     network: Network | None = None
     disk: tuple[int, SmallDisk] | None = None
+    broken_disk: tuple[int, BrokenDisk] | None = None
     pauses_s: tuple[float, float] = (1.0, 12.0)
     cuts_s: tuple[float, float] = (2.0, 12.0)
     downs_s: tuple[float, float] = (0.0, 3.0)
@@ -230,6 +233,39 @@ def full_disk(scene: Scene) -> str:
     return f"node {node_id}, which {'ended' if ended else 'went on'}"
 
 
+def broken_disk(scene: Scene) -> str:
+    """One node's disk answers EIO, to writes, to fsync, to reads, or to all; then it has a disk that works again."""
+    assert scene.broken_disk is not None
+    node_id, disk = scene.broken_disk
+    what = scene.rng.choice(sorted(OPERATIONS))
+    disk.fail(what)
+    try:
+        wait(scene.lasting((1.0, 4.0)))
+    finally:
+        disk.mend()
+    ended = not scene.cluster.running(node_id)
+    scene.cluster.kill(node_id)
+    scene.cluster.start_node(node_id, 90)
+    return f"{what} of node {node_id}, which {'ended' if ended else 'went on'}"
+
+
+def change_voters(scene: Scene) -> str:
+    """A controller votes no more, is killed and comes back as one that only follows, and is made a voter again."""
+    cluster = scene.cluster
+    assert isinstance(cluster, DynamicCluster)
+    voters = cluster.wait_for(cluster.voters, 60)
+    leader = scene.victim("controller")
+    victim = leader if leader in voters and scene.rng.random() < 0.5 else scene.rng.choice(sorted(voters))
+    cluster.remove_voter(victim, voters[victim])
+    killed = scene.rng.random() < 0.5
+    if killed:
+        cluster.kill(victim)
+        wait(scene.lasting(scene.downs_s))
+        cluster.start_node(victim, 90)
+    cluster.add_voter(victim, voters[victim])
+    return f"{'leader' if victim == leader else 'node'} {victim}{', killed in between' if killed else ''}"
+
+
 def reassign(scene: Scene) -> str:
     """Take a replica of each partition of a topic away, then give it one again, anywhere."""
     topic = scene.rng.choice(sorted(scene.topics))
@@ -335,8 +371,17 @@ NETWORK_FAULTS: dict[str, Fault] = {
     "cut-all": cut_all,
 }
 DISK_FAULTS: dict[str, Fault] = {"full-disk": full_disk}
+BROKEN_DISK_FAULTS: dict[str, Fault] = {"broken-disk": broken_disk}
 MEMBER_FAULTS: dict[str, Fault] = {"add-remove": add_and_remove}
-FAULTS: dict[str, Fault] = {**PROCESS_FAULTS, **NETWORK_FAULTS, **DISK_FAULTS, **MEMBER_FAULTS}
+QUORUM_FAULTS: dict[str, Fault] = {"voters": change_voters}
+FAULTS: dict[str, Fault] = {
+    **PROCESS_FAULTS,
+    **NETWORK_FAULTS,
+    **DISK_FAULTS,
+    **BROKEN_DISK_FAULTS,
+    **MEMBER_FAULTS,
+    **QUORUM_FAULTS,
+}
 WEIGHTS: dict[str, int] = {
     "kill": 20,
     "kill-two": 4,
@@ -351,6 +396,8 @@ WEIGHTS: dict[str, int] = {
     "cut-ring": 2,
     "cut-all": 1,
     "full-disk": 1,
+    "broken-disk": 2,
     "add-remove": 1,
+    "voters": 3,
 }
 """How often each is drawn."""

@@ -15,12 +15,23 @@ from typing import Final
 
 from confluent_kafka import TopicPartition
 
+from ottla.testing.chaos import broken_disk as broken_disks
 from ottla.testing.chaos import disk as disks
 from ottla.testing.chaos import network as networks
 from ottla.testing.chaos.checker import Anomaly, check
 from ottla.testing.chaos.clients import Reader, Sender, Transactor, Worker, read_to_end
-from ottla.testing.chaos.faults import DISK_FAULTS, FAULTS, MEMBER_FAULTS, NETWORK_FAULTS, WEIGHTS, Scene
+from ottla.testing.chaos.faults import (
+    BROKEN_DISK_FAULTS,
+    DISK_FAULTS,
+    FAULTS,
+    MEMBER_FAULTS,
+    NETWORK_FAULTS,
+    QUORUM_FAULTS,
+    WEIGHTS,
+    Scene,
+)
 from ottla.testing.chaos.history import Fault, Outcome, Recorder
+from ottla.testing.chaos.quorum import DynamicCluster
 from ottla.testing.cluster import Cluster
 
 QUEUE, OUTPUT, LEDGER = "queue", "output", "ledger"
@@ -76,11 +87,13 @@ class Verdict:
 
 def possible(kinds: Sequence[str] = tuple(FAULTS)) -> list[str]:
     """Those of these faults that this machine allows."""
-    network, disk = networks.usable(), disks.usable()
+    network, disk, broken_disk = networks.usable(), disks.usable(), broken_disks.usable()
     return [
         kind
         for kind in kinds
-        if (network or kind not in NETWORK_FAULTS) and (disk or kind not in DISK_FAULTS)
+        if (network or kind not in NETWORK_FAULTS)
+        and (disk or kind not in DISK_FAULTS)
+        and (broken_disk or kind not in BROKEN_DISK_FAULTS)
     ]
 
 
@@ -114,11 +127,15 @@ def run(
         anomalies += [
             Anomaly("crash", f"node {node_id} logged a traceback")
             for node_id in scene.cluster.nodes
-            if "Traceback" in scene.cluster.log(node_id) and (scene.disk is None or node_id != scene.disk[0])
+            if "Traceback" in scene.cluster.log(node_id) and node_id not in _with_bad_disks(scene)
         ]
         verdict = _verdict(recorder, history, time.monotonic() - began)
     verdict.anomalies = [*anomalies, *check(recorder.history)]
     return verdict
+
+
+def _with_bad_disks(scene: Scene) -> set[int]:
+    return {each[0] for each in (scene.disk, scene.broken_disk) if each is not None}
 
 
 def _set(plan: Plan, stack: contextlib.ExitStack) -> Scene:
@@ -127,15 +144,23 @@ def _set(plan: Plan, stack: contextlib.ExitStack) -> Scene:
     network = None
     if set(plan.kinds) & set(NETWORK_FAULTS):
         network = stack.enter_context(networks.Network(everyone))
-    cluster = Cluster(
+    rng = random.Random(plan.seed)
+    launchers = {i: list(network.launchers[i]) if network else [] for i in everyone}
+    broken_disk = None
+    if set(plan.kinds) & set(BROKEN_DISK_FAULTS):
+        node_id = rng.randrange(1, plan.nodes + 1)
+        data = plan.directory / "data" / f"node-{node_id}"
+        broken_disk = (node_id, broken_disks.BrokenDisk(plan.directory, data))
+        launchers[node_id] += broken_disk[1].launcher
+    make = DynamicCluster if set(plan.kinds) & set(QUORUM_FAULTS) else Cluster
+    cluster = make(
         plan.directory / "data",
         plan.nodes,
         spares=spares,
         settings=SETTINGS,
         hosts=network.hosts if network else None,
-        launchers=network.launchers if network else None,
+        launchers=launchers,
     )
-    rng = random.Random(plan.seed)
     disk = None
     if set(plan.kinds) & set(DISK_FAULTS):
         node_id = rng.randrange(1, plan.nodes + 1)
@@ -151,6 +176,7 @@ def _set(plan: Plan, stack: contextlib.ExitStack) -> Scene:
         dict(TOPICS),
         network,
         disk,
+        broken_disk,
         plan.pauses_s,
         plan.cuts_s,
         coordinated=["copy-1", "txn-1", "group"],
