@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from ottla.testing.process import BrokerProcess
 pytest.importorskip("pyspark", reason="the pipeline needs Spark: make setup-spark")
 
 _names = itertools.count(1)
+
+# Every JVM that the tests start lives for a minute at most: most of its time would go into a second compiler.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import cycle
@@ -17,38 +16,46 @@ from confluent_kafka import Consumer, TopicPartition
 
 from ottla.pipeline.standalone import StandaloneCluster
 
-JOB = Path(__file__).with_name("fault_job.py")
-_QUIET_S = 400.0
+_QUIET_S = 600.0
 
 
 class Job:
-    """The driver as a process group, so that its JVM dies with it."""
+    """The driver as a process group, so that its JVM and its workers share its fate."""
 
-    def __init__(self, arguments: list[str], log: Path) -> None:
-        self.arguments = arguments
+    def __init__(self, command: list[str], log: Path) -> None:
+        self.command = command
         self.log = log
         self.starts = 0
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self) -> Job:
         self.starts += 1
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, str(JOB), *self.arguments],
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                self.command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
             )
+        return self
 
     def poll(self) -> int | None:
         assert self.process is not None
         return self.process.poll()
 
+    def wait(self, timeout_s: float) -> int:
+        assert self.process is not None
+        return self.process.wait(timeout_s)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        os.killpg(self.process.pid, number)
+
     def kill(self) -> None:
         assert self.process is not None
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            self.signal(signal.SIGKILL)
         self.process.wait()
+
+    def told(self) -> str:
+        return self.log.read_text()
 
 
 def kill(pid: int) -> bool:
@@ -78,9 +85,16 @@ def python_workers(cluster: StandaloneCluster) -> list[int]:
 
 
 def kill_while_it_runs(
-    bootstrap: str, target: str, job: Job, cluster: StandaloneCluster, kills: int, every: int
+    bootstrap: str,
+    target: str,
+    job: Job,
+    cluster: StandaloneCluster,
+    kills: int,
+    every: int,
+    look: Callable[[], object],
 ) -> Counter[str]:
-    """Run the job to its end; after each `every` records that arrive in the target, committed or not, kill something.
+    """Run the job to its end; after each `every` records that arrive in the target, committed or not, kill something,
+    and have a `look`.
 
     The driver, an executor and a Python worker take turns. A driver that dies is started again.
     """
@@ -93,7 +107,7 @@ def kill_while_it_runs(
         ]
     )
     what, strike = next(turn)
-    consumer = _watcher(bootstrap, target)
+    consumer = watcher(bootstrap, target)
     arrived = 0
     quiet = 0.0
     job.start()
@@ -102,7 +116,7 @@ def kill_while_it_runs(
             message: Any = consumer.poll(0.5)
             if message is None:
                 quiet += 0.5
-                assert quiet < _QUIET_S, f"nothing came for {_QUIET_S} s\n{job.log.read_text()[-4000:]}"
+                assert quiet < _QUIET_S, f"nothing came for {_QUIET_S} s\n{job.told()[-4000:]}"
             else:
                 quiet = 0.0
                 arrived += 1
@@ -110,20 +124,22 @@ def kill_while_it_runs(
                     done[what] += 1
                     arrived = 0
                     what, strike = next(turn)
+                    look()
             code = job.poll()
             if code == 0:
                 return done
             if code is not None:
                 if code > 0:
                     done["failed runs"] += 1
-                    assert done["failed runs"] <= 2, job.log.read_text()[-6000:]
+                    assert done["failed runs"] <= 2, job.told()[-6000:]
                 job.start()
     finally:
         consumer.close()
         job.kill()
 
 
-def _watcher(bootstrap: str, topic: str) -> Consumer:
+def watcher(bootstrap: str, topic: str) -> Consumer:
+    """Sees what is written as soon as it is, committed or not."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 _END_S = 20.0
@@ -78,18 +79,30 @@ class Kafka:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
         try:
             partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-            told = consumer.committed([TopicPartition(topic, number) for number in partitions], timeout=30)
-            return {one.partition: one.offset for one in told}
+            asked = [TopicPartition(topic, number) for number in partitions]
+            deadline = time.monotonic() + _END_S
+            while True:
+                try:
+                    told = consumer.committed(asked, timeout=30)
+                    return {one.partition: one.offset for one in told}
+                except KafkaException as error:
+                    # The first to ask finds a coordinator that is still loading.
+                    waits = error.args[0].code() in (
+                        KafkaError.NOT_COORDINATOR,
+                        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+                    )
+                    if not waits or time.monotonic() > deadline:
+                        raise
         finally:
             consumer.close()
 
-    def ends(self, topic: str) -> Mapping[int, int]:
-        """The offset after the last record that a read_committed reader may see, by partition."""
+    def ends(self, topic: str, isolation: str = "read_committed") -> Mapping[int, int]:
+        """The offset after the last record that such a reader may see, by partition."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
                 "group.id": "tests-ends",
-                "isolation.level": "read_committed",
+                "isolation.level": isolation,
             }
         )
         try:
