@@ -95,9 +95,11 @@ def test_duplicate() -> None:
 def test_what_a_producer_sends_again_in_a_new_epoch_is_not_the_brokers_duplicate() -> None:
     first = Send("p", 0, "t-0", "p/0", OK, 1, began=1.0, ended=3.0)
     reads = [last((0, "p/0"), (1, "p/0")), last((0, "c/0 of p/0"), (1, "c/1 of p/0"), partition="o-0")]
-    assert kinds(first, *reads, Renewal("p", 2.0)) == set()
-    for other in (Renewal("p", 4.0), Renewal("q", 2.0)):
+    assert kinds(first, *reads, Renewal("p", 2.0, "t-0", ("p/0",))) == set()
+    for other in (Renewal("p", 2.0), Renewal("p", 2.0, "t-0", ("p/1",)), Renewal("p", 2.0, "t-1", ("p/0",))):
         assert kinds(first, *reads, other) == {"duplicate", "copied twice"}
+    thrice = last((0, "p/0"), (1, "p/0"), (2, "p/0"))
+    assert kinds(first, thrice, Renewal("p", 2.0, "t-0", ("p/0",))) == {"duplicate"}
 
 
 def test_a_record_that_is_not_where_it_was_acknowledged() -> None:

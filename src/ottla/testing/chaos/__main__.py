@@ -70,6 +70,7 @@ def table(verdict: Verdict) -> str:
         ("acknowledged", str(verdict.acknowledged)),
         *((f"transactions {outcome}", str(count)) for outcome, count in sorted(verdict.transactions.items())),
         ("records polled", str(verdict.polled)),
+        ("sent twice by a client's new epoch", str(verdict.excused)),
         ("longest time without a write", f"{verdict.longest_gap_s:.1f} s"),
         ("run time", f"{verdict.seconds:.0f} s"),
         ("anomalies", str(len(verdict.anomalies))),
@@ -77,7 +78,7 @@ def table(verdict: Verdict) -> str:
     rows += [
         (f"  {kind}", str(count)) for kind, count in Counter(each.kind for each in verdict.anomalies).items()
     ]
-    lines = [f"  {what:32}{value:>12}" for what, value in rows]
+    lines = [f"  {what:36}{value:>12}" for what, value in rows]
     lines += [f"  ! {anomaly.kind}: {anomaly.what}" for anomaly in verdict.anomalies[:20]]
     return "\n".join(lines)
 

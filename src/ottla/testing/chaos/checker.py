@@ -55,8 +55,8 @@ class _Seen:
     transactions: dict[str, Transaction] = field(default_factory=dict)
     owner: dict[str, str] = field(default_factory=dict)
     """The transaction that wrote a value."""
-    sent_again: set[str] = field(default_factory=set)
-    """Values that their producer had under way when it took a new epoch: no broker can tell that they came before."""
+    sent_again: set[tuple[str, str]] = field(default_factory=set)
+    """Partitions and values that their producer says it sends under a new epoch: see `Renewal`."""
 
 
 def check(history: History) -> list[Anomaly]:
@@ -76,17 +76,14 @@ def check(history: History) -> list[Anomaly]:
 
 def _gather(history: History) -> _Seen:
     seen = _Seen(transactions={each.name: each for each in history.transactions})
-    renewals: dict[str, list[float]] = defaultdict(list)
     for renewal in history.renewals:
-        renewals[renewal.client].append(renewal.at)
+        seen.sent_again.update((renewal.partition, value) for value in renewal.values)
     for send in history.sends:
         if send.outcome is Outcome.OK and send.offset >= 0:
             seen.values[send.partition].setdefault(send.offset, set()).add(send.value)
             seen.places[send.value].add((send.partition, send.offset))
         if send.transaction:
             seen.owner[send.value] = send.transaction
-        if any(send.began <= at <= send.ended for at in renewals[send.client]):
-            seen.sent_again.add(send.value)
     for poll in history.polls:
         for partition, offset, value in poll.records:
             seen.values[partition].setdefault(offset, set()).add(value)
@@ -106,8 +103,20 @@ def _offsets(seen: _Seen) -> Iterator[Anomaly]:
             if len(values) > 1:
                 yield Anomaly("inconsistent offsets", f"{sorted(values)} were all at {offset} of {partition}")
     for value, places in seen.places.items():
-        if len(places) > 1 and value not in seen.sent_again:
+        if len(places) > 1 and not _excused(places, value, seen):
             yield Anomaly("duplicate", f"{value!r} was seen at {sorted(places)}")
+
+
+def _excused(places: set[tuple[str, int]], value: str, seen: _Seen) -> bool:
+    """There twice, once for each of two epochs that its producer says it used."""
+    partitions = {partition for partition, _ in places}
+    return len(places) == 2 and len(partitions) == 1 and (partitions.pop(), value) in seen.sent_again
+
+
+def excused(history: History) -> int:
+    """How many records are there twice by their producer's own doing."""
+    seen = _gather(history)
+    return sum(len(places) > 1 and _excused(places, value, seen) for value, places in seen.places.items())
 
 
 def _promised(send: Send, seen: _Seen) -> bool:
@@ -222,7 +231,8 @@ def _copies(history: History, seen: _Seen) -> Iterator[Anomaly]:
         if mark:
             copies[copy.partition("/")[0], original].add(value)
     for (_, original), values in copies.items():
-        if len(values) > 1 and original not in seen.sent_again:
+        places = seen.places[original]
+        if len(values) > (len(places) if _excused(places, original, seen) else 1):
             yield Anomaly("copied twice", f"{original!r} has the copies {sorted(values)}")
     for group in history.groups:
         for partition, end in group.offsets.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import random
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -41,6 +42,12 @@ def name(partition: TopicPartition | Message) -> str:
     if isinstance(partition, TopicPartition):
         return f"{partition.topic}-{partition.partition}"
     return f"{partition.topic()}-{partition.partition()}"
+
+
+_NEW_EPOCH: Final = re.compile(
+    r"(?P<topic>\S+) \[(?P<partition>\d+)\] changed PID\{Id:\d.*\} -> PID\{.*\} with base MsgId (?P<first>\d+)"
+)
+"""librdkafka's own words. The first of all producer ids is none that it had (`PID{Invalid}`)."""
 
 
 class Worker(threading.Thread):
@@ -88,6 +95,8 @@ class Sender(Worker):
         self._pause_s: float = given.get("pause_s", 0.01)
         self._numbers = itertools.count()
         self._under_way = threading.Semaphore(_IN_FLIGHT)
+        self._given: dict[str, list[str]] = {}
+        """What this producer was given, by partition; the first is its message 1."""
         self._producer = self._open()
 
     def _open(self) -> Producer:
@@ -102,13 +111,17 @@ class Sender(Worker):
             "debug": "eos",
             "log_level": 7,
         }
+        self._given = {}
         watcher = logging.Logger(self.client)
         watcher.addFilter(self._watch)
         return Producer(settings, logger=watcher)
 
     def _watch(self, record: logging.LogRecord) -> bool:
-        if "bumped epoch" in record.getMessage():
-            self.recorder.add(Renewal(self.client, time.monotonic()))
+        found = _NEW_EPOCH.search(record.getMessage())
+        if found is not None:
+            partition = f"{found['topic']}-{found['partition']}"
+            values = tuple(self._given.get(partition, [])[int(found["first"]) - 1 :])
+            self.recorder.add(Renewal(self.client, time.monotonic(), partition, values))
         return False
 
     def again(self) -> None:
@@ -138,8 +151,9 @@ class Sender(Worker):
                 )
             )
 
-        value = f"{self.client}/{number}".encode()
-        self._producer.produce(part.topic, value, partition=part.partition, on_delivery=delivered)
+        value = f"{self.client}/{number}"
+        self._producer.produce(part.topic, value.encode(), partition=part.partition, on_delivery=delivered)
+        self._given.setdefault(name(part), []).append(value)
 
     def finish(self) -> None:
         self._producer.flush(150)

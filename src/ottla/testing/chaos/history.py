@@ -78,10 +78,16 @@ class GroupOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A producer began a new epoch by itself: what it had under way it sends again, and may send twice."""
+    """A producer says that it goes on under a new epoch of its own making: from which record on, in which partition.
+
+    Those of them that it had sent before it sends again, and no broker can tell that they came before.
+    """
 
     client: str
     at: float
+    partition: str = ""
+    values: tuple[str, ...] = ()
+    """The records of the partition from that one on, as far as it had been given them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +190,7 @@ def _read(path: Path) -> Iterator[Operation]:
                 fields["outcome"] = Outcome(fields["outcome"])
             if "records" in fields:
                 fields["records"] = tuple((part, offset, value) for part, offset, value in fields["records"])
-            if "reads" in fields:
-                fields["reads"] = tuple(fields["reads"])
+            for name in ("reads", "values"):
+                if name in fields:
+                    fields[name] = tuple(fields[name])
             yield kind(**fields)

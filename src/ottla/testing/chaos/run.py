@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition
 from ottla.testing.chaos import broken_disk as broken_disks
 from ottla.testing.chaos import disk as disks
 from ottla.testing.chaos import network as networks
-from ottla.testing.chaos.checker import Anomaly, check
+from ottla.testing.chaos.checker import Anomaly, check, excused
 from ottla.testing.chaos.clients import Reader, Sender, Transactor, Worker, read_to_end
 from ottla.testing.chaos.faults import (
     BROKEN_DISK_FAULTS,
@@ -82,6 +82,8 @@ class Verdict:
     seconds: float
     history: Path
     longest_gap_s: float
+    excused: int
+    """Records that are there twice by their producer's own doing."""
     anomalies: list[Anomaly] = field(default_factory=list)
 
 
@@ -325,4 +327,5 @@ def _verdict(recorder: Recorder, history: Path, seconds: float) -> Verdict:
         seconds,
         history,
         max((b - a for a, b in itertools.pairwise(ended)), default=0.0),
+        excused(found),
     )
