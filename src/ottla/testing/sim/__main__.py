@@ -8,12 +8,16 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from typing import Final
 
 from ottla.testing.sim.faults import FAULTS
 from ottla.testing.sim.mutations import MUTATIONS
 from ottla.testing.sim.plan import CLIENTS, Plan, drawn
 from ottla.testing.sim.shrinking import shrink
 from ottla.testing.sim.world import Result, run
+
+_LINE_EACH: Final = 50
+"""Seeds."""
 
 
 def main() -> None:
@@ -88,10 +92,7 @@ def _many(plans: list[Plan], jobs: int, end: float, *, until_failure: bool, shru
                 break
         if time.monotonic() > end:
             break
-        if sys.stderr.isatty():
-            _clear_line()
-            sys.stderr.write(_progress(done, len(plans), len(failed), time.monotonic() - begin))
-            sys.stderr.flush()
+        _show(_progress(done, len(plans), len(failed), time.monotonic() - begin), done)
     _clear_line()
     seconds = time.monotonic() - begin
     cpu_s = os.times().children_user + os.times().children_system
@@ -119,6 +120,16 @@ def _progress(done: int, count: int, failed: int, seconds: float) -> str:
     filled = 30 * done // count
     left_s = (count - done) * seconds / done
     return f"[{'#' * filled}{'.' * (30 - filled)}] {done}/{count} seeds, {failed} failed, {left_s:.0f} s left"
+
+
+def _show(progress: str, done: int) -> None:
+    """On a terminal in one line that changes, elsewhere a line now and then."""
+    if sys.stderr.isatty():
+        _clear_line()
+        sys.stderr.write(progress)
+        sys.stderr.flush()
+    elif done % _LINE_EACH == 0:
+        _say(progress)
 
 
 def _clear_line() -> None:

@@ -101,7 +101,7 @@ def drawn(
         }
     segment_bytes = rng.choice((None, None, 600, 3000))
     layout = rng.choice(_LAYOUTS)
-    pause_s = rng.choice((0.2, 0.5, 0.8))
+    pause_s = rng.choice((0.3, 0.6, 0.9))
     some_clients = _some_clients(rng)
     dynamic = rng.random() < 0.4
     if dynamic and len(layout) == 4:
