@@ -70,3 +70,25 @@ def test_kafka(example: Any, ottla_kafka: Any, lines: Any, name: Any, tmp_path: 
 def test_console(example: Any, lines: Any, tmp_path: Path) -> None:
     """What it prints comes from Spark's own process; that it took all lines is told by the query."""
     assert run(example.to_console(lines), tmp_path).lastProgress["numInputRows"] == LINES
+
+
+def test_the_script_itself(
+    example: Any, spark: Any, ottla_kafka: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its first lines say: generate, then a part of it with --once."""
+    for topic in ("lines", "word-counts"):
+        ottla_kafka.make(topic, 2)
+
+    def script(*arguments: str) -> None:
+        more = ("--bootstrap-server", ottla_kafka.bootstrap, "--checkpoints", str(tmp_path / "checkpoints"))
+        monkeypatch.setattr("sys.argv", ["structured_streaming.py", *arguments, *more])
+        example.main()
+
+    script("generate", "--lines", str(LINES))
+    script("kafka", "--once")
+    script("parquet", "--once", "--path", str(tmp_path / "files"))
+    assert {one.key().decode(): int(one.value()) for one in ottla_kafka.read("word-counts")} == expected(
+        example
+    )
+    assert ottla_kafka.committed("structured-word-count", "lines") == ottla_kafka.ends("lines")
+    assert spark.read.parquet(str(tmp_path / "files")).count() == LINES

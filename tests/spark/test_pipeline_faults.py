@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(7200)]
 IDS = int(os.environ.get("OTTLA_FAULT_RECORDS", "12000")) // 2
 KILLS = int(os.environ.get("OTTLA_FAULT_KILLS", "3"))
 LONG = "OTTLA_FAULT_RECORDS" in os.environ
-BATCHES = max(6, 2 * KILLS)
+BATCHES = max(6, KILLS + 4)
 RUNS = [("ottla", "tallies"), ("apache", "tallies"), ("ottla", "counts"), ("apache", "counts")]
 TEXTS = {"tallies": TALLIES, "counts": COUNTS}
 
