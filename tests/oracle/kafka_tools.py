@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 from pathlib import Path
 
 import pytest
 
-from ottla.testing.apache import java_is_here, run_java
+from oracle.tools_oracle import JavaTools
+from ottla.testing.apache import java_is_here
 
 needs_java = pytest.mark.skipif(
     not java_is_here(), reason="needs a JVM and Maven to run Apache Kafka's own programs"
 )
 
 _COMPLAINTS = ("Exception", "Mismatches", "isvalid: false", "Could not", "Found invalid", "failed")
+
+
+@functools.cache
+def _jvm() -> JavaTools:
+    """One for all tests of a process: a start costs more than most tools take."""
+    tools = JavaTools()
+    atexit.register(tools.close)
+    return tools
+
+
+def run_tool(main_class: str, *arguments: object, stdin: str = "", check: bool = True) -> str:
+    """Run one of Kafka's programs to its end; what it printed comes back, first the complaints, then the answer."""
+    code, out, err = _jvm().run(main_class, *arguments, stdin=stdin)
+    if check and code != 0:
+        raise AssertionError(f"{main_class} {arguments} ended with {code}:\n{err}{out}")
+    return err + out
 
 
 def dump_log(
@@ -25,7 +44,7 @@ def dump_log(
         options.append("--cluster-metadata-decoder")
     if offsets:
         options.append("--offsets-decoder")
-    said = run_java("org.apache.kafka.tools.DumpLogSegments", *options)
+    said = run_tool("org.apache.kafka.tools.DumpLogSegments", *options)
     for complaint in _COMPLAINTS:
         assert complaint not in said, said
     return said

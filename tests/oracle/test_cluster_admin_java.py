@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from oracle.kafka_tools import needs_java
-from ottla.testing.apache import run_java
+from oracle.kafka_tools import needs_java, run_tool
 from ottla.testing.cluster import Cluster
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -29,7 +28,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def tool(cluster: Cluster, name: str, *arguments: object) -> str:
-    said = run_java(f"{TOOLS}.{name}", "--bootstrap-server", cluster.bootstrap, *arguments)
+    said = run_tool(f"{TOOLS}.{name}", "--bootstrap-server", cluster.bootstrap, *arguments)
     return "\n".join(line for line in said.splitlines() if line and not line.startswith("SLF4J"))
 
 
@@ -117,8 +116,8 @@ def test_reassign_partitions_moves_and_cancels(four: Cluster, topic: str, tmp_pa
 
 def test_cluster_and_features_tell_of_all_nodes(four: Cluster) -> None:
     at = ("--bootstrap-server", four.bootstrap)
-    endpoints = run_java(f"{TOOLS}.ClusterTool", "list-endpoints", *at)
+    endpoints = run_tool(f"{TOOLS}.ClusterTool", "list-endpoints", *at)
     for node_id in four.broker_ids:
         assert str(four.plans[node_id].address).partition(":")[2] in endpoints
-    assert f"Cluster ID: {four.cluster_id}" in run_java(f"{TOOLS}.ClusterTool", "cluster-id", *at)
-    assert "eligible.leader.replicas.version" in run_java(f"{TOOLS}.FeatureCommand", *at, "describe")
+    assert f"Cluster ID: {four.cluster_id}" in run_tool(f"{TOOLS}.ClusterTool", "cluster-id", *at)
+    assert "eligible.leader.replicas.version" in run_tool(f"{TOOLS}.FeatureCommand", *at, "describe")

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from oracle.kafka_tools import needs_java
-from ottla.testing.apache import java_command, run_java
+from oracle.kafka_tools import needs_java, run_tool
+from ottla.testing.apache import java_command
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -29,7 +29,7 @@ def make(broker: BrokerProcess, topic: str, partitions: int, count: int) -> None
 
 
 def consume(broker: BrokerProcess, group: str, count: int, *arguments: object) -> list[str]:
-    said = run_java(
+    said = run_tool(
         f"{TOOLS}.consumer.ConsoleConsumer",
         *("--bootstrap-server", broker.bootstrap, "--group", group, "--from-beginning"),
         *("--command-property", "group.protocol=consumer"),
@@ -39,7 +39,7 @@ def consume(broker: BrokerProcess, group: str, count: int, *arguments: object) -
 
 
 def groups(broker: BrokerProcess, *arguments: object) -> str:
-    return run_java(
+    return run_tool(
         f"{TOOLS}.consumer.group.ConsumerGroupCommand", "--bootstrap-server", broker.bootstrap, *arguments
     )
 

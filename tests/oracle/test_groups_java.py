@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from integration.group_members import BROKER_SETTINGS, TIMINGS, make_topic
-from oracle.kafka_tools import dump_log, needs_java
+from oracle.kafka_tools import dump_log, needs_java, run_tool
 from ottla.coordinator.runtime import partition_for
-from ottla.testing.apache import ApacheKafka, run_java
+from ottla.testing.apache import ApacheKafka
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -32,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def groups(broker: BrokerProcess, *arguments: object) -> str:
-    return run_java(
+    return run_tool(
         f"{TOOLS}.consumer.group.ConsumerGroupCommand", "--bootstrap-server", broker.bootstrap, *arguments
     )
 
@@ -113,7 +113,7 @@ def test_the_console_consumer_goes_on_where_its_group_was(broker: BrokerProcess,
     make_topic(broker.bootstrap, topic, 1, [b"%d" % i for i in range(10)])
 
     def consume(count: int) -> list[str]:
-        said = run_java(
+        said = run_tool(
             f"{TOOLS}.consumer.ConsoleConsumer",
             *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--group", f"g-{topic}"),
             *("--from-beginning", "--max-messages", count, "--timeout-ms", 20000),
@@ -126,7 +126,7 @@ def test_the_console_consumer_goes_on_where_its_group_was(broker: BrokerProcess,
 
 def test_the_verifiable_consumer_verifies(broker: BrokerProcess, topic: str) -> None:
     make_topic(broker.bootstrap, topic, 3, [b"%d" % i for i in range(300)])
-    said = run_java(
+    said = run_tool(
         f"{TOOLS}.VerifiableConsumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--group-id", f"g-{topic}"),
         *("--max-messages", 300, "--reset-policy", "earliest", "--session-timeout", 6000),

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oracle.kafka_tools import needs_java
-from ottla.testing.apache import run_java
+from oracle.kafka_tools import needs_java, run_tool
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -18,15 +17,15 @@ TOOLS = "org.apache.kafka.tools"
 
 
 def topics(broker: BrokerProcess, *arguments: object) -> str:
-    return run_java(f"{TOOLS}.TopicCommand", "--bootstrap-server", broker.bootstrap, *arguments)
+    return run_tool(f"{TOOLS}.TopicCommand", "--bootstrap-server", broker.bootstrap, *arguments)
 
 
 def configs(broker: BrokerProcess, *arguments: object) -> str:
-    return run_java("kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, *arguments)
+    return run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, *arguments)
 
 
 def send(broker: BrokerProcess, topic: str, lines: list[str], *arguments: object) -> None:
-    run_java(
+    run_tool(
         f"{TOOLS}.ConsoleProducer",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, *arguments),
         stdin="".join(f"{line}\n" for line in lines),
@@ -34,7 +33,7 @@ def send(broker: BrokerProcess, topic: str, lines: list[str], *arguments: object
 
 
 def receive(broker: BrokerProcess, topic: str, count: int, *arguments: object) -> list[str]:
-    said = run_java(
+    said = run_tool(
         f"{TOOLS}.consumer.ConsoleConsumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--partition", 0, "--offset", "earliest"),
         *("--max-messages", count, "--timeout-ms", 20000, *arguments),
@@ -80,7 +79,7 @@ def test_configs_of_a_topic_and_a_broker(broker: BrokerProcess, topic: str) -> N
 
 def test_a_bad_config_is_refused_with_its_name(broker: BrokerProcess, topic: str) -> None:
     topics(broker, "--create", "--topic", topic)
-    said = run_java(
+    said = run_tool(
         "kafka.admin.ConfigCommand",
         *(
             "--bootstrap-server",
@@ -99,7 +98,7 @@ def test_a_bad_config_is_refused_with_its_name(broker: BrokerProcess, topic: str
 
 def test_offsets_log_dirs_and_delete_records(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
     send(broker, topic, [f"{i}" for i in range(10)])
-    offsets = run_java(
+    offsets = run_tool(
         f"{TOOLS}.GetOffsetShell",
         "--bootstrap-server",
         broker.bootstrap,
@@ -109,7 +108,7 @@ def test_offsets_log_dirs_and_delete_records(broker: BrokerProcess, topic: str, 
         "latest",
     )
     assert f"{topic}:0:10" in offsets
-    dirs = run_java(
+    dirs = run_tool(
         f"{TOOLS}.LogDirsCommand",
         *("--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", topic),
     )
@@ -120,7 +119,7 @@ def test_offsets_log_dirs_and_delete_records(broker: BrokerProcess, topic: str, 
     wanted.write_text(
         json.dumps({"partitions": [{"topic": topic, "partition": 0, "offset": 4}], "version": 1})
     )
-    deleted = run_java(
+    deleted = run_tool(
         f"{TOOLS}.DeleteRecordsCommand",
         *("--bootstrap-server", broker.bootstrap, "--offset-json-file", wanted),
     )
@@ -129,18 +128,18 @@ def test_offsets_log_dirs_and_delete_records(broker: BrokerProcess, topic: str, 
 
 
 def test_api_versions_are_understood(broker: BrokerProcess) -> None:
-    said = run_java(f"{TOOLS}.BrokerApiVersionsCommand", "--bootstrap-server", broker.bootstrap)
+    said = run_tool(f"{TOOLS}.BrokerApiVersionsCommand", "--bootstrap-server", broker.bootstrap)
     assert "Produce(0): 0 to 13 [usable: 13]" in said
     assert "Fetch(1): 4 to 18 [usable: 18]" in said
     assert "UNSUPPORTED" in said, "what is not served must not be listed"
 
 
 def test_metadata_quorum_is_described(broker: BrokerProcess) -> None:
-    status = run_java(
+    status = run_tool(
         f"{TOOLS}.MetadataQuorumCommand", "--bootstrap-server", broker.bootstrap, "describe", "--status"
     )
     assert re.search(r"LeaderId:\s+1\b", status)
-    replication = run_java(
+    replication = run_tool(
         f"{TOOLS}.MetadataQuorumCommand", "--bootstrap-server", broker.bootstrap, "describe", "--replication"
     )
     assert "Leader" in replication
@@ -148,13 +147,13 @@ def test_metadata_quorum_is_described(broker: BrokerProcess) -> None:
 
 def test_performance_tools(broker: BrokerProcess, topic: str) -> None:
     topics(broker, "--create", "--topic", topic, "--partitions", 2)
-    said = run_java(
+    said = run_tool(
         f"{TOOLS}.ProducerPerformance",
         *("--topic", topic, "--num-records", 20000, "--record-size", 100, "--throughput", -1),
         *("--producer-props", f"bootstrap.servers={broker.bootstrap}"),
     )
     assert "20000 records sent" in said
-    said = run_java(
+    said = run_tool(
         f"{TOOLS}.ConsumerPerformance",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-records", 20000),
         *("--timeout", 30000),
@@ -164,7 +163,7 @@ def test_performance_tools(broker: BrokerProcess, topic: str) -> None:
 
 
 def test_features_are_a_fresh_kafkas(broker: BrokerProcess) -> None:
-    said = run_java(f"{TOOLS}.FeatureCommand", "--bootstrap-server", broker.bootstrap, "describe")
+    said = run_tool(f"{TOOLS}.FeatureCommand", "--bootstrap-server", broker.bootstrap, "describe")
     finalized = dict(re.findall(r"Feature: (\S+)\s.*FinalizedVersionLevel: (\S+)", said))
     assert finalized["metadata.version"] == "4.3-IV0"
     assert {name: finalized[name] for name in finalized if name != "metadata.version"} == {

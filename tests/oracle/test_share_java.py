@@ -13,9 +13,9 @@ import pytest
 
 from integration.share_member import ACCEPT, REJECT, RELEASE, ShareMember, acquired
 from integration.test_share_wire import make, produce
-from oracle.kafka_tools import needs_java
+from oracle.kafka_tools import needs_java, run_tool
 from ottla.errors import ErrorCode
-from ottla.testing.apache import ApacheKafka, run_java
+from ottla.testing.apache import ApacheKafka
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -33,13 +33,13 @@ def queue(broker: BrokerProcess, topic: str) -> Iterator[str]:
 
 
 def share_groups(broker: BrokerProcess, *arguments: object) -> str:
-    return run_java(
+    return run_tool(
         f"{TOOLS}.consumer.group.ShareGroupCommand", "--bootstrap-server", broker.bootstrap, *arguments
     )
 
 
 def consume(broker: BrokerProcess, queue: str, count: int) -> list[str]:
-    said = run_java(
+    said = run_tool(
         f"{TOOLS}.consumer.ConsoleShareConsumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", queue, "--group", queue),
         *("--max-messages", count, "--timeout-ms", 15000),
@@ -77,7 +77,7 @@ def test_share_groups_are_listed_described_reset_and_deleted(broker: BrokerProce
 
 
 def test_share_consumer_performance(broker: BrokerProcess, queue: str) -> None:
-    said = run_java(
+    said = run_tool(
         f"{TOOLS}.ShareConsumerPerformance",
         *("--bootstrap-server", broker.bootstrap, "--topic", queue, "--group", queue),
         *("--num-records", 150, "--timeout", 15000),
@@ -86,7 +86,7 @@ def test_share_consumer_performance(broker: BrokerProcess, queue: str) -> None:
 
 
 def test_verifiable_share_consumer(broker: BrokerProcess, queue: str) -> None:
-    said = run_java(
+    said = run_tool(
         f"{TOOLS}.VerifiableShareConsumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", queue, "--group-id", f"{queue}-verified"),
         *("--max-messages", 150, "--offset-reset-strategy", "earliest"),

@@ -5,9 +5,8 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from oracle.kafka_tools import dump_log, needs_java
+from oracle.kafka_tools import dump_log, needs_java, run_tool
 from ottla.cli.main import main
-from ottla.testing.apache import run_java
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
 
@@ -54,7 +53,7 @@ def test_both_write_the_same(tmp_path, quorum, options):
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     for directory in (theirs, ours):
         directory.mkdir()
-    run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", properties(theirs, quorum), *options)
+    run_tool("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", properties(theirs, quorum), *options)
     words = ["storage", "format", "-t", CLUSTER, "-c", str(properties(ours, quorum)), *options]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka_tools import dump_log, needs_java
 
-from ottla.testing.apache import LEAN_JVM_FLAGS, VERSION, run_java
+from oracle.kafka_tools import dump_log, needs_java, run_tool
+from ottla.testing.apache import LEAN_JVM_FLAGS, VERSION
 from ottla.testing.maven import classpath
 from ottla.testing.process import BrokerProcess
 
@@ -110,7 +110,7 @@ class Counts:
 
 def tool(broker: BrokerProcess, *options: str) -> str:
     main = "org.apache.kafka.tools.streams.StreamsGroupCommand"
-    return run_java(main, "--bootstrap-server", broker.bootstrap, *options)
+    return run_tool(main, "--bootstrap-server", broker.bootstrap, *options)
 
 
 def wait_for_state(broker: BrokerProcess, *words: str) -> str:

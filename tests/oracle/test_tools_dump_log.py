@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from oracle.kafka_tools import needs_java
+from oracle.tools_lines import lines
 from oracle.tools_oracle import JavaTools, run_ottla
 from ottla.testing.process import BrokerProcess
 
@@ -50,6 +51,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 consumer.poll(0.1)
             consumer.commit(offsets=[TopicPartition("bills", 0, 1)], asynchronous=False)
             consumer.close()
+        run_ottla(
+            *("share-groups", "--bootstrap-server", broker.bootstrap, "--reset-offsets", "--group", "queue"),
+            *("--topic", "bills", "--to-earliest", "--execute"),
+        )
     return directory
 
 
@@ -59,28 +64,10 @@ def files(data: Path, *patterns: str) -> str:
     return ",".join(map(str, found))
 
 
-@pytest.mark.parametrize(
-    ("patterns", "flags"),
-    [
-        (["rolled-0/*.log", "packed-0/*.log"], []),
-        (["packed-0/*.log"], ["--deep-iteration"]),
-        (["packed-0/*.log", "bills-0/*.log"], ["--print-data-log"]),
-        (["packed-0/*.log"], ["--print-data-log", "--skip-record-metadata"]),
-        (["packed-0/*.log"], ["--value-decoder-class", "org.apache.kafka.tools.api.StringDecoder"]),
-        (["rolled-0/*.log"], ["--max-bytes", "50000"]),
-        (["rolled-0/*index", "rolled-0/*.snapshot"], []),
-        (["rolled-0/*index"], ["--index-sanity-check"]),
-        (["rolled-0/*index"], ["--verify-index-only"]),
-        (["bills-0/*.snapshot", "bills-0/*.txnindex"], []),
-        (["__cluster_metadata-0/*.log", "__cluster_metadata-0/*.checkpoint"], ["--cluster-metadata-decoder"]),
-        (["__consumer_offsets-*/*.log"], ["--offsets-decoder"]),
-        (["__transaction_state-*/*.log"], ["--transaction-log-decoder"]),
-        (["meta.properties"], []),
-    ],
-    ids=lambda value: " ".join(value),
-)
-def test_the_same_is_printed(data: Path, java: JavaTools, patterns: list[str], flags: list[str]) -> None:
-    arguments = ("--files", files(data, *patterns), *flags)
+@pytest.mark.parametrize("line", lines("dumping"))
+def test_the_same_is_printed(data: Path, java: JavaTools, line: str) -> None:
+    _, flag, patterns, *flags = line.split()
+    arguments = (flag, files(data, *patterns.split(",")), *flags)
     theirs, ours = java.run("dump-log", *arguments), run_ottla("dump-log", *arguments)
     assert theirs.code == 0, theirs.err
     assert ours.code == 0, ours.err

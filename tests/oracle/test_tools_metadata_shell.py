@@ -19,6 +19,7 @@ from ottla.testing.process import BrokerProcess
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
 
 _LOG = "__cluster_metadata-0/00000000000000000000.log"
+_LINE = "metadata-shell --snapshot {file}"
 _COMMANDS = """
 pwd
 ls
@@ -48,7 +49,7 @@ bogus
 def talk(program: list[str], file: Path) -> list[str]:
     """What a shell says when it is told all of the commands."""
     done = subprocess.run(
-        [*program, "--snapshot", str(file)],
+        [*program, *_LINE.format(file=file).split()[1:]],
         input=_COMMANDS + "exit\n",
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from oracle.kafka_tools import needs_java
+from oracle.kafka_tools import needs_java, run_tool
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
-from ottla.testing.apache import ApacheKafka, run_java
+from ottla.testing.apache import ApacheKafka
 from ottla.testing.process import BrokerProcess
 from ottla.testing.raw_client import RawClient
 from ottla.wire.messages import ProduceRequest
@@ -23,7 +23,7 @@ TOOLS = "org.apache.kafka.tools"
 
 
 def transactions(broker: BrokerProcess, *arguments: object) -> str:
-    return run_java(f"{TOOLS}.TransactionsCommand", "--bootstrap-server", broker.bootstrap, *arguments)
+    return run_tool(f"{TOOLS}.TransactionsCommand", "--bootstrap-server", broker.bootstrap, *arguments)
 
 
 def rows(said: str) -> list[dict[str, str]]:
@@ -131,7 +131,7 @@ def test_a_hanging_transaction_is_found_and_aborted(
 
 def test_a_java_producer_of_version_two(broker: BrokerProcess, topic: str) -> None:
     create(broker.bootstrap, topic)
-    said = run_java(
+    said = run_tool(
         f"{TOOLS}.ProducerPerformance",
         *("--topic", topic, "--num-records", 3000, "--record-size", 100, "--throughput", 3000),
         *("--producer-props", f"bootstrap.servers={broker.bootstrap}", "acks=all"),
@@ -152,7 +152,7 @@ def test_kafka_reads_our_transaction_log(start_broker: Callable[..., BrokerProce
     begin(broker.bootstrap, topic + "-open", topic, b"b")
     assert broker.stop() == 0, broker.log
     logs = [path for path in broker.data.glob("__transaction_state-*/*.log") if path.stat().st_size]
-    said = run_java(
+    said = run_tool(
         f"{TOOLS}.DumpLogSegments", "--files", ",".join(map(str, logs)), "--transaction-log-decoder"
     )
     assert f'"transactionalId":"{topic}"' in said.replace(" ", "")

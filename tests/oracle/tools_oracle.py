@@ -38,6 +38,13 @@ JAVA_CLASSES = {
     "delegation-tokens": f"{_TOOLS}.DelegationTokenCommand",
     "client-metrics": f"{_TOOLS}.ClientMetricsCommand",
     "share-consumer-perf-test": f"{_TOOLS}.ShareConsumerPerformance",
+    "console-share-consumer": f"{_TOOLS}.consumer.ConsoleShareConsumer",
+    "producer-perf-test": f"{_TOOLS}.ProducerPerformance",
+    "consumer-perf-test": f"{_TOOLS}.ConsumerPerformance",
+    "e2e-latency": f"{_TOOLS}.EndToEndLatency",
+    "verifiable-producer": f"{_TOOLS}.VerifiableProducer",
+    "verifiable-consumer": f"{_TOOLS}.VerifiableConsumer",
+    "storage": "kafka.tools.StorageTool",
     "metadata-shell": "org.apache.kafka.shell.MetadataShell",
 }
 
@@ -63,8 +70,9 @@ class JavaTools:
         )
 
     def run(self, tool: str, *arguments: object, stdin: str = "") -> Said:
+        """Run a tool, named as in `JAVA_CLASSES` or by its class."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        words = [JAVA_CLASSES[tool], _encode(stdin), *(_encode(str(each)) for each in arguments)]
+        words = [JAVA_CLASSES.get(tool, tool), _encode(stdin), *(_encode(str(each)) for each in arguments)]
         self._process.stdin.write(" ".join(words) + "\n")
         self._process.stdin.flush()
         # Text that a tool writes past System.out would stand before the answer.

@@ -28,6 +28,7 @@ class ApachePair:
                 f'{_LOGIN} required username="{ADMIN}" password="{PASSWORD}" user_{ADMIN}="{PASSWORD}";'
             ),
             "auto.leader.rebalance.enable": "false",
+            "group.streams.initial.rebalance.delay.ms": 0,
             "metadata.max.idle.interval.ms": 0,
             "share.coordinator.state.topic.replication.factor": 1,
             "share.coordinator.state.topic.min.isr": 1,

@@ -197,7 +197,8 @@ def describe_directories(config: BrokerConfig) -> Report:
             problems.append(f"The directories have different values of {key}.")
     sections: list[str] = []
     if directories:
-        sections.append("Found log directories:\n" + "".join(f"  {path}\n" for path in directories))
+        title = "Found log directory:" if len(directories) == 1 else "Found log directories:"
+        sections.append(f"{title}\n" + "".join(f"  {path}\n" for path in directories))
     if formatted:
         shown = ", ".join(f"{key}={value}" for key, value in sorted(formatted[0].items()))
         sections.append(f"Found metadata: {{{shown}}}\n")

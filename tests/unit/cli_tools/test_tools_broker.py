@@ -129,7 +129,7 @@ def test_performance_is_told_in_kafkas_words(broker: BrokerProcess, topic: str) 
         *("e2e-latency", "--topic", f"{topic}-2", "--num-records", 5, "--producer-acks", "all"),
         *("--record-size", 10, "--record-key-size", 3, "--num-headers", 1, "--record-header-key-size", 2),
     )
-    assert there.code == 0 and there.out.splitlines()[1].startswith("Avg latency: "), there
+    assert there.code == 0 and there.out.splitlines()[2].startswith("Avg latency: "), there
 
 
 def test_numbers_are_written_and_told(broker: BrokerProcess, topic: str) -> None:

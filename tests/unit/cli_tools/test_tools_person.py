@@ -107,6 +107,7 @@ def complete(words: str, environment: Mapping[str, str]) -> list[str]:
     return [line.partition(",")[2] for line in said.stdout.splitlines() if line]
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands_flags_topics_and_groups(
     broker: BrokerProcess, topic: str, home: dict[str, str]
 ) -> None:
@@ -175,6 +176,7 @@ def test_top_tells_of_topics_and_groups(broker: BrokerProcess, topic: str) -> No
     assert f"\n{topic}" in ottla("top", *at, "--iterations", 1, "--interval", 0.05).stdout
 
 
+@pytest.mark.slow
 def test_a_topic_is_read_from_where_one_likes(broker: BrokerProcess, topic: str) -> None:
     at = ("--bootstrap-server", broker.bootstrap, "--topic", topic)
     ottla("topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", topic, "--partitions", 2)
@@ -198,6 +200,7 @@ def test_a_topic_is_read_from_where_one_likes(broker: BrokerProcess, topic: str)
     assert len(pretty.splitlines()) == 8 and ":0" in pretty
 
 
+@pytest.mark.slow
 def test_old_spellings_work_with_a_line_of_advice(broker: BrokerProcess) -> None:
     environment = {"OTTLA_BOOTSTRAP": broker.bootstrap}
     said = ottla("topics", "--list", "--zookeeper", "localhost:2181", environment=environment)

@@ -43,6 +43,7 @@ class Session:
         self, bootstrap: str, properties: dict[str, str], *, as_json: bool, to_controllers: bool
     ) -> None:
         self.bootstrap = bootstrap
+        self.address_given = False
         self.to_controllers = to_controllers
         self.properties = properties
         self.as_json = as_json
@@ -338,9 +339,11 @@ def open_session(values: dict[str, Any], *, quiet: bool = False) -> Session:
         for line in advice:
             click.echo(line, err=True)
     bootstrap = address or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
-    return Session(
+    session = Session(
         bootstrap, properties, as_json=values.pop("as_json"), to_controllers=controllers is not None
     )
+    session.address_given = bool(given or controllers)
+    return session
 
 
 def _profile(name: str | None, address: str | None) -> Any:

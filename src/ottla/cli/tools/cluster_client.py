@@ -20,7 +20,7 @@ T = TypeVar("T")
 _PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
 
-_PASSING: Final = frozenset(
+PASSING: Final = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -154,7 +154,7 @@ class Cluster:
             try:
                 return call()
             except KafkaError as error:
-                if error.code not in _PASSING or time.monotonic() + pause_s > deadline:
+                if error.code not in PASSING or time.monotonic() + pause_s > deadline:
                     raise
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

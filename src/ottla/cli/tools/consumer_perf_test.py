@@ -56,23 +56,17 @@ def consumer_perf_test(session: Session, flags: Flags) -> None:
     exactly_one(flags, "num_records", "messages")
     not_with(flags, "num_records", "messages")
     engine.require_broker(session)
-    statistics: list[str] = []
-    config = engine.settings(session, _properties(flags))
-    if flags.print_metrics:
-        config |= {
-            "statistics.interval.ms": 1000,
-            "stats_cb": lambda text: statistics.__setitem__(slice(None), [text]),
-        }
-    client = engine.consumer(config)
+    metrics = engine.Metrics(wanted=flags.print_metrics)
+    client = engine.consumer(engine.settings(session, _properties(flags)) | metrics.settings)
     if not flags.hide_header:
         session.say(("time, threadId, " if flags.show_detailed_stats else "start.time, end.time, ") + _RATES)
     try:
         with engine.telling_errors():
             _Run(session, flags, client).read()
+            metrics.wait(client)
     finally:
         client.close()
-    for text in statistics:
-        session.say(text)
+    metrics.show(session)
 
 
 def _properties(flags: Flags) -> dict[str, str]:

@@ -15,6 +15,7 @@ from ottla.cli.tools.values import java_double, parse_int
 from ottla.errors import ErrorCode, KafkaError
 
 _TIMEOUT_S: Final = 60.0
+_CREATION_MS: Final = 30_000
 _REPORT_EVERY: Final = 1000
 _PARTS: Final = (("50th", 0.5), ("99th", 0.99), ("99.9th", 0.999))
 _LEGACY: Final = (
@@ -53,6 +54,7 @@ def e2e_latency(session: Session, flags: Flags) -> None:
     if count < 1:
         raise UsageProblem("--num-records must be positive")
     engine.require_broker(session)
+    _create_missing(session, flags.topic)
     with engine.telling_errors():
         latencies = _measure(session, flags, count)
     ordered = sorted(int(each) for each in latencies)
@@ -79,6 +81,21 @@ def _take_old_form(session: Session, flags: Flags) -> None:
         session.properties |= read_properties(file)
     for name, value in named.items():
         setattr(flags, name, value)
+
+
+def _create_missing(session: Session, topic: str) -> None:
+    """A topic with one partition, where there is none of this name."""
+    from ottla.cli.tools.failures import raise_for
+    from ottla.wire.messages import CreateTopicsRequest
+
+    if session.cluster.metadata([topic]).topics[0].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return
+    session.say(
+        f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1'
+    )
+    wanted = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    answer = session.cluster.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=_CREATION_MS)).topics[0]
+    raise_for(answer.error_code, answer.error_message, topic)
 
 
 def _measure(session: Session, flags: Flags, count: int) -> list[float]:

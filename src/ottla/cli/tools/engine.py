@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ottla.cli.tools.base import Session, parse_bootstrap
@@ -18,6 +19,7 @@ from ottla.client.connection import ConnectionFailed
 from ottla.errors import ErrorCode, KafkaError
 
 METADATA_TIMEOUT_S: Final = 10.0
+_REPORT_EACH_MS: Final = 200
 
 _RENAMED: Final = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
@@ -89,6 +91,46 @@ def require_broker(session: Session) -> None:
         except OSError as error:
             failures.append(NoBroker(ConnectionFailed(f"{host}:{port}", error)))
     raise failures[0]
+
+
+class Metrics:
+    """What librdkafka counts, for --print-metrics: the last of its reports, as a name and a value a line."""
+
+    def __init__(self, *, wanted: bool) -> None:
+        self._wanted = wanted
+        self._report = ""
+        self.settings: dict[str, Any] = {}
+        if wanted:
+            self.settings = {"statistics.interval.ms": _REPORT_EACH_MS, "stats_cb": self._take}
+
+    def _take(self, report: str) -> None:
+        self._report = report
+
+    def wait(self, client: Any) -> None:
+        """Until there is a report: a short run may end before the first."""
+        deadline = time.monotonic() + 10 * _REPORT_EACH_MS / 1000
+        while self._wanted and not self._report and time.monotonic() < deadline:
+            client.poll(_REPORT_EACH_MS / 1000)
+
+    def show(self, session: Session) -> None:
+        if not self._report:
+            return
+        import json
+
+        values = dict(_flat("", json.loads(self._report)))
+        width = max(map(len, values))
+        session.say(f"\n{'Metric Name'.ljust(width)}   Value")
+        for name, value in sorted(values.items()):
+            session.say(f"{name.ljust(width)} : {value}")
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The values in a document, by the path to each."""
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, each in value.items():
+        yield from _flat(f"{name}:{key}" if name else key, each)
 
 
 def producer(config: dict[str, Any]) -> Any:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.cli.tools.failures import UsageProblem, raise_for
+from ottla.cli.tools.cluster_client import PASSING
+from ottla.cli.tools.failures import UsageProblem, describe, raise_for
 from ottla.cli.tools.partitions import Partition, by_topic
 from ottla.client.connection import Node
 from ottla.errors import ErrorCode, KafkaError
@@ -107,9 +108,13 @@ def consumer_groups(cluster: Any) -> list[ListedGroup]:
 
 def describe_groups(cluster: Any, group_ids: Sequence[str]) -> dict[str, Group | KafkaError]:
     """Each group, or why it cannot be described."""
-    found: dict[str, Group | KafkaError] = {}
     if not group_ids:
-        return found
+        return {}
+    return cluster.retrying(lambda: _describe_groups(cluster, group_ids))  # type: ignore[no-any-return]
+
+
+def _describe_groups(cluster: Any, group_ids: Sequence[str]) -> dict[str, Group | KafkaError]:
+    found: dict[str, Group | KafkaError] = {}
     for node, names in cluster.coordinators(group_ids).items():
         left = names
         if cluster.connection(node).version_for(ApiKey.CONSUMER_GROUP_DESCRIBE) is not None:
@@ -128,8 +133,13 @@ def describe_groups(cluster: Any, group_ids: Sequence[str]) -> dict[str, Group |
 def _or_error(told: Any) -> KafkaError | None:
     if told.error_code == ErrorCode.NONE:
         return None
-    message = told.error_message or f"Group {told.group_id} not found."
-    return KafkaError(ErrorCode.of(told.error_code), message)
+    code = ErrorCode.of(told.error_code)
+    if code in PASSING:
+        raise_for(code, None, told.group_id)
+    message = told.error_message
+    if not message and code != ErrorCode.GROUP_ID_NOT_FOUND:
+        message = f"{told.group_id}: {describe(code)}"
+    return KafkaError(code, message or f"Group {told.group_id} not found.")
 
 
 def _new_group(told: Any, coordinator: Node) -> Group:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
@@ -13,6 +14,7 @@ import click
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, given, not_with, require, tool
 from ottla.cli.tools.failures import UsageProblem
+from ottla.errors import ErrorCode, KafkaError
 
 _SETTINGS_OF_FLAGS: Final = {
     "timeout": "linger.ms",
@@ -27,6 +29,7 @@ _SETTINGS_OF_FLAGS: Final = {
 }
 _LINE_READER: Final = "org.apache.kafka.tools.LineMessageReader"
 _MAX_QUEUED: Final = 100_000
+_LOOK_EACH_S: Final = 0.05
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -53,7 +56,9 @@ Headers = list[tuple[str, bytes | None]]
     click.option("--batch-size", type=int, metavar="BYTES", help="Size of a batch."),
     click.option("--max-partition-memory-bytes", type=int, metavar="BYTES", help="Old for --batch-size."),
     click.option("--max-memory-bytes", type=int, metavar="BYTES", help="Memory for records on their way."),
-    click.option("--max-block-ms", type=int, metavar="MS", help="How long sending may block."),
+    click.option(
+        "--max-block-ms", type=int, default=60_000, metavar="MS", help="How long sending may block."
+    ),
     click.option("--timeout", type=int, metavar="MS", help="How long a record waits for others (linger.ms)."),
     click.option("--request-required-acks", metavar="ACKS", help="0, 1, -1 or all."),
     click.option("--request-timeout-ms", type=int, metavar="MS", help="How long replicas may take."),
@@ -118,11 +123,9 @@ def _send_all(session: Session, client: Any, flags: Flags, reader: LineReader) -
         for headers, key, value in reader.read(sys.stdin.buffer, prompting=sys.stdin.isatty()):
             if len(client) >= _MAX_QUEUED:
                 client.poll(1.0)
+            record = {"value": value, "key": key, "headers": headers or None, "on_delivery": delivered}
             try:
-                client.produce(flags.topic, value, key, headers=headers or None, on_delivery=delivered)
-            except BufferError:
-                client.flush()
-                client.produce(flags.topic, value, key, headers=headers or None, on_delivery=delivered)
+                _enqueue(client, flags, record)
             except KafkaException as error:
                 session.complain(f"a record was not stored in {flags.topic}: {error.args[0].str()}")
             client.flush() if flags.sync else client.poll(0)
@@ -132,6 +135,23 @@ def _send_all(session: Session, client: Any, flags: Flags, reader: LineReader) -
         # What was read before a line that is refused is sent all the same.
         client.flush()
     return sent
+
+
+def _enqueue(client: Any, flags: Flags, record: dict[str, Any]) -> None:
+    """Hand a record over; where the memory for records is full, wait as long as --max-block-ms says."""
+    deadline = time.monotonic() + flags.max_block_ms / 1000
+    while True:
+        try:
+            client.produce(flags.topic, **record)
+            return
+        except BufferError:
+            if time.monotonic() >= deadline:
+                raise KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"the memory for records was full for {flags.max_block_ms} ms; raise --max-memory-bytes or"
+                    " --max-block-ms",
+                ) from None
+            client.poll(_LOOK_EACH_S)
 
 
 @dataclass(slots=True)

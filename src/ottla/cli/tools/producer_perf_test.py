@@ -59,20 +59,14 @@ def producer_perf_test(session: Session, flags: Flags) -> None:
     properties = _properties(session, flags)
     payloads = session.progress(_payloads(session, flags), flags.num_records)
     engine.require_broker(session)
-    statistics: list[str] = []
-    config = engine.settings(session, properties)
-    if flags.print_metrics:
-        config |= {
-            "statistics.interval.ms": 1000,
-            "stats_cb": lambda text: statistics.__setitem__(slice(None), [text]),
-        }
-    client = engine.producer(config)
+    metrics = engine.Metrics(wanted=flags.print_metrics)
+    client = engine.producer(engine.settings(session, properties) | metrics.settings)
     with engine.telling_errors():
         stats = _Run(session, flags, client, properties.get("transactional.id")).send(payloads)
     for each in stats:
         session.tell(each.document(), [each.total_line()])
-    for text in statistics:
-        session.say(text)
+    metrics.wait(client)
+    metrics.show(session)
 
 
 def _properties(session: Session, flags: Flags) -> dict[str, str]:
@@ -81,9 +75,10 @@ def _properties(session: Session, flags: Flags) -> dict[str, str]:
     properties = read_properties(flags.producer_config) if flags.producer_config else {}
     properties |= engine.parse_properties(flags.command_property or flags.producer_props)
     properties.setdefault("client.id", "perf-producer-client")
-    if "bootstrap.servers" in properties:
+    named = properties.pop("bootstrap.servers", None)
+    if named and not session.address_given:
         # Where the flag is missing, courses name the address among the properties.
-        session.bootstrap = properties.pop("bootstrap.servers")
+        session.bootstrap = named
     if flags.transactional_id is not None:
         properties["transactional.id"] = flags.transactional_id
     elif flags.transaction_duration_ms is not None:

@@ -77,10 +77,10 @@ def share_consumer_perf_test(session: Session, flags: Flags) -> None:
 class _Reader:
     """One consumer of the group, on a thread of its own."""
 
-    def __init__(self, client_id: str, client: Any, statistics: list[str]) -> None:
+    def __init__(self, client_id: str, client: Any, metrics: engine.Metrics) -> None:
         self.client_id = client_id
         self.client = client
-        self.statistics = statistics
+        self.metrics = metrics
         self.records = self.bytes = 0
 
 
@@ -106,14 +106,9 @@ class _Run:
         }
         if flags.threads > 1:
             properties["client.id"] += f"-{number}"
-        statistics: list[str] = []
-        config = engine.settings(self._session, properties)
-        if flags.print_metrics:
-            config |= {
-                "statistics.interval.ms": 1000,
-                "stats_cb": lambda text: statistics.__setitem__(slice(None), [text]),
-            }
-        return _Reader(properties["client.id"], engine.share_consumer(config), statistics)
+        metrics = engine.Metrics(wanted=flags.print_metrics)
+        config = engine.settings(self._session, properties) | metrics.settings
+        return _Reader(properties["client.id"], engine.share_consumer(config), metrics)
 
     @property
     def _records(self) -> int:
@@ -131,6 +126,7 @@ class _Run:
             thread.join()
         self._end_ms = now_ms()
         for reader in self._readers:
+            reader.metrics.wait(reader.client)
             reader.client.close()
         if self._failure is not None:
             raise self._failure
@@ -200,5 +196,4 @@ class _Run:
         }
         self._session.tell(document, [self._total(size, self._records)])
         for reader in self._readers:
-            for text in reader.statistics:
-                self._session.say(text)
+            reader.metrics.show(self._session)

@@ -311,15 +311,36 @@ def _delete(session: Session, flags: Flags) -> None:
             )
             internal[name] = topics
     results |= delete_groups(session.cluster, list(internal))
-    tell_deleted(session, "streams", results)
     cleaned = [name for name, topics in internal.items() if topics and results[name] == ErrorCode.NONE]
+    failures: dict[str, KafkaError] = {}
     for name in cleaned:
-        delete_topics(session.cluster, internal[name])
-    if cleaned:
+        failure = _delete_internal(session, internal[name])
+        if failure is not None:
+            failures[name] = failure
+    tell_deleted(session, "streams", results)
+    if failures:
+        session.say("Deletion of some associated internal topics failed:")
+        for name, failure in failures.items():
+            session.say(
+                f"* Internal topics of the streams group '{name}' could not be deleted due to: {failure.message}"
+            )
+    elif cleaned:
         quoted = "', '".join(cleaned)
         session.say(
             f"Deletion of associated internal topics of the streams groups ('{quoted}') was successful."
         )
+
+
+def _delete_internal(session: Session, topics: list[str]) -> KafkaError | None:
+    """Delete what a group made for itself, and tell of what cannot be deleted: the first such failure."""
+    first = None
+    for topic in topics:
+        try:
+            delete_topics(session.cluster, [topic])
+        except KafkaError as error:
+            session.say(f"Failed to delete internal topic: {topic}")
+            first = first or error
+    return first
 
 
 def _reset(session: Session, flags: Flags) -> None:

@@ -235,7 +235,8 @@ def _describe(session: Session, flags: Flags) -> None:
     cluster = session.cluster
     names = _names_by_id(session, flags) if flags.topic_id else _existing(session, flags)
     limit = parse_int("--partition-size-limit-per-response", flags.partition_size_limit_per_response, 2000)
-    described = describe_topics(cluster, names, limit) if names else []
+    # Only metadata knows topics by their ids, and it does not tell which replicas are eligible: Kafka's tool says N/A.
+    described = _described(cluster, names, limit, by_id=flags.topic_id is not None) if names else []
     configs = describe_configs(cluster, [(ResourceType.TOPIC, name) for name in names]) if names else {}
     moving = _reassignments(cluster, described)
     reports = [report for report in _REPORTS if getattr(flags, report)]
@@ -288,6 +289,10 @@ def _names_by_id(session: Session, flags: Flags) -> list[str]:
     if flags.if_exists:
         return []
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"TopicId '{flags.topic_id}' does not exist as expected")
+
+
+def _described(cluster: Any, names: list[str], limit: int, *, by_id: bool) -> list[Any]:
+    return list(_from_metadata(cluster, names)) if by_id else describe_topics(cluster, names, limit)
 
 
 def describe_topics(cluster: Any, names: list[str], limit: int = 2000) -> list[Any]:
