@@ -49,7 +49,7 @@ test: setup-spark  ## all tests
 	$(PYTEST) -n 2 --dist loadfile
 
 test-fast: setup-spark  ## the tests that take under two minutes together
-	$(PYTEST) -n 2 --dist loadfile -m "not slow and not java"
+	OTTLA_TEST_FAST=1 $(PYTEST) -n 2 --dist loadfile -m "not slow and not java"
 
 test-faults: setup-spark  ## exactly once, the long form: 500,000 records, 20 processes killed, on Ottla and Apache Kafka
 	OTTLA_FAULT_RECORDS=500000 OTTLA_FAULT_KILLS=20 $(BIN)/python -m pytest tests/spark/test_pipeline_faults.py

@@ -99,6 +99,7 @@ def test_a_killed_broker_is_fenced_at_once_and_leads_again_when_asked(four: Clus
     assert elect(four, topic, 0, version=0) == ErrorCode.ELECTION_NOT_NEEDED
 
 
+@pytest.mark.slow
 def test_a_paused_broker_keeps_its_session(four: Cluster, topic: str) -> None:
     four.create_topic(topic, assignments=[[2, 3]])
     four.wait_in_sync(topic)
@@ -112,6 +113,7 @@ def test_a_paused_broker_keeps_its_session(four: Cluster, topic: str) -> None:
     four.wait_in_sync(topic)
 
 
+@pytest.mark.slow
 def test_a_stop_in_order_hands_over_first(four: Cluster, topic: str) -> None:
     four.create_topic(topic, assignments=[[3, 4, 1]])
     four.wait_in_sync(topic)
@@ -123,6 +125,7 @@ def test_a_stop_in_order_hands_over_first(four: Cluster, topic: str) -> None:
     four.wait_in_sync(topic)
 
 
+@pytest.mark.slow
 def test_an_unclean_election_only_when_it_is_allowed(four: Cluster, topic: str) -> None:
     four.create_topic(topic, assignments=[[1, 2]])
     four.wait_in_sync(topic)
@@ -156,6 +159,7 @@ def test_a_replica_moves_to_another_broker(four: Cluster, topic: str) -> None:
         four.wait_for(lambda directory=directory: not directory.exists())  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_a_reassignment_to_a_broker_that_is_down_waits_and_is_cancelled(four: Cluster, topic: str) -> None:
     four.create_topic(topic, assignments=[[1, 2]])
     write(four, topic)
@@ -170,6 +174,7 @@ def test_a_reassignment_to_a_broker_that_is_down_waits_and_is_cancelled(four: Cl
     four.start_node(4)
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_gone_for_good_is_forgotten(four: Cluster, topic: str) -> None:
     def brokers() -> set[int]:
         return {broker.broker_id for broker in four.ask(messages.DescribeClusterRequest(), 1).brokers}

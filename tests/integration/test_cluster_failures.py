@@ -59,6 +59,7 @@ def test_kill_9_costs_no_acknowledged_record(nodes: Cluster, load: Load, role: s
     load.wait_for_more(100)
 
 
+@pytest.mark.slow
 def test_a_broker_that_stops_hands_over_first(nodes: Cluster, load: Load) -> None:
     victim = victim_of(nodes, load.topic, "leader")
     assert nodes.stop(victim) == 0
@@ -76,6 +77,7 @@ def test_a_rolling_restart_costs_no_errors(nodes: Cluster, load: Load) -> None:
     assert load.errors == []
 
 
+@pytest.mark.slow
 def test_a_wiped_directory_refills(nodes: Cluster, load: Load) -> None:
     victim = victim_of(nodes, load.topic, "leader")
     nodes.kill(victim)
@@ -87,6 +89,7 @@ def test_a_wiped_directory_refills(nodes: Cluster, load: Load) -> None:
     load.wait_for_more(50)
 
 
+@pytest.mark.slow
 def test_all_killed_at_once(nodes: Cluster, load: Load) -> None:
     nodes.kill_all()
     for process in nodes.nodes.values():
@@ -97,6 +100,7 @@ def test_all_killed_at_once(nodes: Cluster, load: Load) -> None:
     nodes.wait_in_sync(load.topic, PARTITIONS)
 
 
+@pytest.mark.slow
 def test_with_two_of_three_gone_writes_are_refused_and_go_on_when_they_return(
     nodes: Cluster, topic: str
 ) -> None:
@@ -130,6 +134,7 @@ def test_with_two_of_three_gone_writes_are_refused_and_go_on_when_they_return(
     assert outcomes[2] is None
 
 
+@pytest.mark.slow
 def test_a_paused_follower_leaves_the_isr_and_returns(nodes: Cluster, load: Load) -> None:
     controller = nodes.controller_id()
     paused = next(node_id for node_id in nodes.broker_ids if node_id != controller)
@@ -152,6 +157,7 @@ def nodes_isr(nodes: Cluster, topic: str, partition: int, silent: int) -> list[i
     return [] if found is None else list(found.isr_nodes)
 
 
+@pytest.mark.slow
 def test_a_group_survives_its_coordinator(nodes: Cluster, load: Load) -> None:
     group = f"{load.topic}-group"
     settings = {
@@ -191,6 +197,7 @@ def _coordinator(nodes: Cluster, group: str) -> int:
     return int(nodes.ask(request, 4).coordinators[0].node_id)
 
 
+@pytest.mark.slow
 def test_a_transaction_survives_its_coordinator(nodes: Cluster, load: Load, topic: str) -> None:
     from ottla.wire.messages import FindCoordinatorRequest
 

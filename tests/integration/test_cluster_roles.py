@@ -101,6 +101,7 @@ def test_three_controllers_and_three_brokers(tmp_path_factory: pytest.TempPathFa
         assert load.errors == []
 
 
+@pytest.mark.slow
 def test_a_node_among_others_does_not_make_up_the_clusters_id(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     for plan in cluster.plans.values():

@@ -219,6 +219,7 @@ def move(cluster: Cluster, topic: str, node_id: int, directory: str) -> int:
 
 
 @pytest.mark.parametrize("leader", [1, 2])
+@pytest.mark.slow
 def test_a_replica_moves_between_log_directories(two_disks: Cluster, topic: str, leader: int) -> None:
     two_disks.create_topic(topic, assignments=[[leader, 3 - leader]])
     values = [b"%d" % n for n in range(200)]
@@ -236,6 +237,7 @@ def test_a_replica_moves_between_log_directories(two_disks: Cluster, topic: str,
     assert read(two_disks.address(2), topic, 201) == [*values, b"later"]
 
 
+@pytest.mark.slow
 def test_a_failed_directory_takes_only_its_own_partitions(two_disks: Cluster, topic: str) -> None:
     """Runs last: the directory does not come back."""
     other = topic + "-other"

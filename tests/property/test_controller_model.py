@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from effort import examples
 from ottla.config.broker import BrokerConfig
 from ottla.controller.alter_partition import alter_partition
 from ottla.controller.brokers import BrokerControlState, fence_broker, heartbeat, register_broker
@@ -270,5 +271,7 @@ class ControllerModel(RuleBasedStateMachine):
             assert self.logs[self.partition.leader][: len(self.committed)] == self.committed
 
 
-ControllerModel.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+ControllerModel.TestCase.settings = settings(
+    max_examples=examples(150), stateful_step_count=30, deadline=None
+)
 TestController = ControllerModel.TestCase

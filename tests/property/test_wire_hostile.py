@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from ottla.limits import DECODE_AMPLIFICATION, DECODE_FLOOR_BYTES
 from ottla.testing.messages import random_message
 from ottla.wire import DecodeError, cost, decode, encode, messages
@@ -19,7 +20,7 @@ from ottla.wire.headers import decode_request_header
 from ottla.wire.messages import all_messages
 from ottla.wire.schema import Field, Struct
 
-SOME = settings(max_examples=25, derandomize=True, deadline=None, database=None)
+SOME = settings(max_examples=examples(25), derandomize=True, deadline=None, database=None)
 
 
 def decodes_or_refuses(cls: type[WireMessage], version: int, data: bytes) -> None:
@@ -50,7 +51,7 @@ def test_bytes_that_were_damaged_or_made_up(cls):
         holds()
 
 
-@settings(max_examples=300, derandomize=True, deadline=None, database=None)
+@settings(max_examples=examples(300), derandomize=True, deadline=None, database=None)
 @given(st.binary(max_size=40))
 def test_any_bytes_as_a_request_header(data: bytes):
     try:

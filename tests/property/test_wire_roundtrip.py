@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from ottla.testing.messages import random_message
 from ottla.wire import decode, decode_prefix, encode, encode_buffers
 from ottla.wire.messages import all_messages
@@ -35,7 +36,7 @@ def test_a_message_comes_back_as_it_went(cls):
     round_trips()
 
 
-@settings(FEW, max_examples=200)
+@settings(FEW, max_examples=examples(200))
 @given(st.integers(min_value=0, max_value=2**32 - 1))
 def test_varints_come_back(value: int):
     data = uvarint(value)

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from effort import examples
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.errors import ErrorCode, KafkaError
 
@@ -304,5 +305,5 @@ class ClassicModel(RuleBasedStateMachine):
 
 
 TestClassicModel = ClassicModel.TestCase
-TestClassicModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestClassicModel.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestClassicModel.pytestmark = [pytest.mark.timeout(200)]

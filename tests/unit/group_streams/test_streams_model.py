@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from streams_rig import StreamsRig, StreamThread, settle, subtopology, topic_info, topology
 
+from effort import examples
 from ottla.coordinator.group.streams.group import StreamsGroup, StreamsGroupState
 from ottla.coordinator.group.streams.tasks import TaskId
 from ottla.errors import ErrorCode, KafkaError
@@ -169,5 +170,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
         assert not copies or max(copies.values()) == 1, copies
 
 
-StreamsGroupMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+StreamsGroupMachine.TestCase.settings = settings(
+    max_examples=examples(40), stateful_step_count=40, deadline=None
+)
 TestStreamsGroup = StreamsGroupMachine.TestCase

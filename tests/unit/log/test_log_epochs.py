@@ -21,6 +21,7 @@ def filled(fs: MemFs) -> LeaderEpochCache:
     cache = LeaderEpochCache(fs, "/p")
     for epoch, offset in ((0, 0), (2, 10), (5, 30)):
         cache.assign(epoch, offset)
+    cache.write()
     return cache
 
 
@@ -29,6 +30,17 @@ def test_the_file_is_kafkas(fs: MemFs) -> None:
     assert fs.read_bytes(FILE) == b"0\n3\n0 0\n2 10\n5 30\n"
     loaded = LeaderEpochCache.load(fs, "/p", exists=True)
     assert loaded.entries == ((0, 0), (2, 10), (5, 30))
+
+
+def test_an_epoch_reaches_the_file_with_its_first_record(fs: MemFs) -> None:
+    """A broker that becomes leader of thousands of partitions does not write thousands of files for it."""
+    cache = filled(fs)
+    cache.assign(7, 40)
+    assert cache.unwritten
+    assert fs.read_bytes(FILE) == b"0\n3\n0 0\n2 10\n5 30\n"
+    cache.write()
+    assert not cache.unwritten
+    assert fs.read_bytes(FILE) == b"0\n4\n0 0\n2 10\n5 30\n7 40\n"
 
 
 def test_a_known_epoch_is_not_assigned_again(fs: MemFs) -> None:

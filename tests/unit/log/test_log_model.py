@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from log_rig import NOW, Rig, batch, records_of
 from msgspec.structs import replace
 
+from effort import examples
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.memfs import MemFs
@@ -165,5 +166,5 @@ def _with_gaps(rig: Rig) -> TopicConfig:
     return replace(rig.config, cleanup_policy=frozenset({"compact", "delete"}))
 
 
-LogMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=examples(200), stateful_step_count=50, deadline=None)
 TestLogModel = LogMachine.TestCase

@@ -50,7 +50,7 @@ def test_an_empty_log_stays_as_it_is() -> None:
     rig = Rig(retention_ms=1)
     rig.now_ms += HOUR
     assert rig.log.delete_old_segments(rig.now_ms) == 0
-    assert rig.names() == ["00000000000000000000.log", "leader-epoch-checkpoint"]
+    assert rig.names() == ["00000000000000000000.log"]
 
 
 def test_segments_below_the_start_go_under_every_policy() -> None:

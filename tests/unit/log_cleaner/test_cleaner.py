@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from ottla.clock import SystemClock
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.checkpoints import read_offsets
@@ -330,7 +331,7 @@ def test_a_clean_log_is_not_dirty(rig):
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_compaction_keeps_exactly_the_last_value_of_each_key(tmp_path_factory, data):
     rig = Rig(OsFs(), str(tmp_path_factory.mktemp("log")))
     keys = st.sampled_from([b"%d" % n for n in range(8)] + [b"long" * 20])

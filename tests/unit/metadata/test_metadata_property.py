@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.metadata.records import decode_record, encode_record
@@ -231,7 +232,7 @@ def by_snapshot(image: MetadataImage) -> MetadataImage:
     return applied(EMPTY_IMAGE, [decode_record(v) for v in values])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.integers(1, 40))
 def test_the_image_by_log_is_the_image_by_snapshot(data: st.DataObject, length: int) -> None:
     history: list[Any] = []

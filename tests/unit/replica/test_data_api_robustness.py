@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replica_scene import Context, Scene, make_scene
 
+from effort import examples
 from ottla.api import data
 from ottla.api.base import NO_RESPONSE, PARKED
 from ottla.api.registry import supported
@@ -62,7 +63,7 @@ def new_scene() -> Scene:
 
 
 @pytest.mark.parametrize("name", data.APIS)
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(draw=st.data())
 def test_every_request_is_answered(name: str, draw: st.DataObject) -> None:
     scene = new_scene()

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from effort import examples
 from ottla.clock import VirtualClock
 from ottla.errors import ErrorCode
 from ottla.replica.fetch_sessions import FetchPartition, FetchSessionCache
@@ -126,4 +127,4 @@ class OneClient(RuleBasedStateMachine):
 
 
 TestOneClient = OneClient.TestCase
-TestOneClient.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestOneClient.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from txn_scene import Producer, TxnScene
 
+from effort import examples
 from ottla.coordinator.transaction.state import PREPARED
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
@@ -229,7 +230,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
 
 TransactionsMachine.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

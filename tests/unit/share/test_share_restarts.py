@@ -6,6 +6,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from effort import examples
 from ottla.replica.share.persister import ShareKey
 from ottla.replica.share.states import AckType, RecordState, ShareSettings
 from unit.share.share_scene import GROUP, ShareScene
@@ -98,4 +99,4 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueue = QueueMachine.TestCase
-TestQueue.settings = hypothesis_settings(max_examples=15, stateful_step_count=25, deadline=None)
+TestQueue.settings = hypothesis_settings(max_examples=examples(15), stateful_step_count=25, deadline=None)

@@ -6,6 +6,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from effort import examples
 from ottla.errors import KafkaError
 from ottla.records.batch import BatchHeader
 from ottla.replica.share.acknowledgement import acknowledge, expire, release, settle
@@ -254,4 +255,6 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
 
 TestSharePartition = SharePartitionMachine.TestCase
-TestSharePartition.settings = hypothesis_settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestSharePartition.settings = hypothesis_settings(
+    max_examples=examples(80), stateful_step_count=40, deadline=None
+)

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from effort import examples
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.errors import ErrorCode, KafkaError
 
@@ -261,5 +262,5 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
 
 TestConsumerGroupModel = ConsumerGroupModel.TestCase
-TestConsumerGroupModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestConsumerGroupModel.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
 TestConsumerGroupModel.pytestmark = [pytest.mark.timeout(120)]
