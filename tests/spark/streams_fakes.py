@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from streams_batches import Arrived, Told
@@ -11,6 +12,7 @@ from ottla.streams.planner.rows import NAMES, Tasks
 from ottla.streams.planner.stages import OUT, Plan
 from ottla.streams.planner.stateful import StatefulStage
 from ottla.streams.planner.stateless import StatelessStage
+from ottla.streams.planner.windowing import WindowCountingStage, only_windowed_counts
 
 
 class FakeMap:
@@ -61,10 +63,8 @@ class FakeSpark:
     def run(self, batch: list[Arrived]) -> list[Told]:
         import pandas as pd
 
-        first = StatelessStage(self._plan, self._tasks, 0)
         rows = pd.concat(
-            [one.to_pandas() for one in first(iter([arrived_columns(batch)]))]
-            or [pd.DataFrame(columns=NAMES)]
+            [one.to_pandas() for one in self._first_rows(batch)] or [pd.DataFrame(columns=NAMES)]
         )
         for stage in self._plan.stages[1:]:
             frames = [
@@ -76,6 +76,16 @@ class FakeSpark:
             ]
             rows = pd.concat([pd.DataFrame(frame, columns=NAMES) for frame in frames] or [rows.iloc[:0]])
         return told(rows)
+
+    def _first_rows(self, batch: list[Arrived]) -> Iterator[Any]:
+        if not only_windowed_counts(self._plan.topology):
+            yield from StatelessStage(self._plan, self._tasks, 0)(iter([arrived_columns(batch)]))
+            return
+        for place in sorted({(one.topic, one.partition) for one in batch}):
+            mine = [one for one in batch if (one.topic, one.partition) == place]
+            # As Spark does it: a task for each partition, which gets its records in several pieces.
+            pieces = [arrived_columns(mine[at : at + 37]) for at in range(0, len(mine), 37)]
+            yield from WindowCountingStage(self._plan, self._tasks, 0)(iter(pieces))
 
     def _stage(self, number: int, group: int) -> StatefulStage:
         from ottla.streams.planner import state

@@ -16,7 +16,7 @@ from ottla.streams.graph.topology import Topology
 from ottla.streams.meaning import reaching, sentence
 from ottla.streams.planner.manifest import Manifest
 from ottla.streams.planner.rows import Tasks
-from ottla.streams.planner.spark import build, native_or_none, output_mode, plan_for_spark
+from ottla.streams.planner.spark import build, native_or_none, needs_headers, output_mode, plan_for_spark
 from ottla.streams.planner.stages import Plan
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class StreamsApp:
             .option("kafka.bootstrap.servers", self.settings.bootstrap_servers)
             .option("subscribe", ",".join(self.topology.source_topics()))
             .option("startingOffsets", "earliest")
-            .option("includeHeaders", "true")
+            .option("includeHeaders", str(needs_headers(plan)).lower())
             .option("kafka.isolation.level", "read_committed")
             # Spark seeks before each poll, and what was fetched beyond it is fetched again.
             .option("kafka.max.poll.records", str(MAX_POLL_RECORDS))

@@ -22,7 +22,7 @@ from ottla.streams.interpreter.reading import read_source
 from ottla.streams.interpreter.task import Task
 from ottla.streams.planner.collecting import Collector
 from ottla.streams.planner.fusing import CountLoop, count_loop
-from ottla.streams.planner.rows import SCHEMA, Tasks, have_headers, read_headers
+from ottla.streams.planner.rows import SCHEMA, Tasks, by_partition, have_headers, read_headers
 from ottla.streams.planner.stages import Plan
 from ottla.streams.planner.stateless import arrow_rows
 from ottla.streams.records import Change, Record
@@ -188,13 +188,7 @@ class _Counter:
         self._partition = 0
 
     def count(self, batch: Any) -> None:
-        topics = batch.column("topic").dictionary_encode()
-        partitions = batch.column("partition").to_numpy()
-        places = topics.indices.to_numpy().astype(np.int64) << 32 | partitions
-        for place in np.unique(places).tolist():
-            mine = batch if (places == place).all() else batch.filter(_mask(places == place))
-            self._partition = place & 0xFFFFFFFF
-            topic = topics.dictionary[place >> 32].as_py()
+        for topic, self._partition, mine in by_partition(batch):
             for source in self._sources[topic]:
                 if not self._at_once(source, mine):
                     self._one_by_one(source, topic, mine)
@@ -208,7 +202,7 @@ class _Counter:
         operator = source.operator
         assert isinstance(operator, op.Source)
         times = batch.column("time").to_numpy()
-        if not len(times) or times.min() < 0 or have_headers(batch.column("headers")):
+        if not len(times) or times.min() < 0 or have_headers(batch):
             return False
         if (times[1:] < times[:-1]).any():
             order = np.argsort(times, kind="stable")
@@ -238,8 +232,8 @@ class _Counter:
     def _one_by_one(self, source: Node, topic: str, batch: Any) -> None:
         operator = source.operator
         assert isinstance(operator, op.Source)
-        names = ("offset", "key", "value", "time", "headers")
-        columns = [batch.column(name).to_pylist() for name in names]
+        columns = [batch.column(name).to_pylist() for name in ("offset", "key", "value", "time")]
+        columns.append(batch.column("headers").to_pylist() if have_headers(batch) else [None] * len(batch))
         for offset, key, value, time, headers in zip(*columns, strict=True):
             raw = Record(key, value, time, read_headers(headers))
             metadata = RecordMetadata(topic, self._partition, offset)
@@ -273,12 +267,6 @@ def _decoded(column: Any, serde: Serde[Any] | None) -> list[Any]:
         return text
     assert serde is not None
     return [serde.deserialize(data) for data in column.to_pylist()]
-
-
-def _mask(chosen: npt.NDArray[np.bool_]) -> Any:
-    import pyarrow as pa
-
-    return pa.array(chosen)
 
 
 def _indices(order: npt.NDArray[np.int64]) -> Any:

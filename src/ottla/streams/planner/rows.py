@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -77,9 +78,22 @@ def spark_hash(value: int) -> int:
     return h - (1 << 32) if h >= 1 << 31 else h
 
 
-def have_headers(column: Any) -> bool:
-    """Whether any record of an Arrow column has one."""
-    return len(column.flatten()) > 0
+def have_headers(batch: Any) -> bool:
+    """Whether any record of an Arrow batch has one; they may not have been read at all."""
+    return "headers" in batch.schema.names and len(batch.column("headers").flatten()) > 0
+
+
+def by_partition(batch: Any) -> Iterator[tuple[str, int, Any]]:
+    """An Arrow batch of records in parts, each of one partition and in its order."""
+    import pyarrow as pa
+
+    topics = batch.column("topic").dictionary_encode()
+    partitions = batch.column("partition").to_numpy()
+    places = topics.indices.to_numpy().astype(np.int64) << 32 | partitions
+    for place in np.unique(places).tolist():
+        mine = places == place
+        part = batch if mine.all() else batch.filter(pa.array(mine))
+        yield topics.dictionary[place >> 32].as_py(), place & 0xFFFFFFFF, part
 
 
 def read_headers(column_value: Any) -> Headers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +14,14 @@ from ottla.streams.graph.topology import Node, Topology
 from ottla.streams.interpreter.gathering import only_last_counts
 from ottla.streams.interpreter.keys import decode_key
 from ottla.streams.serdes import Serde, bytes_serde, natural_serde, str_serde
+from ottla.streams.windows import TimeWindows
 
 if TYPE_CHECKING:
     from ottla.streams.interpreter.windowed import WindowAggregateProcessor
 
-_TEXT = (None, natural_serde, str_serde)
+Ints = npt.NDArray[np.int64]
+
+TEXT = (None, natural_serde, str_serde)
 
 
 def counted_behind(topology: Topology, node: Node) -> Node | None:
@@ -31,8 +35,8 @@ def counted_behind(topology: Topology, node: Node) -> Node | None:
         return None
     plain = source.internal or (
         source.timestamp_of is None
-        and source.key_serde in (*_TEXT, bytes_serde)
-        and source.value_serde in (*_TEXT, bytes_serde)
+        and source.key_serde in (*TEXT, bytes_serde)
+        and source.value_serde in (*TEXT, bytes_serde)
     )
     alone = len(child.parents) == 1 and len(topology.users(operator.store)) == 1
     told_later = not operator.send_old and not operator.emit_on_close and only_last_counts(child)
@@ -45,7 +49,7 @@ def is_readable(source: Source, keys: list[Any], values: list[Any]) -> bool:
         return True
     pa = _arrow()
     for serde, column in ((source.key_serde, keys), (source.value_serde, values)):
-        if serde in _TEXT:
+        if serde in TEXT:
             try:
                 pa.array(column, pa.binary()).cast(pa.string())
             except pa.ArrowInvalid:
@@ -66,43 +70,93 @@ def key_reader(source: Source) -> Callable[[bytes], Any]:
     return serde.decode
 
 
-def count_columns(
-    processor: WindowAggregateProcessor,
-    read_key: Callable[[bytes], Any],
-    keys: npt.NDArray[Any],
-    times: npt.NDArray[np.int64],
-) -> int:
-    """Counts records, in the order they came, into their windows; gives back the latest time among them."""
-    pandas = _pandas()
-    windows = processor.operator.windows
-    codes, names = pandas.factorize(keys)
+@dataclass(slots=True)
+class WindowCounts:
+    """How many records each key has in each window; keys are told by number. `observed` is the latest time so far."""
+
+    codes: Ints
+    starts: Ints
+    counts: Ints
+    latest: Ints
+    observed: int
+
+
+def count_windows(windows: TimeWindows, codes: Ints, times: Ints, observed: int) -> WindowCounts:
+    """Counts records in the order they came; what comes too late by the times before it is left out. Codes below 0
+    stand for no key."""
     here = (codes >= 0) & (times >= 0)
-    codes, times = codes[here].astype(np.int64), times[here].astype(np.int64)
+    if not here.all():
+        codes, times = codes[here], times[here]
     if not len(codes):
-        return -1
-    observed = np.maximum(np.maximum.accumulate(times), processor.observed)
-    closed = observed - windows.grace_ms
-    processor.observed = int(observed[-1])
+        none = np.empty(0, np.int64)
+        return WindowCounts(none, none, none, none, observed)
+    seen = np.maximum(np.maximum.accumulate(times), observed)
+    closed = seen - windows.grace_ms
     last_start = times // windows.advance_ms * windows.advance_ms
-    pairs: list[npt.NDArray[np.int64]] = []
+    parts: list[tuple[Ints, Ints, Ints]] = []
     for back in range(-(-windows.size_ms // windows.advance_ms)):
         start = last_start - back * windows.advance_ms
         end = start + windows.size_ms
         open_ones = (start >= 0) & (end > times) & (end > closed)
-        pairs.append(np.stack([codes[open_ones], start[open_ones], times[open_ones]], axis=1))
-    rows = np.concatenate(pairs)
-    if len(rows):
-        # By start, so that the store sees time pass as it did: a window that was open is never gone before its turn.
-        rows = rows[np.lexsort((rows[:, 0], rows[:, 1]))]
-        changes = np.flatnonzero(np.any(rows[1:, :2] != rows[:-1, :2], axis=1)) + 1
-        firsts = np.r_[0, changes]
-        counts = np.diff(np.r_[firsts, len(rows)])
-        latest = np.maximum.reduceat(rows[:, 2], firsts)
-        for (code, start), count, time in zip(
-            rows[firsts, :2].tolist(), counts.tolist(), latest.tolist(), strict=True
-        ):
-            processor.count_many(read_key(bytes(names[code])), start, count, time)
-    return int(times.max())
+        parts.append((codes[open_ones], start[open_ones], times[open_ones]))
+    told = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return _summed(*told, observed=int(seen[-1]))
+
+
+def _summed(codes: Ints, starts: Ints, times: Ints, *, observed: int) -> WindowCounts:
+    """One row for each key and window. By start, so that a store sees time pass as it did: a window that was open is
+    never gone before its turn."""
+    order = np.lexsort((codes, starts))
+    codes, starts, times = codes[order], starts[order], times[order]
+    changes = (codes[1:] != codes[:-1]) | (starts[1:] != starts[:-1])
+    firsts = np.flatnonzero(np.r_[len(codes) > 0, changes]) if len(codes) else np.empty(0, np.int64)
+    counts = np.diff(np.r_[firsts, len(codes)])
+    latest = np.maximum.reduceat(times, firsts) if len(firsts) else times
+    return WindowCounts(codes[firsts], starts[firsts], counts, latest, observed)
+
+
+def count_columns(
+    processor: WindowAggregateProcessor, read_key: Callable[[bytes], Any], keys: npt.NDArray[Any], times: Ints
+) -> int:
+    """Counts records, in the order they came, into their windows; gives back the latest time among them."""
+    codes, names = _pandas().factorize(keys)
+    windows = processor.operator.windows
+    told = count_windows(windows, codes.astype(np.int64), times.astype(np.int64), processor.observed)
+    processor.observed = told.observed
+    _count(processor, read_key, names, told)
+    here = (codes >= 0) & (times >= 0)
+    return int(times[here].max(initial=-1))
+
+
+def add_counts(
+    processor: WindowAggregateProcessor,
+    read_key: Callable[[bytes], Any],
+    keys: npt.NDArray[Any],
+    told: WindowCounts,
+) -> None:
+    """Adds what was counted where the records were read. `told.observed` is the latest time there; windows that were
+    closed before are left out."""
+    windows = processor.operator.windows
+    codes, names = _pandas().factorize(keys)
+    open_ones = told.starts + windows.size_ms > processor.observed - windows.grace_ms
+    starts, counts, latest = told.starts[open_ones], told.counts[open_ones], told.latest[open_ones]
+    order = np.argsort(starts, kind="stable")
+    rows = WindowCounts(
+        codes[open_ones].astype(np.int64)[order], starts[order], counts[order], latest[order], told.observed
+    )
+    _count(processor, read_key, names, rows)
+    processor.observed = max(processor.observed, told.observed)
+
+
+def _count(
+    processor: WindowAggregateProcessor, read_key: Callable[[bytes], Any], names: Any, told: WindowCounts
+) -> None:
+    known: dict[int, Any] = {}
+    columns = (told.codes, told.starts, told.counts, told.latest)
+    for code, start, count, latest in zip(*(column.tolist() for column in columns), strict=True):
+        if code not in known:
+            known[code] = read_key(bytes(names[code]))
+        processor.count_many(known[code], start, count, latest)
 
 
 def _pandas() -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ottla.streams.application import own_classes
 from ottla.streams.errors import TopologyError
+from ottla.streams.functions import Function
 from ottla.streams.graph.operators import Process, Source
 from ottla.streams.graph.topology import Node, Topology
 from ottla.streams.interpreter.task import is_global
@@ -17,6 +19,7 @@ from ottla.streams.planner.replicas import resolved_tables, with_replicas
 from ottla.streams.planner.rows import HEADERS, SCHEMA, Tasks
 from ottla.streams.planner.stages import OUT, Plan, make_plan
 from ottla.streams.planner.stateless import LANES_PER_TOPIC, StatelessStage
+from ottla.streams.planner.windowing import WindowCountingStage, only_windowed_counts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,12 +64,13 @@ def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
         "key",
         "value",
         f.unix_millis("timestamp").alias("time"),
-        _headers(records),
+        *([_headers(records)] if needs_headers(plan) else []),
     )
+    now_ms = time.time_ns() // 1_000_000
     if plan.only_counts:
-        rows = build_counts(arrived, plan, tasks, time.time_ns() // 1_000_000)
+        rows = build_counts(arrived, plan, tasks, now_ms)
     else:
-        rows = _first_rows(arrived, plan, tasks)
+        rows = _first_rows(arrived, plan, tasks, now_ms)
         run = uuid.uuid4().hex
         for stage in plan.stages[1:]:
             rows = _stateful(rows, plan, stage.number, tasks, run)
@@ -106,8 +110,23 @@ def _headers(records: DataFrame) -> Any:
     return f.coalesce(f.col("headers").cast(HEADERS), none).alias("headers")
 
 
-def _first_rows(arrived: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
+def needs_headers(plan: Plan) -> bool:
+    """Whether anything can see the headers of what is read: counts drop them, and functions are not given them."""
+    if only_windowed_counts(plan.topology):
+        return False
+    return not plan.only_counts or any(_has_expressions(node) for node in plan.nodes)
+
+
+def _has_expressions(node: Node) -> bool:
+    held = [getattr(node.operator, field.name) for field in fields(node.operator)]
+    functions = [one for value in held for one in (value if isinstance(value, (list, tuple)) else [value])]
+    return any(isinstance(one, Function) and one.expression is not None for one in functions)
+
+
+def _first_rows(arrived: DataFrame, plan: Plan, tasks: Tasks, now_ms: int) -> DataFrame:
     """Through Python where stage 0 has work to do, else by columns alone."""
+    if only_windowed_counts(plan.topology):
+        return arrived.mapInArrow(WindowCountingStage(plan, tasks, now_ms), SCHEMA)
     sources = [
         node
         for node in plan.topology.sources
@@ -119,7 +138,7 @@ def _first_rows(arrived: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
     ]
     if simple and len(topics) == len(set(topics)):
         return _routed(arrived, plan, tasks, sources)
-    stage = StatelessStage(plan, tasks, time.time_ns() // 1_000_000)
+    stage = StatelessStage(plan, tasks, now_ms)
     return arrived.mapInArrow(stage, SCHEMA)
 
 

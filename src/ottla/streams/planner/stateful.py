@@ -24,9 +24,16 @@ from ottla.streams.interpreter.task import Task, is_global
 from ottla.streams.interpreter.windowed import WindowAggregateProcessor
 from ottla.streams.planner.collecting import Collector
 from ottla.streams.planner.rows import NAMES, Tasks, arrival_order, is_raw, read_headers, unpack
-from ottla.streams.planner.shortcuts import count_columns, counted_behind, is_readable, key_reader
+from ottla.streams.planner.shortcuts import (
+    add_counts,
+    count_columns,
+    counted_behind,
+    is_readable,
+    key_reader,
+)
 from ottla.streams.planner.stages import Plan
 from ottla.streams.planner.state import SparkMap, recall, remember
+from ottla.streams.planner.windowing import counts_of_rows, only_windowed_counts
 from ottla.streams.records import Record
 
 _FIRST = 0
@@ -59,6 +66,10 @@ class StatefulStage(StatefulProcessor):
             for number, node in enumerate(self._plan.nodes)
             if self._plan.stage_of[node.name] == self._stage.number
             and (counter := counted_behind(self._plan.topology, node)) is not None
+        }
+        self._added_up = {
+            self._plan.index(counter): source
+            for source, counter in only_windowed_counts(self._plan.topology).values()
         }
         self._order = {
             number: _FIRST if _comes_first(node) else _THEN for number, node in enumerate(self._plan.nodes)
@@ -119,7 +130,7 @@ class _Work:
         )
 
     def process(self, columns: dict[str, Any]) -> None:
-        columns = self._count_at_once(columns)
+        columns = self._count_at_once(self._add_counts(columns))
         dests = columns["dest"]
         order = arrival_order(columns["lane"], columns["place"], columns["sub"], columns["arrived"])
         first = np.array([self._stage._order[dest] for dest in dests[order].tolist()], np.int8)
@@ -145,6 +156,22 @@ class _Work:
                 read_source(task, node, source, raw, metadata, collector.emit_raw)
             else:
                 task.process(node.name, unpack(_bytes(key), value, at, headers))
+
+    def _add_counts(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Takes in what was counted where it was read, and gives back the rest."""
+        stage = self._stage
+        for dest, node in stage._added_up.items():
+            mine = columns["dest"] == dest
+            if not mine.any():
+                continue
+            part = {name: column[mine] for name, column in columns.items()}
+            processor = self._task.processor(stage._plan.nodes[dest].name)
+            assert isinstance(processor, WindowAggregateProcessor) and isinstance(node.operator, Source)
+            told = counts_of_rows(part)
+            add_counts(processor, key_reader(node.operator), part["key"], told)
+            self._task.stream_time = max(self._task.stream_time, told.observed)
+            columns = {name: column[~mine] for name, column in columns.items()}
+        return columns
 
     def _count_at_once(self, columns: dict[str, Any]) -> dict[str, Any]:
         """Counts what can be counted by columns, and gives back the rest."""

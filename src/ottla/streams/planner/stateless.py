@@ -79,8 +79,7 @@ class StatelessStage:
             batch.column(name).to_pylist()
             for name in ("topic", "partition", "offset", "key", "value", "time")
         ]
-        headers = batch.column("headers")
-        shown = headers.to_pylist() if have_headers(headers) else None
+        shown = batch.column("headers").to_pylist() if have_headers(batch) else None
         stage_of = self.plan.stage_of
         for row, (topic, partition, offset, key, value, time) in enumerate(zip(*columns, strict=True)):
             raw = Record(key, value, time, read_headers(shown[row]) if shown is not None else ())
