@@ -68,35 +68,39 @@ def _arrived(by_module: dict[str, list[type]]) -> OwnClasses:
 
 def own_classes() -> OwnClasses:
     """Those of the application's file, of what it imports from beside it, and of a script; ready to be sent."""
-    from pyspark.cloudpickle import register_pickle_by_value
+    from pyspark.cloudpickle import dumps, register_pickle_by_value
 
     by_value: Callable[[ModuleType], None] = register_pickle_by_value
+    pickled: Callable[[Any], bytes] = dumps
     found: dict[str, list[type]] = {}
     for module in _own_modules():
         if module.__name__ != "__main__":
             by_value(module)
-        classes = [
-            value
-            for value in vars(module).values()
-            if isinstance(value, type) and value.__module__ == module.__name__
-        ]
-        for one in classes:
-            _make_ready(one)
+        classes = []
+        for value in list(vars(module).values()):
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                _make_ready(value)
+                # A class that cannot travel is missed by a function that uses it, which is then told of.
+                with contextlib.suppress(Exception):
+                    pickled(value)
+                    classes.append(value)
         if classes:
             found[module.__name__] = classes
     return OwnClasses(found)
 
 
 def _own_modules() -> list[ModuleType]:
-    own = [sys.modules[name] for name in ("__main__", MODULE) if name in sys.modules]
-    application = sys.modules.get(MODULE)
+    main, application = sys.modules["__main__"], sys.modules.get(MODULE)
+    # A script, or a session in which somebody types; `python -c` and its like have nothing of a user's.
+    own = [main] if hasattr(main, "__file__") or hasattr(sys, "ps1") or "IPython" in sys.modules else []
     if application is None or application.__file__ is None:
         return own
+    own.append(application)
     beside = Path(application.__file__).parent
     for name, module in list(sys.modules.items()):
         top = sys.modules.get(name.partition(".")[0])
         file = getattr(top, "__file__", None)
-        if module is not None and file is not None and top is not application and name != "__main__":
+        if isinstance(module, ModuleType) and file is not None and top not in (main, application):
             place = Path(file).parent
             if beside in (place, place.parent if Path(file).name == "__init__.py" else place):
                 own.append(module)
