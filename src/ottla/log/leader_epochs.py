@@ -20,16 +20,31 @@ class EpochEntry(NamedTuple):
 
 
 class LeaderEpochCache:
-    """Entries ascending in both epoch and start offset. Every change reaches the file before it returns."""
+    """Entries ascending in both epoch and start offset. Every change reaches the file before it returns, but for
+    `assign`: an epoch without a record is forgotten with the process anyway, so `write` is due before its first one.
+    """
 
-    __slots__ = ("_directory", "_entries", "_fs", "_noted", "_unsynced", "had_file")
+    __slots__ = (
+        "_directory",
+        "_entries",
+        "_fs",
+        "_noted",
+        "_unsynced",
+        "_wrote_entries",
+        "had_file",
+        "unwritten",
+    )
 
     def __init__(self, fs: Fs, directory: str, entries: Iterable[EpochEntry] = ()) -> None:
         self._fs = fs
         self._directory = directory
         self._entries: list[EpochEntry] = []
         self.had_file = False
-        """There was a file to load. It is made with the log, so that a log without it lost it in a crash."""
+        """There was a file to load. Made before the first record: records without it lost it in a crash."""
+        self.unwritten = False
+        """The file lacks an epoch that has begun."""
+        self._wrote_entries = False
+        """There may be entries in the file."""
         self._noted = False
         """Recovery found epochs that the file lacks."""
         self._unsynced = False
@@ -50,13 +65,8 @@ class LeaderEpochCache:
             cache = cls(fs, directory)
         # Whoever wrote the file may have been killed before syncing it.
         cache._unsynced = True
-        cache.had_file = True
+        cache.had_file = cache._wrote_entries = True
         return cache
-
-    def create(self) -> None:
-        """Make the file, without entries. Every later version replaces one: file systems take more care of that."""
-        self._fs.write_bytes(self._path, format_checkpoint(()))
-        self._unsynced = True
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -77,7 +87,12 @@ class LeaderEpochCache:
         if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
             return
         self._insert(EpochEntry(epoch, start_offset))
-        self._write()
+        self.unwritten = True
+
+    def write(self) -> None:
+        """Bring the file in line with what was assigned."""
+        if self.unwritten:
+            self._write()
 
     def _insert(self, entry: EpochEntry) -> None:
         entries = self._entries
@@ -167,5 +182,12 @@ class LeaderEpochCache:
 
     def _write(self) -> None:
         # No fsync here: the file survives a killed process, and `PartitionLog.flush` syncs it with the data.
-        self._fs.write_atomic(self._path, format_checkpoint(self._entries), sync=False)
+        text = format_checkpoint(self._entries)
+        if self._wrote_entries:
+            self._fs.write_atomic(self._path, text, sync=False)
+        else:
+            # A crash can take nothing from it that was there before, and a replacement costs a disk far more.
+            self._fs.write_bytes(self._path, text)
+        self._wrote_entries = True
         self._unsynced = True
+        self.unwritten = False

@@ -249,6 +249,8 @@ class PartitionLog(LogReader):
             )
         try:
             self._assign_epoch(leader_epoch, first)
+            if self.leader_epochs.unwritten:
+                self.leader_epochs.write()
             segment = self._segments.active
             waited_ms = segment.waited_for_roll_ms(now_ms, max_timestamp)
             if segment.size and (
@@ -282,10 +284,7 @@ class PartitionLog(LogReader):
 
     def assign_epoch_start_offset(self, leader_epoch: int, offset: int) -> None:
         """A new leader's epoch begins here."""
-        try:
-            self._assign_epoch(leader_epoch, offset)
-        except OSError as e:
-            raise self._fail(e) from e
+        self._assign_epoch(leader_epoch, offset)
 
     def _assign_epoch(self, epoch: int, offset: int) -> None:
         if epoch >= 0 and epoch != self.leader_epochs.latest_epoch:

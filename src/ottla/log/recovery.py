@@ -99,8 +99,6 @@ def create_log(context: LogContext, path: str, config: TopicConfig, topic_id: by
         jitter_ms=roll_jitter_ms(config, context),
     )
     tp = _topic_partition(path)
-    leader_epochs = LeaderEpochCache(fs, path)
-    leader_epochs.create()
     return PartitionLog(
         context,
         path,
@@ -111,7 +109,7 @@ def create_log(context: LogContext, path: str, config: TopicConfig, topic_id: by
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
-        leader_epochs=leader_epochs,
+        leader_epochs=LeaderEpochCache(fs, path),
         producers=ProducerStateManager(fs, path, tp, context.producer_id_expiration_ms),
     )
 
@@ -311,8 +309,6 @@ class _Loader:
         """Bring segments, producers and epochs in order; the end of the log."""
         producers.remove_strays(segment.base_offset for segment in segments)
         if not len(segments):
-            if not epochs.had_file:
-                epochs.create()
             return self._begin_anew(segments, producers)
         if self.clean:
             end = segments.active.next_offset()
