@@ -113,7 +113,10 @@ class Ottla:
 
     name = OTTLA
 
-    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, object] | None = None, *, plain: bool = False
+    ) -> None:
+        """`plain`: every setting as it comes, and no watchdog."""
         self.directory = directory
         self.data = directory / "data"
         self._port = free_port()
@@ -122,8 +125,8 @@ class Ottla:
         self._process = BrokerProcess(
             self.data,
             listen=f"127.0.0.1:{self._port}",
-            settings={**SETTINGS, **(settings or {})},
-            environment={"OTTLA_LOOP_WATCHDOG": str(self._watchdog)},
+            settings={} if plain else {**SETTINGS, **(settings or {})},
+            environment={} if plain else {"OTTLA_LOOP_WATCHDOG": str(self._watchdog)},
         )
 
     @property
@@ -174,9 +177,12 @@ class Kafka:
 
     name = KAFKA
 
-    def __init__(self, directory: Path, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, object] | None = None, *, plain: bool = False
+    ) -> None:
         self.directory = directory
-        self._kafka = ApacheKafka(directory, {**SETTINGS, **(settings or {})}, KAFKA_JVM_FLAGS)
+        given = {} if plain else {**SETTINGS, **(settings or {})}
+        self._kafka = ApacheKafka(directory, given, KAFKA_JVM_FLAGS)
         self.data = self._kafka.data
         self._held = _Held()
 

@@ -14,6 +14,7 @@ from bench.rows import (
     java_tools,
     latency,
     lifecycle,
+    many,
     pipeline,
     requests,
     throughput,
@@ -48,6 +49,8 @@ WARM_ROWS: dict[str, Row] = {
 OWN_ROWS: dict[str, Row] = {
     "start": lifecycle.start,
     "restart": lifecycle.restart,
+    "many-partitions": many.one_node,
+    "cluster-partitions": many.cluster,
     "cluster": cluster.steady,
     "failover": cluster.failover,
     "micro": inside.micro,
