@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla.testing.sim.faults import FAULTS
 from ottla.testing.sim.mutations import MUTATIONS
-from ottla.testing.sim.plan import CLIENTS, Plan, drawn
+from ottla.testing.sim.plan import CLIENTS, DEFAULT_FAULT_S, Plan, drawn
 from ottla.testing.sim.shrinking import shrink
 from ottla.testing.sim.world import Result, run
 
@@ -35,6 +35,8 @@ def main() -> None:
     words.add_argument("--faults", help=f"some of {', '.join(FAULTS)}; all if left out")
     words.add_argument("--clients", help=f"some of {', '.join(CLIENTS)}; all if left out")
     words.add_argument("--seconds", type=float, help="how long faults go on, in simulated time")
+    words.add_argument("--rounds", type=int, help="how many rounds of faults at most")
+    words.add_argument("--without", help="numbers of rounds that are left out, counted from 0")
     words.add_argument("--mutation", choices=MUTATIONS, help="break the brokers on purpose")
     words.add_argument("--shrink", action="store_true", help="find less that fails, too")
     words.add_argument("--until-failure", action="store_true", help="stop at the first seed that fails")
@@ -48,6 +50,8 @@ def main() -> None:
             fault_s=given.seconds,
             kinds=_names(given.faults),
             clients=_names(given.clients),
+            rounds=given.rounds,
+            left_out=frozenset(int(number) for number in _names(given.without) or ()),
             mutation=given.mutation,
         )
         for seed in range(given.seed, given.seed + given.seeds)
@@ -74,9 +78,18 @@ def _one(plan: Plan, *, shrunk: bool) -> int:
 
 
 def _command(plan: Plan) -> str:
-    words = [f"python -m ottla.testing.sim --seed {plan.seed} --seconds {plan.fault_s:g}"]
-    words.append(f"--faults {','.join(plan.kinds)} --clients {','.join(plan.clients)}")
-    return " ".join([*words, f"--mutation {plan.mutation}"] if plan.mutation else words)
+    words = [f"python -m ottla.testing.sim --seed {plan.seed} --clients {','.join(plan.clients)}"]
+    if plan.fault_s != DEFAULT_FAULT_S:
+        words.append(f"--seconds {plan.fault_s:g}")
+    if plan.kinds != tuple(FAULTS):
+        words.append(f"--faults {','.join(plan.kinds)}")
+    if plan.rounds is not None:
+        words.append(f"--rounds {plan.rounds}")
+    if plan.left_out:
+        words.append(f"--without {','.join(map(str, sorted(plan.left_out)))}")
+    if plan.mutation:
+        words.append(f"--mutation {plan.mutation}")
+    return " ".join(words)
 
 
 def _many(plans: list[Plan], jobs: int, end: float, *, until_failure: bool, shrunk: bool) -> int:

@@ -8,13 +8,16 @@ import os
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.testing.sim.clients import Clients
 from ottla.testing.sim.network import Network
 from ottla.testing.sim.node import SimNode
 from ottla.testing.sim.orders import Orders
 from ottla.testing.sim.watch import Watch
+
+if TYPE_CHECKING:
+    from ottla.testing.sim.plan import Plan
 
 Fault = Callable[["Faults"], Coroutine[Any, Any, None]]
 
@@ -33,8 +36,34 @@ class Victims:
     note: Callable[[str], None]
 
 
+class Campaign:
+    """Round after round of faults, sometimes two at once; each is drawn for itself, so that one can be left out."""
+
+    def __init__(self, victims: Victims, seed: int) -> None:
+        self._victims = victims
+        self._seed = seed
+        self.rounds = 0
+        """How many there were."""
+
+    async def run(self, plan: Plan) -> None:
+        """Ends with everything healed."""
+        loop = self._victims.network.loop
+        end = loop.time() + plan.fault_s
+        while plan.kinds and loop.time() < end and self.rounds != plan.rounds:
+            number, self.rounds = self.rounds, self.rounds + 1
+            if number not in plan.left_out:
+                await self._round(random.Random(f"{self._seed} {number}"), plan.kinds)
+        Faults(self._victims, random.Random(self._seed)).heal()
+
+    async def _round(self, rng: random.Random, kinds: Sequence[str]) -> None:
+        faults = Faults(self._victims, rng)
+        chosen = rng.sample(sorted(kinds), min(len(kinds), 1 + (rng.random() < 0.4)))
+        await asyncio.gather(*(FAULTS[kind](faults) for kind in chosen))
+        await asyncio.sleep(rng.random() ** 2 * 1.5)
+
+
 class Faults:
-    """Runs one fault after the other, sometimes two at once."""
+    """Each of them, as chance has it."""
 
     def __init__(self, victims: Victims, rng: random.Random) -> None:
         self.nodes = victims.nodes
@@ -45,15 +74,6 @@ class Faults:
         self._orders = victims.orders
         self._clients = victims.clients
         self.random = rng
-
-    async def run(self, seconds: float, kinds: Sequence[str]) -> None:
-        """Faults of these kinds for so long; ends with everything healed."""
-        end = self.network.loop.time() + seconds
-        while kinds and self.network.loop.time() < end:
-            chosen = self.random.sample(sorted(kinds), min(len(kinds), 1 + (self.random.random() < 0.4)))
-            await asyncio.gather(*(FAULTS[kind](self) for kind in chosen))
-            await asyncio.sleep(self.random.random() ** 2 * 1.5)
-        self.heal()
 
     def heal(self) -> None:
         """Undo everything; dead nodes are started."""

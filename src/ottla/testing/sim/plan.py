@@ -11,6 +11,7 @@ from ottla.testing.sim.faults import FAULTS
 from ottla.testing.sim.node import CONTROLLER_PORT
 
 COMBINED: Final = "broker,controller"
+DEFAULT_FAULT_S: Final = 12.0
 
 _LAYOUTS: Final = (
     *[(COMBINED,) * 3] * 6,
@@ -52,7 +53,11 @@ class Plan:
     clients: tuple[str, ...] = ("p0", "p1", "t0", "t1", "u0", "r0")
     """The first letter tells the kind, see `ottla.testing.sim.clients`."""
     kinds: tuple[str, ...] = tuple(FAULTS)
-    fault_s: float = 12.0
+    fault_s: float = DEFAULT_FAULT_S
+    rounds: int | None = None
+    """Of faults, at most."""
+    left_out: frozenset[int] = frozenset()
+    """Rounds of faults that do not happen; the others are what they would have been."""
     pause_s: float = 0.4
     """How long a client rests at the longest between two requests."""
     dynamic: bool = False
@@ -83,6 +88,8 @@ def drawn(
     kinds: tuple[str, ...] | None = None,
     clients: tuple[str, ...] | None = None,
     fault_s: float | None = None,
+    rounds: int | None = None,
+    left_out: frozenset[int] = frozenset(),
     mutation: str | None = None,
 ) -> Plan:
     """The plan of a seed; what is given is taken as it is."""
@@ -111,7 +118,9 @@ def drawn(
         layout=layout,
         clients=some_clients if clients is None else clients,
         kinds=tuple(FAULTS) if kinds is None else kinds,
-        fault_s=12.0 if fault_s is None else fault_s,
+        fault_s=DEFAULT_FAULT_S if fault_s is None else fault_s,
+        rounds=rounds,
+        left_out=left_out,
         pause_s=pause_s,
         dynamic=dynamic,
         settings=settings,

@@ -1,53 +1,79 @@
-"""A failing run made smaller: fewer kinds of faults, fewer clients, less time, as long as it still fails."""
+"""A failing run made smaller: fewer rounds of faults, then fewer clients, as long as it fails in the same way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from ottla.testing.sim.plan import Plan
 from ottla.testing.sim.world import Result, run
 
-_MOST_RUNS: Final = 60
+T = TypeVar("T")
+
+_MOST_RUNS: Final = 80
+_DETAILS: Final = re.compile(r"b'[^']*'|\b[a-z]+\d+(\.\d+)?\b|\b[\w-]+-\d+\b|\d+")
+"""Values, names of nodes, clients and partitions, numbers: what differs between two failures of one kind."""
 
 
-def shrink(result: Result, tell: Callable[[str], None]) -> Result:
-    """The smallest failing run that was found; of whatever kind its failure is."""
-    runs = 0
-    smaller = True
-    while smaller:
-        smaller = False
-        for plan in _less(result.plan):
-            runs += 1
-            if runs > _MOST_RUNS:
-                return result
-            found = run(plan)
-            if found.violations:
-                tell(
-                    f"fails, too: {', '.join(plan.kinds)} for {plan.fault_s:g} s, with {', '.join(plan.clients)}"
-                )
-                result, smaller = found, True
-                break
-    return result
+def shrink(result: Result, tell: Callable[[str], None], again: Callable[[Plan], Result] = run) -> Result:
+    """The smallest run that was found, of those that fail as this one does."""
+    return _Shrinking(result, tell, again).shrink()
 
 
-def _less(plan: Plan) -> Iterator[Plan]:
-    """Half of it first, then all but one."""
-    if plan.fault_s > 1:
-        yield replace(plan, fault_s=plan.fault_s / 2)
-    for half in _halves(plan.kinds):
-        yield replace(plan, kinds=half)
-    for half in _halves(plan.clients):
-        yield replace(plan, clients=half)
-    for left_out in plan.kinds if len(plan.kinds) > 2 else ():
-        yield replace(plan, kinds=tuple(kind for kind in plan.kinds if kind != left_out))
-    for left_out in plan.clients if len(plan.clients) > 2 else ():
-        yield replace(plan, clients=tuple(name for name in plan.clients if name != left_out))
+def kinds(violations: Sequence[str]) -> set[str]:
+    """What sort of things went wrong."""
+    return {_DETAILS.sub("_", violation) for violation in violations}
 
 
-def _halves(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    if len(words) > 1:
-        middle = len(words) // 2
-        yield words[:middle]
-        yield words[middle:]
+class _Shrinking:
+    def __init__(self, result: Result, tell: Callable[[str], None], again: Callable[[Plan], Result]) -> None:
+        self._best = result
+        self._tell = tell
+        self._again = again
+        self._wanted = kinds(result.violations)
+        self._runs = 0
+
+    def shrink(self) -> Result:
+        rounds = self._best.plan.rounds or self._best.rounds
+        kept = [i for i in range(rounds) if i not in self._best.plan.left_out]
+        self._fewer(
+            kept,
+            lambda some: replace(
+                self._best.plan, rounds=rounds, left_out=frozenset(range(rounds)) - frozenset(some)
+            ),
+        )
+        self._fewer(list(self._best.plan.clients), lambda some: replace(self._best.plan, clients=tuple(some)))
+        return self._best
+
+    def _fewer(self, things: list[T], plan: Callable[[list[T]], Plan]) -> None:
+        """Take parts away, large ones first, as long as what is left fails, too."""
+        size = max(len(things) // 2, 1)
+        while things and self._runs < _MOST_RUNS:
+            left = next((some for some in _without_a_part(things, size) if self._fails(plan(some))), None)
+            if left is not None:
+                things = left
+                size = min(size, max(len(things) // 2, 1))
+            elif size == 1:
+                return
+            else:
+                size //= 2
+
+    def _fails(self, plan: Plan) -> bool:
+        if self._runs >= _MOST_RUNS:
+            return False
+        self._runs += 1
+        found = self._again(plan)
+        if not kinds(found.violations) & self._wanted:
+            return False
+        rounds = found.rounds - len(plan.left_out)
+        self._tell(f"fails, too: {rounds} rounds of faults, with {', '.join(plan.clients)}")
+        self._best = found
+        return True
+
+
+def _without_a_part(things: list[T], size: int) -> Iterator[list[T]]:
+    """The last parts first: what comes after the failure is of no use to it."""
+    for start in reversed(range(0, len(things), size)):
+        yield things[:start] + things[start + size :]

@@ -29,7 +29,7 @@ from ottla.testing.sim.clients import (
     TRANSACTIONAL,
     Clients,
 )
-from ottla.testing.sim.faults import Faults, Victims
+from ottla.testing.sim.faults import Campaign, Victims
 from ottla.testing.sim.history import History, Outcome
 from ottla.testing.sim.invariants import Invariants
 from ottla.testing.sim.loop import SimLoop, StuckError, current_process
@@ -62,6 +62,8 @@ class Result:
     notes: list[str] = field(default_factory=list)
     acknowledged: int = 0
     committed: int = 0
+    rounds: int = 0
+    """Of faults."""
 
 
 class World:
@@ -80,6 +82,7 @@ class World:
         self.violations: list[str] = []
         self.notes: list[str] = []
         self._trace = 0
+        self._campaign: Campaign | None = None
         voters = self._first_voters() if plan.dynamic else None
         self.nodes = [
             SimNode(
@@ -165,8 +168,8 @@ class World:
         self._do("set-up", self._create_topics(), 60)
         self._look()
         self.clients.start(self.plan.clients)
-        faults = Faults(self._victims(), self._draw())
-        self._do("faults", faults.run(self.plan.fault_s, self.plan.kinds), self.plan.fault_s + 120)
+        self._campaign = Campaign(self._victims(), self.random.getrandbits(64))
+        self._do("faults", self._campaign.run(self.plan), self.plan.fault_s + 120)
         self._peace()
         self._drain()
         logs = self._do("final read", self._read_all(committed_only=False), _PEACE_S)
@@ -187,6 +190,7 @@ class World:
             list(self.notes),
             sum(len(s.values) for s in self.history.sends if s.outcome is Outcome.OK),
             sum(t.outcome is Outcome.OK for t in self.history.transactions),
+            self._campaign.rounds if self._campaign is not None else 0,
         )
 
     def _do(self, what: str, work: Coroutine[Any, Any, Any], timeout_s: float) -> Any:
