@@ -76,7 +76,7 @@ def run_transaction(producer: Producer, consumer: Consumer, records: list[Messag
     offsets = [TopicPartition(INPUT, partition, offset) for partition, offset in reached.items()]
     producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
     say("offsets")
-    producer.commit_transaction(30)
+    producer.commit_transaction(60)
     say("committed")
 
 

@@ -80,11 +80,11 @@ class Load:
 
 def read_all(bootstrap: str, partition: int) -> list[bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused"})
-    _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=20)
+    _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=60)
     consumer.assign([TopicPartition(TOPIC, partition, 0)])
     values: list[bytes] = []
     while len(values) < end:
-        messages = consumer.consume(min(end - len(values), 10_000), timeout=20)
+        messages = consumer.consume(min(end - len(values), 10_000), timeout=60)
         assert messages, f"only {len(values)} of {end} records of partition {partition} came"
         for message in messages:
             assert message.offset() == len(values)
@@ -100,7 +100,7 @@ def kill_under_load(data: Path, kills: int, seed: int) -> None:
     load = None
     try:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(20)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(60)
         load = Load(broker.bootstrap)
         for _ in range(kills):
             load.wait_for_more(rng.randrange(1, 4_000))

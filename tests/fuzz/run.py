@@ -31,7 +31,7 @@ MAX_RSS_MB = 400
 
 def served_apis(address: tuple[str, int]) -> list[tuple[int, int, int]]:
     """(key, lowest, highest version) of what the broker says it serves."""
-    with socket.create_connection(address, 10) as connection:
+    with socket.create_connection(address, 60) as connection:
         connection.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
         stream = connection.makefile("rb")
         (size,) = struct.unpack(">i", stream.read(4))
@@ -43,7 +43,7 @@ def served_apis(address: tuple[str, int]) -> list[tuple[int, int, int]]:
 
 def throw(address: tuple[str, int], frames: list[bytes]) -> None:
     """Send frames down one connection; the broker may answer, or hang up at the first bad one."""
-    with socket.create_connection(address, 10) as connection, contextlib.suppress(ConnectionError):
+    with socket.create_connection(address, 60) as connection, contextlib.suppress(ConnectionError):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(b"".join(frames))
         connection.shutdown(socket.SHUT_WR)
@@ -61,10 +61,10 @@ def serves_still(broker: BrokerProcess, offset: int) -> None:
     """A record goes in and comes out: the broker is whole."""
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(WITNESS, b"%d" % offset, partition=0)
-    assert producer.flush(20) == 0, f"the broker does not take records any more\n{broker.log[-3000:]}"
+    assert producer.flush(60) == 0, f"the broker does not take records any more\n{broker.log[-3000:]}"
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
     consumer.assign([TopicPartition(WITNESS, 0, offset)])
-    message = consumer.poll(20)
+    message = consumer.poll(60)
     assert message is not None and message.value() == b"%d" % offset, broker.log[-3000:]
     consumer.close()
 
@@ -80,7 +80,7 @@ def fuzz(broker: BrokerProcess, count: int, seed: int, controller: tuple[str, in
     apis = {door: served_apis(door) for door in doors}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.create_topics([NewTopic(TOPIC, 1, 1), NewTopic(WITNESS, 1, 1)]).values():
-        future.result(10)
+        future.result(60)
     checks = 0
     for first in range(0, count, FRAMES_PER_CONNECTION):
         door = rng.choice(doors)

@@ -7,7 +7,6 @@ import os
 import resource
 import select
 import socket
-import statistics
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -218,7 +217,7 @@ def test_cve_no_malformed_request_ends_the_process(broker: BrokerProcess) -> Non
         for version in range(api.min_version, api.max_version + 1):
             for body in (b"", b"\xff" * 64, bytes(64), b"\x7f" * 300):
                 request = struct.pack(">hhih", api.api_key, version, 1, -1) + body
-                with socket.create_connection((broker.host, broker.port), 10) as sock:
+                with socket.create_connection((broker.host, broker.port), 60) as sock:
                     sock.sendall(struct.pack(">i", len(request)) + request)
                     sock.shutdown(socket.SHUT_WR)
     serves(broker)
@@ -268,34 +267,34 @@ def test_ten_thousand_idle_connections_fit_into_300_megabytes(start_broker: Star
         assert memory_bytes(broker) < 300_000_000
 
 
-def latencies(broker: BrokerProcess, count: int = 300) -> list[float]:
+def cost_s(broker: BrokerProcess, count: int = 1_000) -> float:
+    """How much of a core the broker takes for so many requests of a good client."""
     with RawClient(broker.host, broker.port) as client:
-        found = []
+        before = processor_s(broker)
         for _ in range(count):
-            began = time.monotonic()
             client.ask(messages.MetadataRequest(topics=[]), 12)
-            found.append(time.monotonic() - began)
-    return found
+        return processor_s(broker) - before
 
 
-def p99(values: list[float]) -> float:
-    return statistics.quantiles(values, n=100)[98]
+def processor_s(broker: BrokerProcess) -> float:
+    fields = Path(f"/proc/{broker.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.slow
 def test_slow_lorises_do_not_hurt_good_clients_and_are_reaped(start_broker: Start) -> None:
     broker = start_broker(settings={**ROOM_TO_CONNECT, "connections.max.idle.ms": 4_000})
-    alone = min(p99(latencies(broker)) for _ in range(3))
+    alone = cost_s(broker)
     with many(broker, 2_000) as lorises:
         poll = select.poll()
         for sock in lorises:
             sock.sendall(struct.pack(">i", 1000))
             poll.register(sock, select.POLLIN)
-        crowded = min(p99(latencies(broker)) for _ in range(3))
-        # Twice, and what a busy machine adds to anything.
-        assert crowded < 2 * alone + 0.01
+        crowded = cost_s(broker)
+        # Twice, and what some ticks of the clock add to anything.
+        assert crowded < 2 * alone + 0.1
         gone: set[int] = set()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(gone) < len(lorises) and time.monotonic() < deadline:
             for sock in lorises:
                 with contextlib.suppress(OSError):
@@ -314,7 +313,7 @@ def test_who_never_reads_costs_little_and_is_reaped(start_broker: Start) -> None
         sock.connect((broker.host, broker.port))
         sock.setblocking(False)
         request = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         poll = select.poll()
         poll.register(sock, select.POLLOUT)
         ended = False
@@ -340,7 +339,7 @@ def test_half_open_connections_are_reaped(start_broker: Start) -> None:
         # Half of them have closed their side, the others are gone without a word.
         for sock in connections[:100]:
             sock.shutdown(socket.SHUT_WR)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(os.listdir(fds)) > before + 2:
             assert time.monotonic() < deadline, "they are still there"
             select.select([], [], [], 0.05)

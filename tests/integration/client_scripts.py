@@ -97,11 +97,11 @@ def metadata_and_records(api: Any, bootstrap: str, topic: str, group: str) -> An
     """What `send` reports and what is read back, field by field."""
     with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
         sent = [
-            producer.send(topic, b"value", timestamp_ms=1_000).get(10),
-            producer.send(topic, b"value", key=b"key", timestamp_ms=1_001, partition=0).get(10),
-            producer.send(topic, None, key=b"key", timestamp_ms=1_002, partition=0).get(10),
-            producer.send(topic, b"", key=b"", headers=[("h", b"1"), ("h", b"")], timestamp_ms=1_003).get(10),
-            producer.send(topic, bytearray(b"array"), timestamp_ms=1_004).get(10),
+            producer.send(topic, b"value", timestamp_ms=1_000).get(60),
+            producer.send(topic, b"value", key=b"key", timestamp_ms=1_001, partition=0).get(60),
+            producer.send(topic, None, key=b"key", timestamp_ms=1_002, partition=0).get(60),
+            producer.send(topic, b"", key=b"", headers=[("h", b"1"), ("h", b"")], timestamp_ms=1_003).get(60),
+            producer.send(topic, bytearray(b"array"), timestamp_ms=1_004).get(60),
         ]
     consumer = api.KafkaConsumer(topic, bootstrap_servers=[bootstrap], auto_offset_reset="earliest")
     records = read_all(consumer, len(sent))
@@ -114,7 +114,7 @@ def keys_choose_partitions(api: Any, bootstrap: str, topic: str, group: str) -> 
     with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
         futures = {key: producer.send(topic, b"v", key=key) for key in keys}
         producer.flush()
-        return {key: future.get(10).partition for key, future in futures.items()}
+        return {key: future.get(60).partition for key, future in futures.items()}
 
 
 def own_partitioner(api: Any, bootstrap: str, topic: str, group: str) -> Any:
@@ -123,7 +123,7 @@ def own_partitioner(api: Any, bootstrap: str, topic: str, group: str) -> Any:
             return len(serialized_value) % len(cluster.partitions_for_topic(topic))
 
     with api.KafkaProducer(bootstrap_servers=bootstrap, partitioner=ByLength()) as producer:
-        return [producer.send(topic, b"x" * n).get(10).partition for n in range(1, 9)]
+        return [producer.send(topic, b"x" * n).get(60).partition for n in range(1, 9)]
 
 
 def serializers_and_iteration(api: Any, bootstrap: str, topic: str, group: str) -> Any:
@@ -313,7 +313,7 @@ def group_commits(api: Any, bootstrap: str, topic: str, group: str) -> Any:
 
 def patterns(api: Any, bootstrap: str, topic: str, group: str) -> Any:
     with api.KafkaProducer(bootstrap_servers=bootstrap) as producer:
-        producer.send(topic, b"in").get(10)
+        producer.send(topic, b"in").get(60)
     consumer = api.KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     consumer.subscribe(pattern=f"^{topic[:-2]}.*")
     records = read_all(consumer, 1)
@@ -332,7 +332,7 @@ def transactions(api: Any, bootstrap: str, topic: str, group: str) -> Any:
     producer.send(topic, b"kept", partition=0)
     producer.commit_transaction()
     producer.begin_transaction()
-    producer.send(topic, b"dropped", partition=0).get(10)
+    producer.send(topic, b"dropped", partition=0).get(60)
     producer.abort_transaction()
     producer.begin_transaction()
     producer.send(topic, b"last", partition=0)

@@ -125,7 +125,7 @@ class Member:
 
     def stop(self) -> None:
         self.stopping = True
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         if self.error is not None:
             raise self.error
@@ -143,7 +143,7 @@ class Team:
         self._members.append(member)
         return member
 
-    def until(self, reached: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    def until(self, reached: Callable[[], bool], timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while not reached():
@@ -175,8 +175,8 @@ def make_topic(bootstrap: str, topic: str, partitions: int, values: Iterable[byt
     """A topic with these values, spread over the partitions in turn."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(10)
+        future.result(60)
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
     for index, value in enumerate(values):
         producer.produce(topic, value, partition=index % partitions)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0

@@ -16,7 +16,7 @@ from ottla.wire.messages import RequestHeader, ResponseHeader, response_class
 class RawClient:
     """Requests may be sent ahead of reading their answers."""
 
-    def __init__(self, host: str, port: int, timeout_s: float = 10.0) -> None:
+    def __init__(self, host: str, port: int, timeout_s: float = 60.0) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
         self._ids = itertools.count(1)
         self._asked: dict[int, tuple[int, int]] = {}

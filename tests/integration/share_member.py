@@ -60,7 +60,7 @@ class ShareMember:
     def join(self, wanted: Callable[[dict[bytes, list[int]]], bool] = bool) -> ShareMember:
         """Heartbeat until the assignment is as wanted; a real client would do it less often."""
         self._find_coordinator()
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         answer = None
         while time.monotonic() < end:
             answer = self.heartbeat(topics=None if self.epoch else [self.topic])
@@ -72,7 +72,7 @@ class ShareMember:
 
     def _find_coordinator(self) -> None:
         """Ask for the coordinator, which makes the topic that it needs."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             answer = self.client.ask(FindCoordinatorRequest(coordinator_keys=[self.group_id]), 6)
             if not answer.coordinators[0].error_code:

@@ -14,7 +14,7 @@ from ottla.testing.cluster import Cluster
 from ottla.wire import messages
 
 BROKERS = 4
-SESSION_S = 4
+SESSION_S = 9
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def write(cluster: Cluster, topic: str, count: int = 200) -> None:
         producer.produce(
             topic, b"%d" % number, on_delivery=lambda error, _: failures.append(error) if error else None
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert failures == []
 
 
@@ -46,7 +46,7 @@ def elect(cluster: Cluster, topic: str, election: int, version: int = 2) -> int:
     asked = request(
         election_type=election,
         topic_partitions=[request.TopicPartitions(topic=topic, partitions=[0])],
-        timeout_ms=10_000,
+        timeout_ms=60_000,
     )
     answer = cluster.ask(asked, version)
     return int(answer.replica_election_results[0].partition_result[0].error_code)

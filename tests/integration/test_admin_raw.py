@@ -27,7 +27,7 @@ def create(client: RawClient, name: str, version: int = 7, **more: Any) -> Any:
     new = m.CreateTopicsRequest.CreatableTopic(
         name=name, **{"num_partitions": 1, "replication_factor": 1, **more}
     )
-    (answer,) = client.ask(m.CreateTopicsRequest(topics=[new], timeout_ms=10_000), version).topics
+    (answer,) = client.ask(m.CreateTopicsRequest(topics=[new], timeout_ms=60_000), version).topics
     return answer
 
 
@@ -72,9 +72,9 @@ def test_delete_topics(client: RawClient, topic: str, version: int) -> None:
     create(client, topic)
     cls = m.DeleteTopicsRequest
     request = (
-        cls(topic_names=[topic], timeout_ms=10_000)
+        cls(topic_names=[topic], timeout_ms=60_000)
         if version < 6
-        else cls(topics=[cls.DeleteTopicState(name=topic)], timeout_ms=10_000)
+        else cls(topics=[cls.DeleteTopicState(name=topic)], timeout_ms=60_000)
     )
     (answer,) = client.ask(request, version).responses
     assert (answer.name, answer.error_code) == (topic, 0)
@@ -85,7 +85,7 @@ def test_delete_topics(client: RawClient, topic: str, version: int) -> None:
 def test_delete_a_topic_by_its_id(client: RawClient, topic: str) -> None:
     topic_id = create(client, topic).topic_id
     request = m.DeleteTopicsRequest(
-        topics=[m.DeleteTopicsRequest.DeleteTopicState(topic_id=topic_id)], timeout_ms=10_000
+        topics=[m.DeleteTopicsRequest.DeleteTopicState(topic_id=topic_id)], timeout_ms=60_000
     )
     (answer,) = client.ask(request, 6).responses
     assert (answer.name, answer.error_code) == (topic, 0)
@@ -100,7 +100,7 @@ def test_create_partitions(client: RawClient, topic: str, version: int) -> None:
     create(client, topic)
     cls = m.CreatePartitionsRequest
     request = cls(
-        topics=[cls.CreatePartitionsTopic(name=topic, count=3, assignments=None)], timeout_ms=10_000
+        topics=[cls.CreatePartitionsTopic(name=topic, count=3, assignments=None)], timeout_ms=60_000
     )
     (answer,) = client.ask(request, version).results
     assert (answer.name, answer.error_code) == (topic, 0)
@@ -274,7 +274,7 @@ def test_many_topics_pipelined(client: RawClient, topic: str) -> None:
         new = m.CreateTopicsRequest.CreatableTopic(
             name=f"{topic}-{number}", num_partitions=2, replication_factor=1
         )
-        client.send(m.CreateTopicsRequest(topics=[new], timeout_ms=10_000), 7)
+        client.send(m.CreateTopicsRequest(topics=[new], timeout_ms=60_000), 7)
     for number in range(50):
         (answer,) = client.receive().topics
         assert (answer.name, answer.error_code) == (f"{topic}-{number}", 0)

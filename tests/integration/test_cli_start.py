@@ -24,7 +24,7 @@ def refused(*words, cwd):
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.returncode == 1, done
     assert done.stdout == ""
@@ -174,13 +174,13 @@ def test_kafkas_scripts_start_and_stop_a_daemon(tmp_path):
     reader = os.open(output, os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(reader, True)
     with os.fdopen(reader) as lines:
-        subprocess.run(script, check=True, timeout=30, cwd=tmp_path, env=environment)
+        subprocess.run(script, check=True, timeout=60, cwd=tmp_path, env=environment)
         assert f"(data in {tmp_path}/data" in lines.readline()
         stop = [BIN / "kafka-server-stop.sh", f"--node-id={node_id}"]
-        subprocess.run(stop, check=True, timeout=30, env=environment)
+        subprocess.run(stop, check=True, timeout=60, env=environment)
         # The pipe ends when the daemon, its last writer, has ended.
         assert lines.read() == ""
-    again = subprocess.run(stop, capture_output=True, text=True, timeout=30, env=environment)
+    again = subprocess.run(stop, capture_output=True, text=True, timeout=60, env=environment)
     assert (again.returncode, again.stdout) == (1, "No kafka server to stop\n")
 
 

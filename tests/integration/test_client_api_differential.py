@@ -32,7 +32,7 @@ def make_topic(bootstrap, topic, partitions):
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, partitions)])[topic].result(60)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)

@@ -14,7 +14,7 @@ def test_a_broker_in_a_with_block():
         data = broker.data
         assert data.exists()
         with KafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
-            assert producer.send("topic", b"value").get(10).offset == 0
+            assert producer.send("topic", b"value").get(60).offset == 0
     assert not broker.running
     assert not data.exists()
 
@@ -22,14 +22,14 @@ def test_a_broker_in_a_with_block():
 @pytest.mark.slow
 def test_records_survive_a_kill_and_a_restart(ottla_broker):
     producer = KafkaProducer(bootstrap_servers=ottla_broker.bootstrap)
-    producer.send("topic", b"before").get(10)
+    producer.send("topic", b"before").get(60)
     address = ottla_broker.bootstrap
     ottla_broker.kill()
     ottla_broker.start()
     assert ottla_broker.bootstrap == address
-    producer.send("topic", b"after the kill").get(30)
+    producer.send("topic", b"after the kill").get(60)
     ottla_broker.restart()
-    producer.send("topic", b"after the restart").get(30)
+    producer.send("topic", b"after the restart").get(60)
     producer.close()
     with KafkaConsumer(
         "topic", bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=10_000

@@ -28,7 +28,7 @@ def test_produce_and_consume(broker: BrokerProcess, topic: str) -> None:
         consumer = AIOKafkaConsumer(topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
         await consumer.start()
         try:
-            got = [await asyncio.wait_for(consumer.getone(), 10) for _ in range(50)]
+            got = [await asyncio.wait_for(consumer.getone(), 60) for _ in range(50)]
             assert [message.value for message in got] == [b"%d" % i for i in range(50)]
             assert got[7].headers == (("n", b"7"),)
             partition = TopicPartition(topic, 0)

@@ -26,7 +26,7 @@ def consume(broker: BrokerProcess, partitions: list[TopicPartition], count: int,
     consumer.assign(partitions)
     got: list[Any] = []
     while len(got) < count:
-        messages = consumer.consume(count - len(got), timeout=20)
+        messages = consumer.consume(count - len(got), timeout=60)
         assert messages, f"only {len(got)} of {count} records came"
         for message in messages:
             assert message.error() is None, message.error()
@@ -46,7 +46,7 @@ def produce(broker: BrokerProcess, topic: str, values: list[bytes], **options: A
     for value in values:
         producer.produce(topic, value, key=value[:8], partition=0, on_delivery=on_delivery)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return delivered
 
 
@@ -74,7 +74,7 @@ def test_records_that_come_while_waiting(broker: BrokerProcess, topic: str) -> N
     consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
     assert consumer.poll(0.5) is None
     produce(broker, topic, [b"second"])
-    message = consumer.poll(10)
+    message = consumer.poll(60)
     assert message is not None and message.value() == b"second"
     consumer.close()
 
@@ -85,14 +85,14 @@ def test_reading_past_the_end_is_told(broker: BrokerProcess, topic: str) -> None
         {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "auto.offset.reset": "error"}
     )
     consumer.assign([TopicPartition(topic, 0, 1000)])
-    message = consumer.poll(10)
+    message = consumer.poll(60)
     assert message is not None and message.error().code() == KafkaError._AUTO_OFFSET_RESET
     consumer.close()
 
 
 def test_large_records(broker: BrokerProcess, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, config={"max.message.bytes": str(10 << 20)})])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 1, config={"max.message.bytes": str(10 << 20)})])[topic].result(60)
     values = [bytes([i]) * (3 << 20) for i in range(4)]
     produce(broker, topic, values, **{"message.max.bytes": 10 << 20})
     got = consume(
@@ -103,14 +103,14 @@ def test_large_records(broker: BrokerProcess, topic: str) -> None:
 
 def test_admin_round_trip(broker: BrokerProcess, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "1234567"})])[topic].result(10)
-    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(10)
-    assert len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == 5
+    admin.create_topics([NewTopic(topic, 2, 1, config={"retention.ms": "1234567"})])[topic].result(60)
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(60)
+    assert len(admin.list_topics(topic, timeout=60).topics[topic].partitions) == 5
     spec = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(5)}
     assert [future.result().offset for future in admin.list_offsets(spec).values()] == [0] * 5
-    admin.delete_topics([topic])[topic].result(10)
+    admin.delete_topics([topic])[topic].result(60)
     with pytest.raises(KafkaException) as refused:
-        admin.create_partitions([NewPartitions(topic, 9)])[topic].result(10)
+        admin.create_partitions([NewPartitions(topic, 9)])[topic].result(60)
     assert refused.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
@@ -118,18 +118,18 @@ def test_delete_records_moves_the_start(broker: BrokerProcess, topic: str) -> No
     produce(broker, topic, [b"%d" % i for i in range(100)])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     (future,) = admin.delete_records([TopicPartition(topic, 0, 40)]).values()
-    assert future.result(10).low_watermark == 40
+    assert future.result(60).low_watermark == 40
     (first,) = consume(broker, [TopicPartition(topic, 0, OFFSET_BEGINNING)], 1)
     assert (first.offset(), first.value()) == (40, b"40")
 
 
 def test_many_partitions_are_read_fairly(broker: BrokerProcess, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 20, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 20, 1)])[topic].result(60)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for i in range(4000):
         producer.produce(topic, b"x" * 500, partition=i % 20)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     wanted = [TopicPartition(topic, p, 0) for p in range(20)]
     got = consume(broker, wanted, 4000, **{"fetch.message.max.bytes": 5_000})
     by_partition: dict[int, list[int]] = {}

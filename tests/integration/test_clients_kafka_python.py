@@ -30,7 +30,7 @@ def test_tutorial_lines_run_as_they_are_written(start_broker: Callable[..., Brok
     for e in range(100):
         data = {"number": e}
         future = producer.send("sample3", value=data)
-    metadata = future.get(timeout=10)
+    metadata = future.get(timeout=60)
     assert (metadata.topic, metadata.partition, metadata.offset) == ("sample3", 0, 99)
     producer.close()
 
@@ -53,7 +53,7 @@ def test_records_come_back_whole(broker: BrokerProcess, topic: str, codec: str |
         producer.send(
             topic, key=key, value=value, headers=headers, timestamp_ms=1_600_000_000_000 + len(value)
         )
-    producer.flush(timeout=20)
+    producer.flush(timeout=60)
     producer.close()
 
     consumer = KafkaConsumer(
@@ -72,7 +72,7 @@ def test_records_come_back_whole(broker: BrokerProcess, topic: str, codec: str |
 def test_consumer_seeks_by_offset_and_by_time(broker: BrokerProcess, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
     for i in range(50):
-        producer.send(topic, value=str(i).encode(), timestamp_ms=1_700_000_000_000 + i * 1000).get(timeout=10)
+        producer.send(topic, value=str(i).encode(), timestamp_ms=1_700_000_000_000 + i * 1000).get(timeout=60)
     producer.close()
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, consumer_timeout_ms=3000)
     partition = TopicPartition(topic, 0)
@@ -104,8 +104,8 @@ def test_topics_are_made_described_and_removed(broker: BrokerProcess, topic: str
 def test_a_record_over_the_limit_is_refused(broker: BrokerProcess, topic: str) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, max_request_size=4 << 20)
     with pytest.raises(MessageSizeTooLargeError):
-        producer.send(topic, value=bytes(2 << 20)).get(timeout=10)
+        producer.send(topic, value=bytes(2 << 20)).get(timeout=60)
     producer.close()
     another = KafkaProducer(bootstrap_servers=broker.bootstrap)
-    assert another.send(topic, value=b"small").get(timeout=10).offset == 0
+    assert another.send(topic, value=b"small").get(timeout=60).offset == 0
     another.close()

@@ -24,7 +24,7 @@ def produce(bootstrap: str, topic: str, values: list[bytes], **settings: object)
     failures: list[object] = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert failures == []
 
 
@@ -76,11 +76,11 @@ def test_followers_have_what_the_leader_has(cluster: Cluster, topic: str) -> Non
 @pytest.mark.parametrize("node_id", [1, 2, 3])
 def test_any_broker_takes_admin_requests(cluster: Cluster, topic: str, node_id: int) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.address(node_id)})
-    admin.create_topics([NewTopic(topic, 2, 3)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 2, 3)])[topic].result(60)
     cluster.wait_for(lambda: cluster.partition(topic, node_id=node_id))
     change = ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(60)
     request = messages.DescribeConfigsRequest
     asked = request(
         resources=[
@@ -93,7 +93,7 @@ def test_any_broker_takes_admin_requests(cluster: Cluster, topic: str, node_id: 
         cluster.wait_for(
             lambda other=other: cluster.ask(asked, 4, node_id=other).results[0].configs[0].value == "12345"
         )
-    admin.delete_topics([topic])[topic].result(10)
+    admin.delete_topics([topic])[topic].result(60)
     for other in cluster.broker_ids:
         cluster.wait_for(lambda other=other: cluster.partition(topic, node_id=other) is None)
 
@@ -101,7 +101,7 @@ def test_any_broker_takes_admin_requests(cluster: Cluster, topic: str, node_id: 
 def test_errors_of_the_controller_come_back_through_any_broker(cluster: Cluster, topic: str) -> None:
     request = messages.CreateTopicsRequest
     asked = request(
-        topics=[request.CreatableTopic(name=topic, num_partitions=1, replication_factor=4)], timeout_ms=5000
+        topics=[request.CreatableTopic(name=topic, num_partitions=1, replication_factor=4)], timeout_ms=60_000
     )
     for node_id in cluster.broker_ids:
         result = cluster.ask(asked, 7, node_id=node_id).topics[0]
@@ -131,7 +131,7 @@ def test_groups_live_on_all_brokers(cluster: Cluster, topic: str) -> None:
             consumer.subscribe([topic])
             read = []
             while len(read) < 30:
-                message = consumer.poll(30)
+                message = consumer.poll(60)
                 assert message is not None and message.error() is None
                 read.append(message.value())
             consumer.commit(asynchronous=False)
@@ -146,7 +146,7 @@ def test_transactions_span_brokers(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic, partitions=6)
     for number in range(4):
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": f"{topic}-{number}"})
-        producer.init_transactions(30)
+        producer.init_transactions(60)
         for outcome in ("kept", "dropped"):
             producer.begin_transaction()
             for partition in range(6):
@@ -163,12 +163,12 @@ def test_offsets_are_committed_within_a_transaction(cluster: Cluster, topic: str
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": topic})
     try:
         consumer.assign([TopicPartition(topic, 0)])
-        producer.init_transactions(30)
+        producer.init_transactions(60)
         producer.begin_transaction()
         producer.send_offsets_to_transaction(
             [TopicPartition(topic, 0, 4)], consumer.consumer_group_metadata(), 30
         )
-        producer.commit_transaction(30)
+        producer.commit_transaction(60)
         assert consumer.committed([TopicPartition(topic, 0)], 30)[0].offset == 4
     finally:
         consumer.close()

@@ -117,12 +117,12 @@ def test_with_two_of_three_gone_writes_are_refused_and_go_on_when_they_return(
     )
     outcomes: list[KafkaError | None] = []
     producer.produce(topic, b"kept", on_delivery=lambda error, _: outcomes.append(error))
-    producer.flush(20)
+    producer.flush(60)
     assert outcomes == [None]
     for node_id in others:
         nodes.kill(node_id)
     producer.produce(topic, b"refused", on_delivery=lambda error, _: outcomes.append(error))
-    producer.flush(20)
+    producer.flush(60)
     assert outcomes[1] is not None
     for node_id in others:
         nodes.nodes[node_id].launch()
@@ -130,7 +130,7 @@ def test_with_two_of_three_gone_writes_are_refused_and_go_on_when_they_return(
         nodes.nodes[node_id].wait_ready(60)
     nodes.wait_in_sync(topic)
     producer.produce(topic, b"again", on_delivery=lambda error, _: outcomes.append(error))
-    producer.flush(20)
+    producer.flush(60)
     assert outcomes[2] is None
 
 
@@ -204,11 +204,11 @@ def test_a_transaction_survives_its_coordinator(nodes: Cluster, load: Load, topi
     target = f"{load.topic}-txn"
     nodes.create_topic(target, 3)
     producer = Producer({"bootstrap.servers": nodes.bootstrap, "transactional.id": target})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     for partition in range(3):
         producer.produce(target, b"one", partition=partition)
-    producer.flush(30)
+    producer.flush(60)
     request = FindCoordinatorRequest(key_type=1, coordinator_keys=[target])
     nodes.kill(nodes.ask(request, 4).coordinators[0].node_id)
     producer.commit_transaction(60)

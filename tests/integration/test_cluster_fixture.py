@@ -17,7 +17,7 @@ def test_a_cluster_of_the_tests_own(ottla_cluster: Cluster) -> None:
     leader = ottla_cluster.leader_of("orders")
     assert leader is not None
     with KafkaProducer(bootstrap_servers=ottla_cluster.bootstrap, acks="all") as producer:
-        assert producer.send("orders", b"before", partition=0).get(30).offset == 0
+        assert producer.send("orders", b"before", partition=0).get(60).offset == 0
         ottla_cluster.kill(leader)
         assert producer.send("orders", b"after", partition=0).get(60).offset == 1
     consumer = KafkaConsumer(

@@ -43,7 +43,7 @@ def readable(cluster: Cluster, topic: str) -> int:
     """The offset up to which consumers may read."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": topic})
     try:
-        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1])
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[1])
     finally:
         consumer.close()
 
@@ -63,7 +63,7 @@ def test_with_two_of_three_brokers_down_writes_are_refused(stage: Cluster, topic
     producer = Producer({"bootstrap.servers": stage.bootstrap, "acks": "all", "delivery.timeout.ms": 1000})
     outcomes: list[KafkaError | None] = []
     producer.produce(topic, b"refused, too", on_delivery=lambda error, _: outcomes.append(error))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert outcomes[0] is not None
     for node_id in gone:
         stage.start_node(node_id)

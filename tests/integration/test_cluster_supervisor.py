@@ -114,7 +114,7 @@ def test_a_cluster_from_one_command(start: Callable[..., Supervised]) -> None:
     producer = Producer({"bootstrap.servers": addresses, "acks": "all"})
     outcomes: list[object] = []
     producer.produce("made-of-three", b"x", on_delivery=lambda error, _: outcomes.append(error))
-    producer.flush(30)
+    producer.flush(60)
     assert outcomes == [None]
 
     # What dies comes back.

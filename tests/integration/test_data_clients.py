@@ -13,7 +13,7 @@ from kafka import TopicPartition as PyTopicPartition
 
 from ottla.testing.process import BrokerProcess
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def create(broker: BrokerProcess, topic: str, partitions: int = 1, **configs: str) -> AdminClient:
@@ -141,7 +141,7 @@ def test_a_message_that_is_too_large_is_refused(broker, topic):
 def test_a_consumer_waits_for_what_is_not_there_yet(broker, topic):
     create(broker, topic)
     consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "fetch.wait.max.ms": 10_000}
+        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "fetch.wait.max.ms": 50_000}
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     assert consumer.poll(0.5) is None
@@ -149,7 +149,7 @@ def test_a_consumer_waits_for_what_is_not_there_yet(broker, topic):
     before = time.monotonic()
     message = consumer.poll(TIMEOUT_S)
     assert message.value() == b"late"
-    assert time.monotonic() - before < 5, "woken by the record, not by the end of the wait"
+    assert time.monotonic() - before < 40, "woken by the record, not by the end of the wait"
     consumer.close()
 
 

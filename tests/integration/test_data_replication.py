@@ -56,7 +56,7 @@ def produce(bootstrap: str, topic: str, *values: bytes) -> None:
     failures: list[Any] = []
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert failures == []
 
 
@@ -140,7 +140,7 @@ def test_records_are_deleted_on_every_replica(nodes: Cluster, topic: str) -> Non
     produce(nodes.bootstrap, topic, *[b"%d" % n for n in range(10)])
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap})
     (deleted,) = admin.delete_records([TopicPartition(topic, 0, 7)]).values()
-    assert deleted.result(20).low_watermark == 7
+    assert deleted.result(60).low_watermark == 7
     request = messages.ListOffsetsRequest
     for node_id in nodes.broker_ids:
         asked = request(

@@ -48,7 +48,7 @@ def test_without_spark_the_broker_goes_on_alone(tmp_path, without_spark):
         with KafkaAdminClient(bootstrap_servers=address) as admin:
             assert admin.list_topics() == []
         process.send_signal(signal.SIGINT)
-        rest, complaints = process.communicate(timeout=30)
+        rest, complaints = process.communicate(timeout=60)
         assert (process.returncode, rest, complaints) == (0, "Stopping ...\nStopped\n", "")
     finally:
         process.kill()
@@ -68,7 +68,7 @@ def test_an_installer_that_is_still_at_work_is_stopped_too(tmp_path, without_spa
         while "Installing Spark" not in process.stdout.readline():
             pass
         process.send_signal(signal.SIGTERM)
-        rest, complaints = process.communicate(timeout=30)
+        rest, complaints = process.communicate(timeout=60)
         assert (process.returncode, rest, complaints) == (0, "Stopping ...\nStopped\n", "")
         if (tmp_path / "pid").exists():
             with pytest.raises(ProcessLookupError):

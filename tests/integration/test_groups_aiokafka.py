@@ -70,14 +70,14 @@ def test_a_successor_starts_where_the_other_committed(broker: BrokerProcess, top
     async def story() -> None:
         first = member(broker, topic, f"g-{topic}")
         await first.start()
-        got = [(await asyncio.wait_for(first.getone(), 10)).value for _ in range(12)]
+        got = [(await asyncio.wait_for(first.getone(), 60)).value for _ in range(12)]
         assert got == [b"%d" % i for i in range(12)]
         await first.commit({TopicPartition(topic, 0): (8, "eight")})
         await first.stop()
         second = member(broker, topic, f"g-{topic}")
         await second.start()
         assert await second.committed(TopicPartition(topic, 0)) == 8
-        got = [(await asyncio.wait_for(second.getone(), 10)).value for _ in range(12)]
+        got = [(await asyncio.wait_for(second.getone(), 60)).value for _ in range(12)]
         assert got == [b"%d" % i for i in range(8, 20)]
         await second.stop()
 
@@ -91,7 +91,7 @@ def test_auto_commit_and_reset_to_none(broker: BrokerProcess, topic: str) -> Non
         first = member(broker, topic, f"g-{topic}", enable_auto_commit=True, auto_commit_interval_ms=50)
         await first.start()
         for _ in range(5):
-            await asyncio.wait_for(first.getone(), 10)
+            await asyncio.wait_for(first.getone(), 60)
         await first.stop()
         second = member(broker, topic, f"g-{topic}", auto_offset_reset="none")
         await second.start()
@@ -100,7 +100,7 @@ def test_auto_commit_and_reset_to_none(broker: BrokerProcess, topic: str) -> Non
         lost = member(broker, topic, f"other-{topic}", auto_offset_reset="none")
         await lost.start()
         with pytest.raises(NoOffsetForPartitionError):
-            await asyncio.wait_for(lost.getone(), 10)
+            await asyncio.wait_for(lost.getone(), 60)
         await lost.stop()
 
     asyncio.run(story())

@@ -43,7 +43,7 @@ def consumer_of(broker: BrokerProcess, group: str, **options: object) -> Consume
 def read(consumer: Consumer, count: int) -> list[bytes]:
     found: list[bytes] = []
     while len(found) < count:
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None, f"only {len(found)} of {count}"
         assert message.error() is None, message.error()
         found.append(message.value())
@@ -55,7 +55,7 @@ def committed(broker: BrokerProcess, group: str, topic: str) -> int:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     asked = confluent_kafka.ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
     (future,) = admin.list_consumer_group_offsets([asked]).values()
-    (partition,) = future.result(10).topic_partitions
+    (partition,) = future.result(60).topic_partitions
     return int(partition.offset)
 
 
@@ -119,7 +119,7 @@ def test_commits_carry_metadata_and_leader_epoch(broker: BrokerProcess, topic: s
     consumer = consumer_of(broker, f"g-{topic}", enable_auto_commit=False)
     consumer.assign([TopicPartition(topic, 0)])
     consumer.commit(offsets=[TopicPartition(topic, 0, 1, metadata="where I was")], asynchronous=False)
-    (kept,) = consumer.committed([TopicPartition(topic, 0)], timeout=10)
+    (kept,) = consumer.committed([TopicPartition(topic, 0)], timeout=60)
     assert (kept.offset, kept.metadata) == (1, "where I was")
     with pytest.raises(KafkaException) as refused:
         consumer.commit(offsets=[TopicPartition(topic, 0, 1, metadata="x" * 4097)], asynchronous=False)
@@ -136,18 +136,18 @@ def test_reset_to_earliest_latest_and_none(broker: BrokerProcess, topic: str) ->
 
     latest = consumer_of(broker, f"l-{topic}", auto_offset_reset="latest", enable_partition_eof=True)
     latest.subscribe([topic])
-    message = latest.poll(10)
+    message = latest.poll(60)
     assert message is not None and message.error().code() == KafkaError._PARTITION_EOF
     assert message.offset() == 1
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, b"new")
-    producer.flush(10)
+    producer.flush(60)
     assert read(latest, 1) == [b"new"]
     latest.close()
 
     nowhere = consumer_of(broker, f"n-{topic}", auto_offset_reset="error")
     nowhere.subscribe([topic])
-    message = nowhere.poll(10)
+    message = nowhere.poll(60)
     assert message is not None and message.error().code() == KafkaError._AUTO_OFFSET_RESET
     nowhere.close()
 

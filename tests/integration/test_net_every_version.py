@@ -41,7 +41,7 @@ def _produce(asked: Asked) -> Any:
         topic.topic_id = asked.topic_id
     else:
         topic.name = asked.name
-    return request(acks=-1, timeout_ms=1000, topic_data=[topic])
+    return request(acks=-1, timeout_ms=60_000, topic_data=[topic])
 
 
 def _fetch(asked: Asked) -> Any:
@@ -90,21 +90,21 @@ def _create_topics(asked: Asked) -> Any:
         request.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         for name in (f"{asked.name}-{asked.version}", asked.name, "in/valid")
     ]
-    return request(topics=topics, timeout_ms=5000)
+    return request(topics=topics, timeout_ms=60_000)
 
 
 def _delete_topics(asked: Asked) -> Any:
     request = messages.DeleteTopicsRequest
     if asked.version >= 6:
-        return request(topics=[request.DeleteTopicState(name=MISSING)], timeout_ms=5000)
-    return request(topic_names=[MISSING], timeout_ms=5000)
+        return request(topics=[request.DeleteTopicState(name=MISSING)], timeout_ms=60_000)
+    return request(topic_names=[MISSING], timeout_ms=60_000)
 
 
 def _delete_records(asked: Asked) -> Any:
     request = messages.DeleteRecordsRequest
     partition = request.DeleteRecordsPartition(partition_index=0, offset=0)
     return request(
-        topics=[request.DeleteRecordsTopic(name=asked.name, partitions=[partition])], timeout_ms=1000
+        topics=[request.DeleteRecordsTopic(name=asked.name, partitions=[partition])], timeout_ms=60_000
     )
 
 
@@ -149,7 +149,7 @@ def _alter_dirs(asked: Asked) -> Any:
 def _create_partitions(asked: Asked) -> Any:
     request = messages.CreatePartitionsRequest
     topic = request.CreatePartitionsTopic(name=asked.name, count=1, assignments=None)
-    return request(topics=[topic], timeout_ms=5000, validate_only=True)
+    return request(topics=[topic], timeout_ms=60_000, validate_only=True)
 
 
 def _describe_quorum(asked: Asked) -> Any:
@@ -173,7 +173,7 @@ def _update_features(asked: Asked) -> Any:
     update = request.FeatureUpdateKey(feature="no.such.feature", max_version_level=1)
     if asked.version >= 1:
         update.upgrade_type = 1
-    return request(feature_updates=[update], timeout_ms=5000)
+    return request(feature_updates=[update], timeout_ms=60_000)
 
 
 REQUESTS: dict[int, Callable[[Asked], Any]] = {
@@ -213,7 +213,7 @@ def topic_id(broker: BrokerProcess) -> bytes:
     request = messages.CreateTopicsRequest
     topic = request.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
     with RawClient(broker.host, broker.port) as client:
-        [created] = client.ask(request(topics=[topic], timeout_ms=5000), 7).topics
+        [created] = client.ask(request(topics=[topic], timeout_ms=60_000), 7).topics
     assert created.error_code == ErrorCode.NONE
     found: bytes = created.topic_id
     return found

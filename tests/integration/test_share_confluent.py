@@ -25,14 +25,14 @@ if not hasattr(confluent_kafka, "ShareConsumer"):
 
 def make(broker: BrokerProcess, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
     begin = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     group = ConfigResource(ResourceType.GROUP, topic, incremental_configs=[begin])
-    admin.incremental_alter_configs([group])[group].result(10)
+    admin.incremental_alter_configs([group])[group].result(60)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(500):
         producer.produce(topic, str(number).encode(), partition=number % partitions)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def consumer(broker: BrokerProcess, topic: str) -> confluent_kafka.ShareConsumer:
@@ -45,7 +45,7 @@ def poll_until(
     consumers: list[confluent_kafka.ShareConsumer], enough: Callable[[list[Message]], bool]
 ) -> list[Message]:
     got: list[Message] = []
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     while not enough(got) and time.monotonic() < end:
         for each in consumers:
             got += each.poll(0.2) or []

@@ -51,7 +51,7 @@ def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 def make(broker: Broker, topic: str, *, partitions: int = 1, **group: str) -> None:
     """A topic, and a share group of the same name that begins with its first record."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
     configure(broker, topic, **({"share.auto.offset.reset": "earliest"} | group))
 
 
@@ -65,14 +65,14 @@ def configure(broker: Broker, group: str, **settings: str) -> None:
         ],
     )
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    next(iter(admin.incremental_alter_configs([resource]).values())).result(10)
+    next(iter(admin.incremental_alter_configs([resource]).values())).result(60)
 
 
 def produce(broker: Broker, topic: str, count: int, start: int = 0, partition: int = 0) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 50})
     for number in range(start, start + count):
         producer.produce(topic, str(number).encode(), partition=partition)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 Member = Callable[[BrokerProcess, str], ShareMember]
@@ -265,7 +265,7 @@ def test_a_group_begins_by_duration(queues: BrokerProcess, topic: str, member: M
     now_ms = int(time.time() * 1000)
     for age_ms in (7_200_000, 1_800_000, 0):
         producer.produce(topic, b"x", timestamp=now_ms - age_ms)
-        producer.flush(10)
+        producer.flush(60)
     one = member(queues, topic).join()
     assert acquired(one.fetch()) == [(1, 2, 1)]
 

@@ -14,7 +14,7 @@ from ottla.testing.process import BrokerProcess
 from ottla.testing.raw_client import RawClient
 from ottla.wire import messages as m
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 heartbeat = m.StreamsGroupHeartbeatRequest
 
 
@@ -39,7 +39,7 @@ def connect(broker: BrokerProcess) -> RawClient:
 def create_topic(client: RawClient, name: str, partitions: int) -> None:
     creation = m.CreateTopicsRequest
     topic = creation.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    assert client.ask(creation(topics=[topic], timeout_ms=10_000), 7).topics[0].error_code == 0
+    assert client.ask(creation(topics=[topic], timeout_ms=60_000), 7).topics[0].error_code == 0
 
 
 def configure_group(client: RawClient, group: str, key: str, value: str) -> None:

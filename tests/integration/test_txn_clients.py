@@ -30,7 +30,7 @@ def transactional(broker: BrokerProcess, name: str, **options: Any) -> Producer:
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap, "transactional.id": name, "linger.ms": 0, **options}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     return producer
 
 
@@ -59,7 +59,7 @@ def read(broker: BrokerProcess, topic: str, isolation: str = "read_committed") -
         consumer.assign([TopicPartition(topic, 0, 0)])
         values = []
         while True:
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None
             if message.error() is not None:
                 assert message.error().name() == "_PARTITION_EOF", message.error()
@@ -81,9 +81,9 @@ def test_committed_is_seen_and_aborted_is_not(broker: BrokerProcess, topic: str)
         for part in range(3):
             producer.produce(topic, b"%d.%d" % (round_, part))
         if round_ % 2:
-            producer.abort_transaction(10)
+            producer.abort_transaction(60)
         else:
-            producer.commit_transaction(10)
+            producer.commit_transaction(60)
     assert read(broker, topic) == [b"%d.%d" % (round_, part) for round_ in (0, 2, 4) for part in range(3)]
     # What librdkafka had not sent yet when it was told to abort never reached the broker.
     assert len(read(broker, topic, "read_uncommitted")) >= 9
@@ -94,14 +94,14 @@ def test_a_zombie_is_fenced(broker: BrokerProcess, topic: str) -> None:
     zombie = transactional(broker, topic)
     zombie.begin_transaction()
     zombie.produce(topic, b"zombie")
-    zombie.flush(10)
+    zombie.flush(60)
     successor = transactional(broker, topic)
     with pytest.raises(KafkaException) as caught:
-        zombie.commit_transaction(10)
+        zombie.commit_transaction(60)
     assert caught.value.args[0].fatal()
     successor.begin_transaction()
     successor.produce(topic, b"successor")
-    successor.commit_transaction(10)
+    successor.commit_transaction(60)
     assert read(broker, topic) == [b"successor"]
     assert read(broker, topic, "read_uncommitted") == [b"zombie", b"successor"]
 
@@ -112,7 +112,7 @@ def test_offsets_are_committed_with_the_transaction(broker: BrokerProcess, topic
     plain = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(10):
         plain.produce(source, b"%d" % number)
-    plain.flush(10)
+    plain.flush(60)
     producer = transactional(broker, topic)
     with consuming(broker, group) as consumer:
         consumer.subscribe([source])
@@ -125,9 +125,9 @@ def test_offsets_are_committed_with_the_transaction(broker: BrokerProcess, topic
                 [TopicPartition(source, 0, len(records))], consumer.consumer_group_metadata(), 10
             )
             if commit:
-                producer.commit_transaction(10)
+                producer.commit_transaction(60)
             else:
-                producer.abort_transaction(10)
+                producer.abort_transaction(60)
                 (found,) = consumer.committed([TopicPartition(source, 0)], 10)
                 assert found.offset < 0, "the offsets were aborted with their transaction"
     assert committed(broker, group, source) == len(records)
@@ -141,7 +141,7 @@ def test_kafka_python(broker: BrokerProcess, topic: str) -> None:
     producer.init_transactions()
     with contextlib.closing(producer):
         producer.begin_transaction()
-        producer.send(topic, b"aborted", partition=0).get(10)
+        producer.send(topic, b"aborted", partition=0).get(60)
         producer.abort_transaction()
         producer.begin_transaction()
         producer.send(topic, b"kept", partition=0)
@@ -153,7 +153,7 @@ def test_kafka_python(broker: BrokerProcess, topic: str) -> None:
         bootstrap_servers=broker.bootstrap,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
-        consumer_timeout_ms=2000,
+        consumer_timeout_ms=60_000,
     )
     with contextlib.closing(consumer):
         assert next(consumer).value == b"kept"
@@ -187,7 +187,7 @@ def test_aiokafka(broker: BrokerProcess, topic: str) -> None:
         finally:
             await consumer.stop()
 
-    assert asyncio.run(asyncio.wait_for(run(), 30)) == [b"kept"]
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == [b"kept"]
     assert committed(broker, group, source) == 7
 
 
@@ -212,9 +212,9 @@ def test_offsets_of_transactions_survive_compaction_and_a_kill(
         note = str(number).ljust(4000)
         producer.send_offsets_to_transaction([TopicPartition(topic, 0, number, note)], member, 10)
         if number % 2:
-            producer.commit_transaction(10)
+            producer.commit_transaction(60)
         else:
-            producer.abort_transaction(10)
+            producer.abort_transaction(60)
     deadline = time.monotonic() + 60
     while logged_bytes(broker, "__consumer_offsets-0") > 3 << 20:
         assert time.monotonic() < deadline, "the topic was not compacted"
@@ -227,7 +227,7 @@ def test_offsets_of_transactions_survive_compaction_and_a_kill(
     assert committed(broker, topic, topic) == 999, "what was open was aborted"
     successor.begin_transaction()
     successor.send_offsets_to_transaction([TopicPartition(topic, 0, 1001)], member, 10)
-    successor.commit_transaction(10)
+    successor.commit_transaction(60)
     assert committed(broker, topic, topic) == 1001
     assert "Traceback" not in broker.log, broker.log
 

@@ -48,7 +48,7 @@ def client(broker: BrokerProcess) -> Iterator[RawClient]:
 
 def until(ask: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
     """Ask again while the broker says that it is not ready yet, as every client does."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         answer = ask()
         if code_of(answer) not in NOT_YET or time.monotonic() > deadline:

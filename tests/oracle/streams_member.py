@@ -12,7 +12,7 @@ from ottla.errors import ErrorCode
 from ottla.wire.messages import StreamsGroupHeartbeatRequest as Heartbeat
 
 _BEAT_S = 2.0
-_PATIENCE_S = 40.0
+_PATIENCE_S = 60.0
 _PASSING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_COORDINATOR,

@@ -34,7 +34,7 @@ def theirs(admin, kind, name):
             entry.is_sensitive,
             {synonym.name: (synonym.value, synonym.source) for synonym in entry.synonyms.values()},
         )
-        for entry in future.result(20).values()
+        for entry in future.result(60).values()
     }
 
 
@@ -58,7 +58,7 @@ def test_brokers_and_topics_are_described_alike(tmp_path):
     try:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         (created,) = admin.create_topics([NewTopic("t", 1, 1, config=OVERRIDES)]).values()
-        created.result(20)
+        created.result(60)
         broker, topic = theirs(admin, ResourceType.BROKER, "1"), theirs(admin, ResourceType.TOPIC, "t")
     finally:
         kafka.kill()

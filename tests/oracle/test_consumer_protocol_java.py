@@ -21,11 +21,11 @@ TOOLS = "org.apache.kafka.tools"
 def make(broker: BrokerProcess, topic: str, partitions: int, count: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(10)
+        future.result(60)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(count):
         producer.produce(topic, f"{topic} {number}")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def consume(broker: BrokerProcess, group: str, count: int, *arguments: object) -> list[str]:
@@ -80,12 +80,12 @@ def test_two_verifiable_consumers_share_a_topic(broker: BrokerProcess, topic: st
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         shares: list[int] = []
         while shares != [2, 2]:
-            described = admin.describe_consumer_groups([topic])[topic].result(20)
+            described = admin.describe_consumer_groups([topic])[topic].result(60)
             shares = [len(member.assignment.topic_partitions) for member in described.members]
         members = groups(broker, "--describe", "--group", topic, "--members", "--verbose")
         assert len(re.findall(rf"{topic}:0,1|{topic}:\d,\d", members)) >= 2, members
     finally:
         for process in running:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=60)
     assert re.search(r"Empty\s+0", groups(broker, "--describe", "--group", topic, "--state"))

@@ -38,8 +38,8 @@ def write(bootstrap: str, topic: str, first: int, count: int, padding: int = 0, 
             timestamp=1_700_000_000_000 + i,
         )
         if i % 100 == 99:
-            producer.flush(30)
-    assert producer.flush(30) == 0
+            producer.flush(60)
+    assert producer.flush(60) == 0
 
 
 def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
@@ -47,7 +47,7 @@ def read(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
     while len(values) < count:
-        messages = consumer.consume(count - len(values), timeout=20)
+        messages = consumer.consume(count - len(values), timeout=60)
         assert messages, f"only {len(values)} of {count} records came"
         values += [message.value() for message in messages]
     consumer.close()
@@ -58,7 +58,7 @@ def topic_config(bootstrap: str, topic: str, key: str) -> str:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     (future,) = admin.describe_configs([resource]).values()
-    value: str = future.result(10)[key].value
+    value: str = future.result(60)[key].value
     return value
 
 
@@ -74,7 +74,7 @@ def test_dump_log_segments_finds_nothing_wrong(
     broker = start_broker()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     small = {"segment.bytes": str(1 << 20), "index.interval.bytes": "1024"}
-    admin.create_topics([NewTopic("plain", 2, 1, config=small)])["plain"].result(10)
+    admin.create_topics([NewTopic("plain", 2, 1, config=small)])["plain"].result(60)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         write(
             broker.bootstrap, "plain", 0, 5000, 500, **{"compression.type": codec, "enable.idempotence": True}
@@ -84,7 +84,7 @@ def test_dump_log_segments_finds_nothing_wrong(
         "plain",
         incremental_configs=[ConfigEntry("retention.ms", "-1", incremental_operation=AlterConfigOpType.SET)],
     )
-    next(iter(admin.incremental_alter_configs([resource]).values())).result(10)
+    next(iter(admin.incremental_alter_configs([resource]).values())).result(60)
     assert broker.stop() == 0, broker.log
 
     logs = files(broker.data, "plain-0/*.log")
@@ -128,7 +128,7 @@ def test_a_directory_moves_from_kafka_to_ottla_and_back(tmp_path: Path, standalo
         assert topic_config(ottla.bootstrap, "moved", "retention.ms") == "987654321"
         write(ottla.bootstrap, "moved", 500, 500, **{"enable.idempotence": True})
         admin = AdminClient({"bootstrap.servers": ottla.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic("ours", 3, 1, config={"cleanup.policy": "compact"})])["ours"].result(20)
+        admin.create_topics([NewTopic("ours", 3, 1, config={"cleanup.policy": "compact"})])["ours"].result(60)
         write(ottla.bootstrap, "ours", 0, 100)
         assert ottla.stop() == 0, ottla.log
 

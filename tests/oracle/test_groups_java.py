@@ -60,7 +60,7 @@ def read(bootstrap: str, group: str, topic: str, count: int, values: list[bytes]
     )
     consumer.subscribe([topic])
     while count:
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None, f"{count} are missing"
         assert message.error() is None, message.error()
         if values is not None:

@@ -147,7 +147,7 @@ def test_word_count_with_streams_groups_and_the_tool_for_them(cluster: BrokerPro
     offsets = tool(cluster, "--describe", "--group", GROUP, "--offsets").split()
     assert f"{GROUP}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-repartition" in offsets
     assert INPUT in offsets
-    internal = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10).topics
+    internal = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=60).topics
     changelog = internal[f"{GROUP}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog"]
     assert len(changelog.partitions) == 3
     stop(running)

@@ -113,7 +113,7 @@ def create_topics(both: Both, **topics: int) -> None:
 
 
 def wait_for_coordinator(client: RawClient) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         client.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["nobody"]), 4)
         answer = client.ask(request(group_id="nobody", member_id="m", member_epoch=5), 0)
@@ -225,7 +225,7 @@ def test_internal_topics_are_created_alike(both: Both) -> None:
             for name in ("again", "fixed", "fixed-log", "state-log")
         ]
     )
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     for client in both.clients:
         while any(topic.error_code for topic in client.ask(described, 0).topics):
             assert time.monotonic() < deadline

@@ -87,7 +87,7 @@ def busy(system: BrokerProcess | ApachePair) -> Iterator[BrokerProcess | ApacheP
 
 def commit(consumer: Consumer, offsets: list[TopicPartition]) -> None:
     """Commit, as soon as Apache Kafka has a coordinator for it."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         try:
             consumer.commit(offsets=offsets, asynchronous=False)

@@ -34,7 +34,7 @@ def rows(said: str) -> list[dict[str, str]]:
 
 def create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
 
 
 def begin(bootstrap: str, name: str, topic: str, value: bytes) -> Producer:
@@ -43,7 +43,7 @@ def begin(bootstrap: str, name: str, topic: str, value: bytes) -> Producer:
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, value, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return producer
 
 
@@ -58,7 +58,7 @@ def read_committed(bootstrap: str, topic: str) -> list[bytes]:
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
-    while (message := consumer.poll(20)) is not None and message.error() is None:
+    while (message := consumer.poll(60)) is not None and message.error() is None:
         values.append(message.value())
     assert message is not None and message.error().name() == "_PARTITION_EOF"
     consumer.close()
@@ -86,7 +86,7 @@ def test_the_transactions_tool(broker: BrokerProcess, topic: str) -> None:
     assert not rows(transactions(broker, "find-hanging", "--broker-id", 1, "--max-transaction-timeout", 0)), (
         "the coordinator knows it"
     )
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     (writing,) = rows(transactions(broker, "describe-producers", *place))
     assert writing["CurrentTransactionStartOffset"] == "None"
     (described,) = rows(transactions(broker, "describe", "--transactional-id", topic))
@@ -98,7 +98,7 @@ def test_a_hanging_transaction_is_found_and_aborted(
 ) -> None:
     broker = start_broker(settings={"transaction.partition.verification.enable": "false"})
     create(broker.bootstrap, topic)
-    begin(broker.bootstrap, topic, topic, b"known").commit_transaction(20)
+    begin(broker.bootstrap, topic, topic, b"known").commit_transaction(60)
     (writing,) = rows(transactions(broker, "describe-producers", "--topic", topic, "--partition", 0))
     # A batch that its coordinator knows nothing of: what KIP-890 does away with, unless it is switched off.
     stray = build_batch(
@@ -148,7 +148,7 @@ def test_kafka_reads_our_transaction_log(start_broker: Callable[..., BrokerProce
     broker = start_broker()
     create(broker.bootstrap, topic)
     producer = begin(broker.bootstrap, topic, topic, b"a")
-    producer.commit_transaction(20)
+    producer.commit_transaction(60)
     begin(broker.bootstrap, topic + "-open", topic, b"b")
     assert broker.stop() == 0, broker.log
     logs = [path for path in broker.data.glob("__transaction_state-*/*.log") if path.stat().st_size]
@@ -169,20 +169,20 @@ def test_transactions_move_between_kafka_and_ottla(tmp_path: Path) -> None:
     ottla = BrokerProcess(kafka.data, listen=kafka.bootstrap, arguments=["--config", str(kafka.properties)])
     try:
         create(kafka.bootstrap, "moved")
-        begin(kafka.bootstrap, "first", "moved", b"1").commit_transaction(20)
+        begin(kafka.bootstrap, "first", "moved", b"1").commit_transaction(60)
         left_open = begin(kafka.bootstrap, "second", "moved", b"never")
         kafka.stop()
 
         ottla.start()
         assert read_committed(ottla.bootstrap, "moved") == [b"1"]
-        begin(ottla.bootstrap, "second", "moved", b"2").commit_transaction(20)
+        begin(ottla.bootstrap, "second", "moved", b"2").commit_transaction(60)
         assert read_committed(ottla.bootstrap, "moved") == [b"1", b"2"]
         begin(ottla.bootstrap, "first", "moved", b"never")
         assert ottla.stop() == 0, ottla.log
 
         kafka.start()
         assert read_committed(kafka.bootstrap, "moved") == [b"1", b"2"]
-        begin(kafka.bootstrap, "first", "moved", b"3").commit_transaction(20)
+        begin(kafka.bootstrap, "first", "moved", b"3").commit_transaction(60)
         assert read_committed(kafka.bootstrap, "moved") == [b"1", b"2", b"3"]
         del left_open
     finally:

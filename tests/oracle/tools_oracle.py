@@ -83,7 +83,7 @@ class JavaTools:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        self._process.wait(20)
+        self._process.wait(60)
 
 
 def _encode(text: str) -> str:

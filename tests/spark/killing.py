@@ -149,6 +149,6 @@ def watcher(bootstrap: str, topic: str) -> Consumer:
             "fetch.wait.max.ms": 10,
         }
     )
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
     return consumer

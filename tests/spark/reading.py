@@ -27,7 +27,7 @@ class Kafka:
         }
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for made in admin.create_topics([NewTopic(topic, partitions, config=config)]).values():
-            made.result(30)
+            made.result(60)
         return topic
 
     def fill(self, topic: str, records: Iterable[tuple[Any, Any]], partition: int | None = None) -> None:
@@ -57,7 +57,7 @@ class Kafka:
             }
         )
         try:
-            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
             found, left = [], len(partitions)
             while left:
@@ -78,12 +78,12 @@ class Kafka:
         """A group's offsets by partition."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
         try:
-            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             asked = [TopicPartition(topic, number) for number in partitions]
             deadline = time.monotonic() + _END_S
             while True:
                 try:
-                    told = consumer.committed(asked, timeout=30)
+                    told = consumer.committed(asked, timeout=60)
                     return {one.partition: one.offset for one in told}
                 except KafkaException as error:
                     # The first to ask finds a coordinator that is still loading.
@@ -106,9 +106,9 @@ class Kafka:
             }
         )
         try:
-            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             return {
-                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1]
                 for number in partitions
             }
         finally:

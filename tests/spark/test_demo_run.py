@@ -21,7 +21,7 @@ from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, WORD_COUNTS
 from ottla.testing.process import BrokerProcess
 
 SEED = 20
-STOP_S = 20.0
+STOP_S = 120.0
 
 
 def descendants(pid: int) -> list[int]:
@@ -65,7 +65,7 @@ def test_the_demo_counts_and_leaves_nothing_behind(tmp_path: Path) -> None:
         handles = [os.pidfd_open(pid) for pid in descendants(process.pid)]
         assert len(handles) >= 3, "a broker, the pipelines' Python, their Spark"
         process.send_signal(signal.SIGINT)
-        rest, complaints = process.communicate(timeout=60)
+        rest, complaints = process.communicate(timeout=STOP_S)
         wait_gone(handles)
     finally:
         process.kill()

@@ -118,10 +118,10 @@ class Cluster:
         """Start all nodes but the spares at once and wait until each is ready."""
         self.prepare()
         started = [process for node_id, process in self.nodes.items() if node_id not in self.spares]
-        for process in started:
-            process.launch()
         deadline = time.monotonic() + timeout_s
         try:
+            for process in started:
+                process.launch()
             for process in started:
                 process.wait_ready(max(deadline - time.monotonic(), 0.1))
         except BaseException:

@@ -80,7 +80,7 @@ class BrokerProcess:
             words += ["--set", f"{key}={value}"]
         return words + self.arguments
 
-    def start(self, timeout_s: float = 30.0) -> BrokerProcess:
+    def start(self, timeout_s: float = 60.0) -> BrokerProcess:
         """Start it and wait for its ready line. A second start keeps the port that the first one got."""
         self.launch()
         return self.wait_ready(timeout_s)
@@ -96,7 +96,7 @@ class BrokerProcess:
                 env={**os.environ, **self.environment},
             )
 
-    def wait_ready(self, timeout_s: float = 30.0) -> BrokerProcess:
+    def wait_ready(self, timeout_s: float = 60.0) -> BrokerProcess:
         """Wait for the ready line of a process that was launched."""
         self.ready_line = self._wait_for_line(timeout_s)
         found = _READY.search(self.ready_line)
@@ -121,7 +121,7 @@ class BrokerProcess:
         self.kill()
         raise BrokerFailed(f"the broker was not ready within {timeout_s} s\n{self.log}")
 
-    def stop(self, timeout_s: float = 30.0) -> int:
+    def stop(self, timeout_s: float = 60.0) -> int:
         """Ask it to stop, as Ctrl-C does, and give back its exit code."""
         if self._process is None:
             return 0
@@ -151,7 +151,7 @@ class BrokerProcess:
         """SIGCONT: it goes on as if nothing had been."""
         os.kill(self.pid, signal.SIGCONT)
 
-    def restart(self, timeout_s: float = 30.0) -> BrokerProcess:
+    def restart(self, timeout_s: float = 60.0) -> BrokerProcess:
         """Stop it, if it runs, and start it again on the same data and port."""
         if self.running:
             self.stop(timeout_s)

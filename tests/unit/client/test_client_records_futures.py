@@ -103,10 +103,10 @@ def test_whoever_waits_is_woken_and_whoever_comes_late_need_not_wait() -> None:
     with pytest.raises(KafkaTimeoutError):
         future.get(0)
     got: list[str] = []
-    thread = threading.Thread(target=lambda: got.append(future.get(10)))
+    thread = threading.Thread(target=lambda: got.append(future.get(60)))
     thread.start()
     future.success("here")
-    thread.join(10)
+    thread.join(60)
     assert got == ["here"] and future.get(0) == "here"
 
 

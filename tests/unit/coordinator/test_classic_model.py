@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from coordinator_rig import Answer, GroupRig
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -306,4 +305,3 @@ class ClassicModel(RuleBasedStateMachine):
 
 TestClassicModel = ClassicModel.TestCase
 TestClassicModel.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
-TestClassicModel.pytestmark = [pytest.mark.timeout(200)]

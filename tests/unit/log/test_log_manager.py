@@ -306,7 +306,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         await asyncio.sleep(0.001)

@@ -403,7 +403,7 @@ def test_cleaning_in_threads_leaves_the_event_loop_running(tmp_path):
         cleaner.stop()
         return turns
 
-    assert asyncio.run(asyncio.wait_for(scenario(), 30)) > 10
+    assert asyncio.run(asyncio.wait_for(scenario(), 60)) > 10
     assert len(rig.offsets()) == 50
     assert rig.values() == {b"k%d" % n: b"39" for n in range(50)}
 

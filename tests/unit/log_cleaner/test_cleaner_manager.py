@@ -38,5 +38,5 @@ def test_a_started_manager_cleans_and_remembers_how_far(tmp_path):
         return [r.value for pos, header in iter_batches(data) for r in iter_records(data, pos, header)]
 
     with ThreadPoolExecutor(2) as executor:
-        values = asyncio.run(asyncio.wait_for(scenario(executor), 30))
+        values = asyncio.run(asyncio.wait_for(scenario(executor), 60))
     assert values == [b"3"]

@@ -117,7 +117,7 @@ def ask(peer: SocketPeer, request: Any, *, timeout_s: float = 5.0, **options: An
 
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), 60))
 
 
 def unused_port() -> int:

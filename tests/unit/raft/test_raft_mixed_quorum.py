@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from oracle.kafka_tools import dump_log, needs_java
+from oracle.kafka_tools import dump_log, needs_java, run_tool
 from ottla.cli.formatting import FormatRequest, format_node
 from ottla.cli.settings import node_config
-from ottla.testing.apache import CLUSTER_ID, ApacheKafka, free_port, run_java
+from ottla.testing.apache import CLUSTER_ID, ApacheKafka, free_port
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -58,7 +58,7 @@ class MixedQuorum:
         self.theirs.start()
 
     def run(self, tool: str, *words: object, node: int) -> str:
-        return run_java(tool, "--bootstrap-server", f"127.0.0.1:{self.ports[node]}", *words)
+        return run_tool(tool, "--bootstrap-server", f"127.0.0.1:{self.ports[node]}", *words)
 
     def leader(self, node: int) -> int:
         said = self.run(QUORUM, "describe", "--status", node=node)
@@ -68,7 +68,7 @@ class MixedQuorum:
 
     def wait_for_topic(self, topic: str, node: int) -> None:
         """Until a broker shows it with all its replicas in sync."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while True:
             said = self.run(TOPICS, "--describe", "--topic", topic, node=node)
             in_sync = re.findall(r"Isr: ([\d,]+)", said)

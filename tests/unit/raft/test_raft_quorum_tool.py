@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from oracle.kafka_tools import dump_log, needs_java
+from oracle.kafka_tools import dump_log, needs_java, run_tool
 from ottla.cli.formatting import FormatRequest, format_node
 from ottla.cli.settings import node_config
 from ottla.log.checkpoints import read_meta_properties
 from ottla.log.fs import OsFs
-from ottla.testing.apache import free_port, run_java
+from ottla.testing.apache import free_port
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
@@ -65,7 +65,7 @@ class DynamicQuorum:
     def tool(self, *words: object, by: str = "--bootstrap-server", node: int = 2) -> str:
         ports = self.brokers if by == "--bootstrap-server" else self.controllers
         main = "org.apache.kafka.tools.MetadataQuorumCommand"
-        return run_java(main, by, f"127.0.0.1:{ports[node]}", *words)
+        return run_tool(main, by, f"127.0.0.1:{ports[node]}", *words)
 
     def add(self, i: int, **asked: object) -> str:
         return self.tool("--command-config", self.file(i), "add-controller", **asked)

@@ -55,7 +55,7 @@ def endpoint() -> Iterator[HttpEndpoint]:
 
 
 def ask(endpoint: HttpEndpoint, path: str) -> Any:
-    with urllib.request.urlopen(endpoint.address + path, timeout=10) as answer:
+    with urllib.request.urlopen(endpoint.address + path, timeout=60) as answer:
         return json.loads(answer.read())
 
 
@@ -80,7 +80,7 @@ def test_what_is_not_there_is_said(endpoint: HttpEndpoint, path: str) -> None:
 
 def test_status_and_metrics_tell_how_it_goes(endpoint: HttpEndpoint) -> None:
     assert ask(endpoint, "/status")["batch"] == 7
-    with urllib.request.urlopen(endpoint.address + "/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(endpoint.address + "/metrics", timeout=60) as answer:
         told = answer.read().decode()
     assert 'ottla_streams_running{application_id="wordcount"} 1' in told
     assert 'ottla_streams_rows_per_second{application_id="wordcount"} 1234.5' in told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from consumer_classic_client import ClassicClient
 from consumer_rig import Member, Rig, settle, snapshot, topic_id
 from hypothesis import settings
@@ -263,4 +262,3 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
 TestConsumerGroupModel = ConsumerGroupModel.TestCase
 TestConsumerGroupModel.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)
-TestConsumerGroupModel.pytestmark = [pytest.mark.timeout(120)]
