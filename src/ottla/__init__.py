@@ -9,12 +9,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.client.acl_types import ACL as ACL
+    from ottla.client.acl_types import ACLFilter as ACLFilter
+    from ottla.client.acl_types import ACLOperation as ACLOperation
+    from ottla.client.acl_types import ACLPermissionType as ACLPermissionType
+    from ottla.client.acl_types import ACLResourcePatternType as ACLResourcePatternType
+    from ottla.client.acl_types import ResourcePattern as ResourcePattern
+    from ottla.client.acl_types import ResourcePatternFilter as ResourcePatternFilter
+    from ottla.client.acl_types import ResourceType as ResourceType
     from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
+    from ottla.client.admin_cluster import UpdateFeatureType as UpdateFeatureType
+    from ottla.client.admin_groups import MemberToRemove as MemberToRemove
+    from ottla.client.admin_partitions import ElectionType as ElectionType
+    from ottla.client.admin_partitions import IsolationLevel as IsolationLevel
+    from ottla.client.admin_partitions import OffsetSpec as OffsetSpec
+    from ottla.client.admin_partitions import OffsetTimestamp as OffsetTimestamp
+    from ottla.client.admin_transactions import AbortTransactionSpec as AbortTransactionSpec
+    from ottla.client.admin_transactions import PartitionProducerState as PartitionProducerState
+    from ottla.client.admin_transactions import ProducerState as ProducerState
+    from ottla.client.admin_transactions import TransactionDescription as TransactionDescription
+    from ottla.client.admin_transactions import TransactionListing as TransactionListing
+    from ottla.client.admin_transactions import TransactionState as TransactionState
     from ottla.client.admin_types import AlterConfigOp as AlterConfigOp
     from ottla.client.admin_types import ConfigResource as ConfigResource
     from ottla.client.admin_types import ConfigResourceType as ConfigResourceType
     from ottla.client.admin_types import NewPartitions as NewPartitions
     from ottla.client.admin_types import NewTopic as NewTopic
+    from ottla.client.admin_users import ScramMechanism as ScramMechanism
+    from ottla.client.admin_users import UserScramCredentialDeletion as UserScramCredentialDeletion
+    from ottla.client.admin_users import UserScramCredentialUpsertion as UserScramCredentialUpsertion
     from ottla.client.aio import AsyncKafkaConsumer as AsyncKafkaConsumer
     from ottla.client.aio import AsyncKafkaProducer as AsyncKafkaProducer
     from ottla.client.consumer import KafkaConsumer as KafkaConsumer
@@ -40,6 +63,37 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "acl_types": (
+        "ACL",
+        "ACLFilter",
+        "ACLOperation",
+        "ACLPermissionType",
+        "ACLResourcePatternType",
+        "ResourcePattern",
+        "ResourcePatternFilter",
+        "ResourceType",
+    ),
+    "admin_cluster": ("UpdateFeatureType",),
+    "admin_groups": ("MemberToRemove",),
+    "admin_partitions": (
+        "ElectionType",
+        "IsolationLevel",
+        "OffsetSpec",
+        "OffsetTimestamp",
+    ),
+    "admin_transactions": (
+        "AbortTransactionSpec",
+        "PartitionProducerState",
+        "ProducerState",
+        "TransactionDescription",
+        "TransactionListing",
+        "TransactionState",
+    ),
+    "admin_users": (
+        "ScramMechanism",
+        "UserScramCredentialDeletion",
+        "UserScramCredentialUpsertion",
+    ),
     "admin": ("KafkaAdminClient",),
     "admin_types": ("AlterConfigOp", "ConfigResource", "ConfigResourceType", "NewPartitions", "NewTopic"),
     "aio": ("AsyncKafkaConsumer", "AsyncKafkaProducer"),

@@ -11,10 +11,15 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
+from ottla.client.admin_acls import AclAdmin
+from ottla.client.admin_cluster import ClusterAdmin
 from ottla.client.admin_configs import ConfigAdmin
 from ottla.client.admin_connections import Connections, to_dict
 from ottla.client.admin_groups import GroupAdmin
+from ottla.client.admin_partitions import PartitionAdmin
+from ottla.client.admin_transactions import TransactionAdmin
 from ottla.client.admin_types import NewPartitions, NewTopic
+from ottla.client.admin_users import UserAdmin
 from ottla.client.errors import KafkaTimeoutError, for_code
 from ottla.client.settings import COMMON, merge
 from ottla.client.structs import TopicPartition
@@ -24,8 +29,10 @@ _READY_POLL_S = 0.02
 _EARLIEST, _LATEST = -2, -1
 
 
-class KafkaAdminClient(ConfigAdmin, GroupAdmin):
-    """Topics, partitions, records, configurations and groups of a cluster."""
+class KafkaAdminClient(
+    ConfigAdmin, GroupAdmin, PartitionAdmin, ClusterAdmin, TransactionAdmin, AclAdmin, UserAdmin
+):
+    """Topics, partitions, records, configurations, groups, transactions and users of a cluster."""
 
     DEFAULT_CONFIG = COMMON
 
@@ -38,18 +45,6 @@ class KafkaAdminClient(ConfigAdmin, GroupAdmin):
     def list_topics(self) -> list[str]:
         """The names of all topics."""
         return [topic["name"] for topic in self.describe_topics()]
-
-    def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """Topics with their partitions, leaders and replicas; all of them, if none is named."""
-        wanted = None
-        if topics is not None:
-            wanted = [m.MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        request = m.MetadataRequest(
-            topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=True
-        )
-        answer, version = self._connections.ask(request)
-        described: list[dict[str, Any]] = to_dict(answer, version)["topics"]
-        return described
 
     def create_topics(
         self,
@@ -137,11 +132,18 @@ class KafkaAdminClient(ConfigAdmin, GroupAdmin):
     # -- records
 
     def delete_records(
-        self, records_to_delete: Mapping[TopicPartition, int], timeout_ms: int | None = None
+        self,
+        records_to_delete: Mapping[TopicPartition, int],
+        timeout_ms: int | None = None,
+        partition_leader_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
         """Delete what is below an offset of each partition; -1 stands for its end."""
         results: dict[TopicPartition, dict[str, Any]] = {}
-        for leader, partitions in self._by_leader(records_to_delete).items():
+        if partition_leader_id is None:
+            leaders = self._by_leader(records_to_delete)
+        else:
+            leaders = {partition_leader_id: list(records_to_delete)}
+        for leader, partitions in leaders.items():
             by_topic = defaultdict(list)
             for tp in partitions:
                 by_topic[tp.topic].append(
@@ -164,43 +166,6 @@ class KafkaAdminClient(ConfigAdmin, GroupAdmin):
                     results[TopicPartition(one.name, part.partition_index)] = to_dict(part, version)
         return results
 
-    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        wanted = list(partitions)
-        leaders: dict[TopicPartition, int] = {}
-        for topic in self.describe_topics(sorted({tp.topic for tp in wanted})):
-            if topic["error_code"]:
-                raise for_code(topic["error_code"])(topic["name"])
-            for one in topic["partitions"]:
-                leaders[TopicPartition(topic["name"], one["partition_index"])] = one["leader_id"]
-        grouped = defaultdict(list)
-        for tp in wanted:
-            if tp not in leaders:
-                raise for_code(3)(f"{tp.topic}-{tp.partition}")
-            grouped[leaders[tp]].append(tp)
-        return grouped
-
-    # -- the cluster
-
-    def describe_cluster(self) -> dict[str, Any]:
-        """The brokers, the controller and the cluster's id."""
-        answer, version = self._connections.ask(
-            m.DescribeClusterRequest(include_cluster_authorized_operations=True)
-        )
-        if answer.error_code:
-            raise for_code(answer.error_code)(answer.error_message or "")
-        told = to_dict(answer, version)
-        for name in ("error_code", "error_message", "endpoint_type", "throttle_time_ms"):
-            told.pop(name, None)
-        return told
-
-    def describe_log_dirs(self, brokers: Iterable[int] | None = None) -> list[dict[str, Any]]:
-        """The directories of each broker, and what the partitions in them take up."""
-        results = []
-        for broker in self._connections.broker_ids() if brokers is None else brokers:
-            answer, version = self._connections.ask(m.DescribeLogDirsRequest(topics=None), broker)
-            results.append({"broker": broker, "log_dirs": to_dict(answer, version)["results"]})
-        return results
-
     # -- the end
 
     def close(self) -> None:
@@ -217,9 +182,6 @@ class KafkaAdminClient(ConfigAdmin, GroupAdmin):
     def _ask_controller(self, request: Any) -> tuple[Any, int]:
         # A broker of today hands such requests on to the controller itself.
         return self._connections.ask(request)
-
-    def _timeout_ms(self, given: int | None) -> int:
-        return int(given or self.config["request_timeout_ms"])
 
 
 def _new_topics(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:

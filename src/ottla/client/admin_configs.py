@@ -14,10 +14,12 @@ from ottla.client.admin_types import (
     ConfigSourceType,
     ConfigType,
 )
+from ottla.client.broker_errors import UnsupportedVersionError
 from ottla.client.errors import for_code
 from ottla.wire import messages as m
 
 _OF_A_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+_OF_FIXED_KEYS = (ConfigResourceType.BROKER, ConfigResourceType.TOPIC)
 _NOT_MODIFIED = (
     ConfigSourceType.DYNAMIC_DEFAULT_BROKER_CONFIG,
     ConfigSourceType.STATIC_BROKER_CONFIG,
@@ -74,11 +76,37 @@ class ConfigAdmin:
                 )
         return dict(told)
 
+    def list_config_resources(
+        self, resource_types: Iterable[ConfigResourceType | str] | None = None
+    ) -> dict[str, list[str]]:
+        """The names of what has a configuration, by type."""
+        wanted = [
+            one if isinstance(one, ConfigResourceType) else ConfigResourceType[str(one).upper()]
+            for one in resource_types or ()
+        ]
+        answer, _ = self._connections.ask(m.ListConfigResourcesRequest(resource_types=wanted))
+        if answer.error_code:
+            raise for_code(answer.error_code)("the resources cannot be listed")
+        found: dict[str, list[str]] = defaultdict(list)
+        for one in answer.config_resources:
+            found[ConfigResourceType(one.resource_type).name.lower()].append(one.resource_name)
+        return dict(found)
+
     def alter_configs(
-        self, config_resources: Iterable[ConfigResource], validate_only: bool = False
+        self,
+        config_resources: Iterable[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
     ) -> dict[str, dict[str, str]]:
         """Set keys to values; a tuple of an AlterConfigOp and a value deletes, appends or subtracts. Gives
-        'OK' or the error, by type and name."""
+        'OK' or the error, by type and name. Keys that a resource does not have are refused before anything is
+        changed, unless `raise_on_unknown` says otherwise."""
+        if incremental is False:
+            raise UnsupportedVersionError("brokers of today only change configurations key by key")
+        config_resources = list(config_resources)
+        if raise_on_unknown:
+            self._check_keys(config_resources)
         results: dict[str, dict[str, str]] = defaultdict(dict)
         kind_of = m.IncrementalAlterConfigsRequest
         for node_id, resources in _by_node(config_resources).items():
@@ -100,8 +128,23 @@ class ConfigAdmin:
                 results[kind][one.resource_name] = str(error) if one.error_code else "OK"
         return dict(results)
 
+    def _check_keys(self, resources: list[ConfigResource]) -> None:
+        """Raise for keys that are not among those of their resource; client metrics and groups take new ones."""
+        checked = [one for one in resources if one.resource_type in _OF_FIXED_KEYS]
+        lookups = [ConfigResource(one.resource_type, one.name) for one in checked]
+        known = self.describe_configs(lookups, config_filter="all") if lookups else {}
+        for one in checked:
+            there = known.get(one.resource_type.name.lower(), {}).get(one.name, {})
+            unknown = sorted(set(one.configs or ()) - set(there))
+            if there and unknown:
+                raise ValueError(f"{one.name or 'the cluster'} has no setting {', '.join(unknown)}")
+
     def reset_configs(
-        self, config_resources: Iterable[ConfigResource], validate_only: bool = False
+        self,
+        config_resources: Iterable[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
     ) -> dict[str, dict[str, str]]:
         """Have keys go back to their defaults."""
         return self.alter_configs(
@@ -114,6 +157,8 @@ class ConfigAdmin:
                 for one in config_resources
             ],
             validate_only,
+            raise_on_unknown,
+            incremental,
         )
 
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ottla.client.connection import Connection, ConnectionFailed, Node, Security
+from ottla.client.connection import SASL_MECHANISMS, Connection, ConnectionFailed, Node, Security
 from ottla.client.errors import (
     KafkaConfigurationError,
     KafkaConnectionError,
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import ssl
 
 _AGAIN_S = 0.05
+_ONE_KEY_VERSION = 3
+"""The last version of FindCoordinator that asks for one name."""
 _NOT_ASKED = -(2**31)
 _FIRST_OPERATION = 3
 _OPERATIONS = (
@@ -112,6 +114,21 @@ class Connections:
         self._nodes = {one.node_id: Node(one.node_id, one.host, one.port) for one in answer.brokers}
         self.controller_id = answer.controller_id
 
+    def versions(self, node_id: int | None) -> dict[int, tuple[int, int]]:
+        """The versions of each API that a broker speaks, or that any one does."""
+        with _in_our_words():
+            return dict(self._connection(node_id).versions)
+
+    def coordinator(self, name: str, kind: int) -> int:
+        """The broker that coordinates a group, or a transactional id, of this name."""
+        from ottla.wire.messages import FindCoordinatorRequest
+
+        answer, _ = self.ask(FindCoordinatorRequest(key=name, key_type=kind), None, _ONE_KEY_VERSION)
+        if answer.error_code:
+            raise for_code(answer.error_code)(answer.error_message or name)
+        node_id: int = answer.node_id
+        return node_id
+
     def broker_ids(self) -> list[int]:
         self.refresh()
         return sorted(self._nodes)
@@ -184,9 +201,11 @@ def security_of(settings: Settings) -> Security:
     if not protocol.startswith("SASL"):
         return Security(tls)
     mechanism = settings["sasl_mechanism"]
-    if mechanism != "PLAIN":
-        raise KafkaConfigurationError(f"the admin client authenticates with PLAIN, not with {mechanism}")
-    return Security(tls, settings["sasl_plain_username"] or "", settings["sasl_plain_password"] or "")
+    if mechanism not in SASL_MECHANISMS:
+        known = ", ".join(SASL_MECHANISMS)
+        raise KafkaConfigurationError(f"the admin client authenticates with {known}, not with {mechanism}")
+    user, password = settings["sasl_plain_username"] or "", settings["sasl_plain_password"] or ""
+    return Security(tls, user, password, mechanism)
 
 
 def _tls(settings: Settings) -> ssl.SSLContext:

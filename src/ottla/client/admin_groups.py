@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from ottla.client.admin_connections import Connections, to_dict
+from ottla.client.admin_connections import to_dict
+from ottla.client.admin_partitions import OffsetSpec, OffsetTimestamp, PartitionAdmin
 from ottla.client.errors import BrokerResponseError, for_code
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 from ottla.wire import messages as m
@@ -16,10 +17,16 @@ _GROUP = 0
 _ONE_GROUP_FETCH = 7
 
 
-class GroupAdmin:
-    """Look at groups, their members and commits; delete them or move them."""
+class MemberToRemove(NamedTuple):
+    """A member that shall leave its group, by its id or by the id of its instance."""
 
-    _connections: Connections
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    reason: str | None = None
+
+
+class GroupAdmin(PartitionAdmin):
+    """Look at groups, their members and commits; delete them or move them."""
 
     def list_groups(
         self,
@@ -38,12 +45,20 @@ class GroupAdmin:
             groups += to_dict(answer, version)["groups"]
         return groups
 
-    def describe_groups(self, group_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def describe_groups(
+        self,
+        group_ids: Iterable[str],
+        group_coordinator_id: int | None = None,
+        include_authorized_operations: bool = False,
+    ) -> dict[str, dict[str, Any]]:
         """State, protocol and members of groups, by their ids; `error` is None where all is well."""
         described = {}
         for group_id in group_ids:
-            request = m.DescribeGroupsRequest(groups=[group_id], include_authorized_operations=True)
-            answer, version = self._connections.ask(request, self._coordinator(group_id))
+            request = m.DescribeGroupsRequest(
+                groups=[group_id], include_authorized_operations=include_authorized_operations
+            )
+            node = self._coordinator(group_id, group_coordinator_id)
+            answer, version = self._connections.ask(request, node)
             for group in answer.groups:
                 told = to_dict(group, version)
                 code, text = told.pop("error_code"), told.pop("error_message", None)
@@ -54,12 +69,15 @@ class GroupAdmin:
                 described[group.group_id] = told
         return described
 
-    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, str]:
+    def delete_groups(
+        self, group_ids: Iterable[str], group_coordinator_id: int | None = None
+    ) -> dict[str, str]:
         """Delete groups that have no members; for each one 'OK' or the error's name."""
         results = {}
         for group_id in group_ids:
             answer, _ = self._connections.ask(
-                m.DeleteGroupsRequest(groups_names=[group_id]), self._coordinator(group_id)
+                m.DeleteGroupsRequest(groups_names=[group_id]),
+                self._coordinator(group_id, group_coordinator_id),
             )
             for one in answer.results:
                 results[one.group_id] = for_code(one.error_code).__name__ if one.error_code else "OK"
@@ -104,7 +122,10 @@ class GroupAdmin:
         return found
 
     def alter_group_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, type[BrokerResponseError]]:
         """Commit for a group that has no members; NoError or the error for each partition."""
         request = m.OffsetCommitRequest(
@@ -125,11 +146,14 @@ class GroupAdmin:
                 for name, parts in _by_topic(offsets).items()
             ],
         )
-        answer, _ = self._connections.ask(request, self._coordinator(group_id), 9)
+        answer, _ = self._connections.ask(request, self._coordinator(group_id, group_coordinator_id), 9)
         return _errors_by_partition(answer)
 
     def delete_group_offsets(
-        self, group_id: str, partitions: Iterable[TopicPartition]
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, type[BrokerResponseError]]:
         """Forget commits, of topics that no member of the group reads."""
         request = m.OffsetDeleteRequest(
@@ -145,16 +169,58 @@ class GroupAdmin:
                 for name, parts in _by_topic(partitions).items()
             ],
         )
-        answer, _ = self._connections.ask(request, self._coordinator(group_id))
+        answer, _ = self._connections.ask(request, self._coordinator(group_id, group_coordinator_id))
         _check(answer.error_code, group_id)
         return _errors_by_partition(answer)
 
-    def _coordinator(self, group_id: str) -> int:
-        request = m.FindCoordinatorRequest(key=group_id, key_type=_GROUP)
-        answer, _ = self._connections.ask(request, None, 3)
-        _check(answer.error_code, answer.error_message or group_id)
-        node_id: int = answer.node_id
-        return node_id
+    def remove_group_members(
+        self, group_id: str, members: Iterable[MemberToRemove], group_coordinator_id: int | None = None
+    ) -> dict[str | None, type[BrokerResponseError]]:
+        """Have members leave: NoError or the error for each, by its id or by the id of its instance."""
+        kind = m.LeaveGroupRequest
+        identities = [
+            kind.MemberIdentity(
+                member_id=one.member_id or "", group_instance_id=one.group_instance_id, reason=one.reason
+            )
+            for one in members
+        ]
+        if not identities:
+            return {}
+        node = self._coordinator(group_id, group_coordinator_id)
+        answer, _ = self._connections.ask(kind(group_id=group_id, members=identities), node)
+        _check(answer.error_code, group_id)
+        return {one.member_id or one.group_instance_id: for_code(one.error_code) for one in answer.members}
+
+    def reset_group_offsets(
+        self,
+        group_id: str,
+        offset_specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int],
+        group_coordinator_id: int | None = None,
+    ) -> dict[TopicPartition, dict[str, Any]]:
+        """Let a group without members go on at an OffsetSpec, a timestamp or an offset, as far as the partition
+        has it: the error and the offset of each."""
+        if not offset_specs:
+            return {}
+        named = {
+            tp: spec for tp, spec in offset_specs.items() if isinstance(spec, OffsetSpec | OffsetTimestamp)
+        }
+        wanted = {tp: int(spec) for tp, spec in offset_specs.items() if tp not in named}
+        if named:
+            wanted |= {tp: found.offset for tp, found in self.list_partition_offsets(named).items()}
+        first = self.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
+        last = self.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
+        known = self._offsets_of(group_id, list(wanted))
+        targets = {
+            tp: known.get(tp, OffsetAndMetadata(0))._replace(
+                offset=last[tp].offset if offset < 0 else min(max(offset, first[tp].offset), last[tp].offset)
+            )
+            for tp, offset in wanted.items()
+        }
+        errors = self.alter_group_offsets(group_id, targets, group_coordinator_id)
+        return {tp: {"error": errors[tp], "offset": targets[tp].offset} for tp in targets}
+
+    def _coordinator(self, group_id: str, known: int | None = None) -> int:
+        return self._connections.coordinator(group_id, _GROUP) if known is None else known
 
 
 def _check(code: int, what: str) -> None:

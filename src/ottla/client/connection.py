@@ -1,7 +1,7 @@
 """One socket to one broker: requests one at a time, in the newest version that both sides speak.
 
-For administration only, by the client API and by the tools; data has the engine for it. TLS and SASL PLAIN are
-spoken where the caller's security says so.
+For administration only, by the client API and by the tools; data has the engine for it. TLS and SASL, PLAIN and
+SCRAM, are spoken where the caller's security says so.
 """
 
 from __future__ import annotations
@@ -47,11 +47,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How to be let in: a TLS context, and a user with a password for SASL PLAIN."""
+    """How to be let in: a TLS context, and a user with a password for SASL."""
 
     tls: ssl.SSLContext | None = None
     user: str | None = None
     password: str = ""
+    mechanism: str = "PLAIN"
+
+
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""What a connection of this module can speak."""
 
 
 class ConnectionFailed(KafkaError):
@@ -106,16 +111,40 @@ class Connection:
         return answer
 
     def _authenticate(self, user: str, password: str) -> None:
-        from ottla.wire.messages import SaslAuthenticateRequest, SaslHandshakeRequest
+        from ottla.wire.messages import SaslHandshakeRequest
 
-        answer = self.ask(SaslHandshakeRequest(mechanism="PLAIN"))
+        mechanism = self._security.mechanism
+        answer = self.ask(SaslHandshakeRequest(mechanism=mechanism))
         if answer.error_code:
             offered = ", ".join(answer.mechanisms)
-            raise KafkaError(ErrorCode.of(answer.error_code), f"{self.node.address} offers {offered}")
-        answer = self.ask(SaslAuthenticateRequest(auth_bytes=f"\0{user}\0{password}".encode()))
+            raise KafkaError(
+                ErrorCode.of(answer.error_code),
+                f"{self.node.address} does not let anybody in by {mechanism}; set sasl.mechanism to one of {offered}",
+            )
+        if mechanism == "PLAIN":
+            self._say_sasl(f"\0{user}\0{password}".encode())
+            return
+        from ottla.client.scram import ScramClient, ScramFailed
+
+        exchange = ScramClient(mechanism, user, password)
+        try:
+            exchange.verify(self._say_sasl(exchange.final(self._say_sasl(exchange.first()))))
+        except (ScramFailed, ValueError) as error:
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.node.address}: {error}") from None
+
+    def _say_sasl(self, words: bytes) -> bytes:
+        """The broker's next word in the exchange."""
+        from ottla.wire.messages import SaslAuthenticateRequest
+
+        answer = self.ask(SaslAuthenticateRequest(auth_bytes=words))
         if answer.error_code:
-            told = answer.error_message or f"{self.node.address} does not let '{user}' in"
-            raise KafkaError(ErrorCode.of(answer.error_code), told)
+            told = (
+                answer.error_message or f"{self.node.address} does not let '{self._security.user}' in"
+            ).rstrip(".")
+            raise KafkaError(
+                ErrorCode.of(answer.error_code), f"{told}; check the user, the password and sasl.mechanism"
+            )
+        return bytes(answer.auth_bytes)
 
     def version_for(self, api_key: int) -> int | None:
         """The newest version that both sides speak, if there is one."""

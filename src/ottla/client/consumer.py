@@ -20,7 +20,13 @@ from ottla.client.consumer_engine import EARLIEST, LATEST, Committer, Offsets
 from ottla.client.consumer_records import record_maker
 from ottla.client.consumer_settings import DEFAULTS, consumer_engine_settings, consumer_settings
 from ottla.client.consumer_state import ConsumerState
-from ottla.client.errors import IllegalStateError, KafkaError, RetriableError, from_engine
+from ottla.client.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    RetriableError,
+    from_engine,
+)
 from ottla.client.futures import Future
 from ottla.client.serializers import deserialize_function
 from ottla.client.settings import common_engine_settings, with_engine_config
@@ -419,6 +425,14 @@ class KafkaConsumer:
         except KafkaException:
             return None
         return found[1] if found is not None and found[1] >= 0 else None
+
+    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
+        """Wait until the cluster has been reached; KafkaTimeoutError where it is not in time. The engine asks anew
+        each time, `refresh` or not."""
+        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        while not self.bootstrap_connected():
+            if deadline is not None and time.monotonic() >= deadline:
+                raise KafkaTimeoutError(f"no broker was reached within {timeout_ms} ms")
 
     def bootstrap_connected(self) -> bool:
         """Whether the cluster can be reached."""

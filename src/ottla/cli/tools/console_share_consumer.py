@@ -51,7 +51,7 @@ def console_share_consumer(session: Session, flags: Flags) -> None:
     formatter = formatter_of(flags.formatter, formatter_properties(flags), session.as_json)
     engine.require_broker(session)
     client = _client(session, flags)
-    count = 0
+    count: int | None = None
     try:
         with engine.telling_errors():
             client.subscribe([flags.topic])
@@ -59,7 +59,8 @@ def console_share_consumer(session: Session, flags: Flags) -> None:
             client.commit_sync()
     finally:
         client.close()
-        session.warn(f"Processed a total of {count} messages")
+        if count is not None:
+            session.warn(f"Processed a total of {count} messages")
         if flags.enable_systest_events:
             click.echo("shutdown_complete")
 

@@ -70,7 +70,7 @@ def consume(session: Session, flags: Flags) -> None:
     fits = parse_filter(flags.filter) if flags.filter else None
     engine.require_broker(session)
     client = engine.consumer(_consumer_settings(session, flags))
-    count = 0
+    count: int | None = None
     try:
         with engine.telling_errors():
             if flags.topic is not None:
@@ -79,7 +79,8 @@ def consume(session: Session, flags: Flags) -> None:
             count = _Reading(session, flags, client, formatter, fits, partitions).run()
     finally:
         client.close()
-        session.warn(f"Processed a total of {count} messages")
+        if count is not None:
+            session.warn(f"Processed a total of {count} messages")
         if flags.enable_systest_events:
             click.echo("shutdown_complete")
 
@@ -181,6 +182,8 @@ def await_topic(client: Any, topic: str) -> None:
         found = client.list_topics(topic, timeout=engine.METADATA_TIMEOUT_S).topics[topic]
         if found.error is None and found.partitions:
             return
+        if found.error is not None and found.error.code() == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise engine.failure(found.error, about=topic)
         if time.monotonic() > deadline:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

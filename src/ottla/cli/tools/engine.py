@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ottla.cli.tools.base import Session, parse_bootstrap
-from ottla.cli.tools.failures import NoBroker, UsageProblem
-from ottla.cli.tools.security import jaas_words
+from ottla.cli.tools.failures import NoBroker, UsageProblem, advice
+from ottla.cli.tools.security import is_pem, jaas_words
 from ottla.client.connection import ConnectionFailed
 from ottla.errors import ErrorCode, KafkaError
 
@@ -44,6 +44,7 @@ _WITHOUT_MEANING: Final = frozenset(
         "metric.reporters",
         "partitioner.class",
         "sasl.jaas.config",
+        "ssl.keystore.type",
         "ssl.truststore.type",
         "value.deserializer",
         "value.serializer",
@@ -74,6 +75,10 @@ def settings(session: Session, properties: Mapping[str, str], **more: object) ->
         elif key == "partition.assignment.strategy":
             names = [word.strip().rpartition(".")[2] for word in value.split(",")]
             merged[key] = ",".join(_ASSIGNORS.get(name, name) for name in names)
+        elif key == "ssl.keystore.location" and is_pem(session.properties):
+            merged |= {"ssl.certificate.location": value, "ssl.key.location": value}
+        elif key == "ssl.endpoint.identification.algorithm":
+            merged[key] = value.strip() or "none"
         elif key not in _WITHOUT_MEANING and value != "":
             merged[_RENAMED.get(key, key)] = value
     merged |= {key.replace("_", "."): value for key, value in more.items()}
@@ -180,8 +185,8 @@ def telling_errors() -> Any:
         raise failure(error.args[0]) from None
 
 
-def failure(error: Any) -> KafkaError:
+def failure(error: Any, about: str = "") -> KafkaError:
     """An error of librdkafka as one of ours; its local errors have negative codes of its own."""
-    return KafkaError(
-        ErrorCode.of(error.code()) if error.code() > 0 else ErrorCode.NETWORK_EXCEPTION, error.str()
-    )
+    code = ErrorCode.of(error.code()) if error.code() > 0 else ErrorCode.NETWORK_EXCEPTION
+    told = advice(code) or error.str()
+    return KafkaError(code, f"{about}: {told}" if about else told)

@@ -53,6 +53,11 @@ class UsageProblem(KafkaError):
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
+def advice(code: int) -> str | None:
+    """What to say to a person about an error, where there is more to say than its name."""
+    return _ADVICE.get(ErrorCode.of(code))
+
+
 def describe(code: int, message: str | None = None) -> str:
     """A sentence about an error of the broker: its own where it sent one."""
     if message:

@@ -1,0 +1,121 @@
+"""Access control entries as kafka-python has them: who may do what, on which resources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from ottla.client.errors import IllegalArgumentError
+
+
+class ResourceType(IntEnum):
+    """What an entry is about; ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class ACLOperation(IntEnum):
+    """What is allowed or denied; ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class ACLPermissionType(IntEnum):
+    """Allowed or denied; ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class ACLResourcePatternType(IntEnum):
+    """How a resource's name is meant; ANY and MATCH are for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+@dataclass(frozen=True)
+class ResourcePatternFilter:
+    """Which resources are looked for; a name of None stands for all."""
+
+    resource_type: ResourceType
+    resource_name: str | None
+    pattern_type: ACLResourcePatternType
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.resource_type, ResourceType):
+            raise IllegalArgumentError("resource_type must be a ResourceType")
+        if not isinstance(self.pattern_type, ACLResourcePatternType):
+            raise IllegalArgumentError("pattern_type must be an ACLResourcePatternType")
+
+
+@dataclass(frozen=True)
+class ResourcePattern(ResourcePatternFilter):
+    """The resources that an entry is about."""
+
+    pattern_type: ACLResourcePatternType = ACLResourcePatternType.LITERAL
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.resource_type is ResourceType.ANY:
+            raise IllegalArgumentError("resource_type cannot be ANY in an entry")
+        if self.pattern_type in (ACLResourcePatternType.ANY, ACLResourcePatternType.MATCH):
+            raise IllegalArgumentError(f"pattern_type cannot be {self.pattern_type.name} in an entry")
+
+
+@dataclass(frozen=True)
+class ACLFilter:
+    """Which entries are looked for; None stands for any principal or host."""
+
+    principal: str | None
+    host: str | None
+    operation: ACLOperation
+    permission_type: ACLPermissionType
+    resource_pattern: ResourcePatternFilter
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.operation, ACLOperation):
+            raise IllegalArgumentError("operation must be an ACLOperation")
+        if not isinstance(self.permission_type, ACLPermissionType):
+            raise IllegalArgumentError("permission_type must be an ACLPermissionType")
+        if not isinstance(self.resource_pattern, ResourcePatternFilter):
+            raise IllegalArgumentError("resource_pattern must be a ResourcePatternFilter")
+
+
+@dataclass(frozen=True)
+class ACL(ACLFilter):
+    """One entry."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.operation is ACLOperation.ANY or self.permission_type is ACLPermissionType.ANY:
+            raise IllegalArgumentError("neither operation nor permission_type can be ANY in an entry")
+        if not isinstance(self.resource_pattern, ResourcePattern):
+            raise IllegalArgumentError("resource_pattern must be a ResourcePattern")

@@ -1,0 +1,54 @@
+"""The client's side of SCRAM, against the example of RFC 7677 and against servers that cheat."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.client.scram import ScramClient, ScramFailed
+
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def exchange(user: str = "user") -> ScramClient:
+    return ScramClient("SCRAM-SHA-256", user, "pencil", NONCE)
+
+
+def test_the_example_of_the_rfc() -> None:
+    client = exchange()
+    assert client.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    assert client.final(SERVER_FIRST) == (
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+        b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    client.verify(SERVER_FINAL)
+
+
+def test_names_with_signs_of_the_exchange_are_escaped() -> None:
+    assert exchange("a=b,c").first() == b"n,,n=a=3Db=2Cc,r=rOprNGfwEbeRWgbNEkqO"
+
+
+@pytest.mark.parametrize(
+    "server_first",
+    [
+        SERVER_FIRST.replace(b"r=rO", b"r=xx"),
+        b"r=rOprNGfwEbeRWgbNEkqO,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096",
+        SERVER_FIRST.replace(b"i=4096", b"i=1"),
+        SERVER_FIRST.replace(b"i=4096", b"i=99999999999"),
+        b"e=other-error",
+    ],
+)
+def test_a_server_that_does_not_keep_to_it_is_refused(server_first: bytes) -> None:
+    with pytest.raises(ScramFailed):
+        exchange().final(server_first)
+
+
+@pytest.mark.parametrize(
+    "server_final", [b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", b"e=invalid-proof", b""]
+)
+def test_a_server_that_does_not_know_the_password_is_refused(server_final: bytes) -> None:
+    client = exchange()
+    client.final(SERVER_FIRST)
+    with pytest.raises(ScramFailed):
+        client.verify(server_final)
