@@ -54,13 +54,14 @@ def node_config(
     elif not given.get("log.dirs") and not given.get("log.dir"):
         given["log.dirs"] = DATA_DIRECTORY
     if listen is not None:
-        _listen_on(given, listen)
+        # What a file advertises belongs to where that file listens; what --set advertises is meant for this run.
+        _listen_on(given, listen, keep_advertised="advertised.listeners" in (settings or {}))
     elif file is None and "listeners" not in given:
         _listen_on(given, DEFAULT_LISTEN)
     return BrokerConfig(given)
 
 
-def _listen_on(given: dict[str, str], listen: str) -> None:
+def _listen_on(given: dict[str, str], listen: str, *, keep_advertised: bool = False) -> None:
     """Put one client listener in the place of those given; the controllers' listeners stay."""
     address = parse_address(listen)
     if address is None:
@@ -68,7 +69,10 @@ def _listen_on(given: dict[str, str], listen: str) -> None:
     names = given.get("controller.listener.names", "").split(",")
     controllers = {word.strip().upper() for word in names if word.strip()}
     name = given.get("inter.broker.listener.name") or given.get("security.inter.broker.protocol", "PLAINTEXT")
-    for key, own in (("listeners", [f"{name}://{format_address(*address)}"]), ("advertised.listeners", [])):
+    replaced: dict[str, list[str]] = {"listeners": [f"{name}://{format_address(*address)}"]}
+    if not keep_advertised:
+        replaced["advertised.listeners"] = []
+    for key, own in replaced.items():
         kept = [entry.strip() for entry in given.get(key, "").split(",") if _name_of(entry) in controllers]
         entries = own + kept
         given.pop(key, None)

@@ -88,3 +88,14 @@ def test_assignments():
     assert parse_assignments(["a=1", " b = x=y "], "--set") == {"a": "1", "b": "x=y"}
     with pytest.raises(ConfigError, match="Invalid value 'a' for --set: expected key=value"):
         parse_assignments(["a"], "--set")
+
+
+def test_what_is_set_to_be_advertised_is_advertised_wherever_the_node_listens(tmp_path):
+    advertised = {"advertised.listeners": "PLAINTEXT://broker.example:19092"}
+    config = node_config(settings=advertised, listen="127.0.0.1:0")
+    assert (config.broker_listeners[0].host, config.broker_listeners[0].port) == ("127.0.0.1", 0)
+    assert config.static["advertised.listeners"] == "PLAINTEXT://broker.example:19092"
+    file = tmp_path / "server.properties"
+    file.write_text("advertised.listeners=PLAINTEXT://elsewhere:9092\n")
+    assert "advertised.listeners" not in node_config(str(file), {}, listen="127.0.0.1:0").static
+    assert node_config(str(file), advertised, listen="127.0.0.1:0").static == config.static
