@@ -127,7 +127,6 @@ def test_who_may_not_is_told_so_in_one_line(
     for tool, *words in (
         ("topics", "--create", "--topic", "mine"),
         ("configs", "--alter", "--topic", "secret", "--add-config", "retention.ms=5"),
-        ("get-offsets", "--topic", "secret"),
         ("consume", "--topic", "secret", "--from-beginning", "--timeout-ms", 5000),
         ("acls", "--list"),
         ("metadata-quorum", "describe", "--status"),
