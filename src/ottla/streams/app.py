@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,10 +27,16 @@ if TYPE_CHECKING:
 
     from ottla.streams.queries import QueryableStore
 
+log = logging.getLogger(__name__)
+
 MAX_OFFSETS_PER_BATCH: Final = 1_000_000
 """A bound on what one micro-batch reads, so that the first one after a long stop is not endless."""
 
 _BROKER_ANSWERS_MS: Final = 5_000
+
+MOST_STARTS: Final = 5
+_SLOW_WORKER: Final = "Python worker failed to connect back"
+"""Spark gives a worker of its driver ten seconds to start, whatever its settings say; a busy machine takes longer."""
 
 MAX_POLL_RECORDS: Final = 20_000
 
@@ -68,6 +76,8 @@ class StreamsApp:
         self.directory = (self.settings.state_dir or state_home()) / application_id
         self.query: StreamingQuery | None = None
         self._spark: SparkSession | None = None
+        self._starts = 0
+        self._start: Callable[[], StreamingQuery] | None = None
 
     @property
     def checkpoint(self) -> Path:
@@ -120,6 +130,8 @@ class StreamsApp:
         elif self.settings.trigger_ms:
             writer = writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds")
         (self.directory / "stop").unlink(missing_ok=True)
+        self._starts = 1
+        self._start = writer.start
         self.query = writer.start()
         return self
 
@@ -143,23 +155,28 @@ class StreamsApp:
         """Until the query ends by itself, by `stop`, or by a stop request from outside; False on a time-out."""
         assert self.query is not None
         waited = 0.0
-        while self.query.isActive:
+        while not self._ended(0.5):
             if timeout_s is not None and waited >= timeout_s:
                 return False
-            self._await(0.5)
             waited += 0.5
             self._write_status()
             if (self.directory / "stop").exists():
                 self.stop()
-        self._await(0.5)
         self._write_status()
         return True
 
-    def _await(self, seconds: float) -> None:
+    def _ended(self, seconds: float) -> bool:
+        """Whether the query is at its end, after waiting for that; its failure comes as a sentence."""
         assert self.query is not None
         try:
             self.query.awaitTermination(seconds)  # type: ignore[arg-type]
+            return not self.query.isActive
         except Exception as problem:
+            if _SLOW_WORKER in str(problem) and self._start is not None and self._starts < MOST_STARTS:
+                log.warning("a Python worker took longer to start than Spark waits: the query starts again")
+                self._starts += 1
+                self.query = self._start()
+                return False
             self._write_status()
             raise StreamsError(sentence(problem)) from problem
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from ottla.streams import StreamsError
+from ottla.streams import StreamsBuilder, StreamsError
+from ottla.streams.app import MOST_STARTS, Settings, StreamsApp
 from ottla.streams.application import MODULE, load_topology, own_classes
 
 pytest.importorskip("pyspark", reason="the pipeline needs Spark: make setup-spark")
@@ -105,3 +106,35 @@ def test_a_file_is_one_application(tmp_path: Path) -> None:
         load_topology(tmp_path / "none.py")
     sys.path.remove(str(tmp_path))
     del sys.modules[MODULE]
+
+
+class Query:
+    """A query that has ended, well or with a failure."""
+
+    isActive = False
+    lastProgress = None
+
+    def __init__(self, failure: str | None = None) -> None:
+        self._failure = failure
+
+    def awaitTermination(self, _: float) -> None:
+        if self._failure is not None:
+            raise RuntimeError(self._failure)
+
+
+def test_a_worker_that_was_too_slow_to_start_gets_another_chance(tmp_path: Path) -> None:
+    slow = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back."
+    b = StreamsBuilder()
+    b.stream("a").to("b")
+
+    def run(*queries: Query) -> bool:
+        app = StreamsApp(b, "slow", Settings(state_dir=tmp_path))
+        waiting: Any = iter(queries)
+        app.query, app._start, app._starts = next(waiting), lambda: next(waiting), 1
+        return app.wait()
+
+    assert run(Query(slow), Query(slow), Query())
+    with pytest.raises(StreamsError, match="failed to connect back"):
+        run(*(Query(slow) for _ in range(MOST_STARTS)))
+    with pytest.raises(StreamsError, match="something else"):
+        run(Query("something else"), Query())
