@@ -1,4 +1,4 @@
-"""Whole clusters in one process: many seeds hold every promise, and a seed is the same run each time."""
+"""Whole clusters in one process: some seeds hold every promise (`make sim` runs many), and each is the same again."""
 
 import re
 import subprocess
@@ -16,9 +16,9 @@ def simulate(*words):
 
 @pytest.mark.slow
 def test_clusters_keep_their_promises_under_all_faults():
-    done = simulate("--seed", "1", "--seeds", "40", "--jobs", "2")
+    done = simulate("--seed", "1", "--seeds", "6", "--jobs", "2")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "40 seeds" in done.stdout and "0 failed" in done.stdout
+    assert "6 seeds" in done.stdout and "0 failed" in done.stdout
 
 
 @pytest.mark.slow
