@@ -98,6 +98,10 @@ class Fs(Protocol):
         """Create or replace a file with no promise about crashes: for what can be rebuilt."""
         ...
 
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Write over the beginning of a file, in place. After a crash each byte may be the old or the new one."""
+        ...
+
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
         """Replace a file whole: temporary file, fsync, rename, fsync of the directory (the syncs if `sync`)."""
         ...
@@ -286,6 +290,13 @@ class OsFs:
 
     def write_bytes(self, path: str, data: bytes) -> None:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(fd, data)
+        finally:
+            os.close(fd)
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
             _write_all(fd, data)
         finally:

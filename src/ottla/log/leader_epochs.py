@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.log.checkpoints import CheckpointError, format_checkpoint, parse_checkpoint
+from ottla.log.checkpoints import format_checkpoint
 from ottla.log.files import LEADER_EPOCH_FILE
 from ottla.log.fs import Fs
 from ottla.log.types import NO_EPOCH, UNKNOWN_OFFSET
@@ -30,7 +30,7 @@ class LeaderEpochCache:
         "_fs",
         "_noted",
         "_unsynced",
-        "_wrote_entries",
+        "_written",
         "had_file",
         "unwritten",
     )
@@ -43,8 +43,8 @@ class LeaderEpochCache:
         """There was a file to load. Made before the first record: records without it lost it in a crash."""
         self.unwritten = False
         """The file lacks an epoch that has begun."""
-        self._wrote_entries = False
-        """There may be entries in the file."""
+        self._written: bytes | None = None
+        """What is in the file; empty if that cannot be relied on, None if there is no file."""
         self._noted = False
         """Recovery found epochs that the file lacks."""
         self._unsynced = False
@@ -58,14 +58,11 @@ class LeaderEpochCache:
         if not exists:
             return cls(fs, directory)
         text = fs.read_bytes(f"{directory}/{LEADER_EPOCH_FILE}")
-        try:
-            rows = parse_checkpoint(text, 2)
-            cache = cls(fs, directory, (EpochEntry(int(epoch), int(offset)) for epoch, offset in rows))
-        except (CheckpointError, ValueError):
-            cache = cls(fs, directory)
+        cache = cls(fs, directory, _parse(text))
+        cache._written = text if text == format_checkpoint(cache._entries) else b""
         # Whoever wrote the file may have been killed before syncing it.
         cache._unsynced = True
-        cache.had_file = cache._wrote_entries = True
+        cache.had_file = True
         return cache
 
     @property
@@ -183,11 +180,35 @@ class LeaderEpochCache:
     def _write(self) -> None:
         # No fsync here: the file survives a killed process, and `PartitionLog.flush` syncs it with the data.
         text = format_checkpoint(self._entries)
-        if self._wrote_entries:
-            self._fs.write_atomic(self._path, text, sync=False)
-        else:
-            # A crash can take nothing from it that was there before, and a replacement costs a disk far more.
+        if self._written is None:
             self._fs.write_bytes(self._path, text)
-        self._wrote_entries = True
+        elif _is_longer(text, self._written):
+            # A replacement costs a disk a hundred times as much, and a failover may bring thousands.
+            self._fs.overwrite(self._path, text)
+        else:
+            self._fs.write_atomic(self._path, text, sync=False)
+        self._written = text
         self._unsynced = True
         self.unwritten = False
+
+
+def _is_longer(text: bytes, written: bytes) -> bool:
+    """Whether only rows were added, so that every row of before stays where it is."""
+    head = text.index(b"\n", 2) + 1
+    return len(written) >= head == written.find(b"\n", 2) + 1 and text.startswith(written[head:], head)
+
+
+def _parse(text: bytes) -> list[EpochEntry]:
+    """The rows of a file. One that a crash found between two versions has the rows of the older one in any case."""
+    version, *lines = text.split(b"\n")
+    entries: list[EpochEntry] = []
+    try:
+        if version.strip() != b"0":
+            return entries
+        # What comes after the last line's end is not whole.
+        for line in lines[1:-1][: int(lines[0])]:
+            epoch, start_offset = map(int, line.split())
+            entries.append(EpochEntry(epoch, start_offset))
+    except (ValueError, IndexError):
+        return entries
+    return entries

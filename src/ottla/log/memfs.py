@@ -276,6 +276,15 @@ class MemFs:
     def write_bytes(self, path: str, data: bytes) -> None:
         self.open(path, create=True, truncate=True).append([data])
 
+    def overwrite(self, path: str, data: bytes) -> None:
+        self._check("write", path)
+        node = self._files.get(path)
+        if node is None:
+            raise _missing(path)
+        self._take_space(max(0, len(data) - len(node.data)))
+        node.data[: len(data)] = data
+        node.mtime_ms = self.now_ms()
+
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
         file = self.open(path + ".tmp", create=True, truncate=True)
         file.append([data])

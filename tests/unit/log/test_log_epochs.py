@@ -89,7 +89,34 @@ def test_truncation(fs: MemFs) -> None:
     assert fs.read_bytes(FILE) == b"0\n0\n"
 
 
-@pytest.mark.parametrize("damaged", [b"", b"0\n", b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\nx y\n", b"\xff\xfe"])
+@pytest.mark.parametrize("damaged", [b"", b"0\n", b"1\n1\n0 0\n", b"0\n1\n7 4", b"0\n1\nx y\n", b"\xff\xfe"])
 def test_a_damaged_file_counts_as_empty(fs: MemFs, damaged: bytes) -> None:
     fs.write_bytes(FILE, damaged)
     assert LeaderEpochCache.load(fs, "/p", exists=True).entries == ()
+
+
+def test_a_file_between_two_versions_has_the_rows_of_the_older_one(fs: MemFs) -> None:
+    """Rows are added in place: a crash may find the new count with the old rows, or half of a new row."""
+    old, new = b"0\n1\n0 0\n", b"0\n2\n0 0\n2 1000\n"
+    for cut in range(len(old), len(new)):
+        for text in (new[:cut], old + new[len(old) : cut], new[:cut] + bytes(len(new) - cut)):
+            fs.write_bytes(FILE, text)
+            cache = LeaderEpochCache.load(fs, "/p", exists=True)
+            assert cache.entries == ((0, 0),)
+            cache.assign(3, 20)
+            cache.write()
+            assert fs.read_bytes(FILE) == b"0\n2\n0 0\n3 20\n"
+
+
+def test_added_rows_are_written_in_place_and_others_by_replacement(fs: MemFs) -> None:
+    operations: list[str] = []
+    cache = LeaderEpochCache(fs, "/p")
+    fs.fault = lambda operation, path: operations.append(operation)
+    for epoch in range(11):
+        cache.assign(epoch, 10 * epoch)
+        cache.write()
+        assert LeaderEpochCache.load(fs, "/p", exists=True).entries == cache.entries
+    # A count of two digits moves the rows.
+    assert operations.count("rename") == 1
+    cache.truncate_from_end(50)
+    assert operations.count("rename") == 2
