@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -27,6 +28,9 @@ public class ToolsOracle {
         if (!ended) {
             ended = true;
             code = status;
+            // A tool that catches everything would tell of this, too.
+            System.setOut(new PrintStream(OutputStream.nullOutputStream()));
+            System.setErr(new PrintStream(OutputStream.nullOutputStream()));
         }
         throw new Ended();
     }
@@ -50,8 +54,10 @@ public class ToolsOracle {
             String[] arguments = Arrays.stream(words).skip(2).map(word -> new String(decode(word))).toArray(String[]::new);
             ByteArrayOutputStream out = new ByteArrayOutputStream();
             ByteArrayOutputStream err = new ByteArrayOutputStream();
-            System.setOut(new PrintStream(out, true));
-            System.setErr(new PrintStream(err, true));
+            PrintStream ownOut = new PrintStream(out, true);
+            PrintStream ownErr = new PrintStream(err, true);
+            System.setOut(ownOut);
+            System.setErr(ownErr);
             System.setIn(new ByteArrayInputStream(decode(words[1])));
             code = 0;
             ended = false;
@@ -64,11 +70,13 @@ public class ToolsOracle {
                     failure.getCause().printStackTrace();
                 }
             }
+            System.setOut(ownOut);
+            System.setErr(ownErr);
             for (Runnable hook : hooks) {
                 hook.run();
             }
-            System.out.flush();
-            System.err.flush();
+            ownOut.flush();
+            ownErr.flush();
             answers.println(code + " " + encode(out) + " " + encode(err));
             answers.flush();
         }
