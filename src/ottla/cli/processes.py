@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ottla.cli.settings import parse_assignments, read_properties
+from ottla.cli.properties_file import read_properties
+from ottla.cli.settings import parse_assignments
 from ottla.config.broker import SINGLE_NODE
 from ottla.config.errors import ConfigError
 

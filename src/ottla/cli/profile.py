@@ -7,8 +7,8 @@ import json
 import click
 
 from ottla.cli import profiles
+from ottla.cli.properties_file import read_properties
 from ottla.cli.refuse import refuse, refusing
-from ottla.cli.settings import read_properties
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["--help", "-h"]})

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Final
 
+from ottla.cli.properties_file import read_properties
 from ottla.config.broker import SINGLE_NODE, BrokerConfig
 from ottla.config.definitions import DATA_DIRECTORY
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import format_address, parse_address
-from ottla.config.properties import parse_properties
 
 DEFAULT_LISTEN: Final = "localhost:9092"
-
-
-def read_properties(path: str) -> dict[str, str]:
-    """The keys of a properties file."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError(f"Cannot read the configuration file {path}: {reason}") from None
-    return parse_properties(text)
 
 
 def parse_assignments(words: Iterable[str], flag: str) -> dict[str, str]:

@@ -18,8 +18,9 @@ import click
 
 from ottla import __version__
 from ottla.cli.memory import keep_freed_buffers
+from ottla.cli.properties_file import read_properties
 from ottla.cli.refuse import describe_os_error, refuse
-from ottla.cli.settings import node_config, parse_assignments, read_properties
+from ottla.cli.settings import node_config, parse_assignments
 from ottla.config.acted_on import unused_keys
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Listener, format_address

@@ -325,7 +325,7 @@ def open_session(values: dict[str, Any], *, quiet: bool = False) -> Session:
         advice.append("There is no ZooKeeper any more: --zookeeper is ignored, use --bootstrap-server.")
     properties: dict[str, str] = {}
     if file := values.pop("command_config", None):
-        from ottla.cli.settings import read_properties
+        from ottla.cli.properties_file import read_properties
 
         properties = read_properties(file)
     address = given or controllers or properties.get("bootstrap.servers")

@@ -160,7 +160,7 @@ def _change(flags: Flags) -> Change:
         raise UsageProblem("--alter needs --add-config, --add-config-file or --delete-config")
     added: dict[str, str] = {}
     if flags.add_config_file is not None:
-        from ottla.cli.settings import read_properties
+        from ottla.cli.properties_file import read_properties
 
         added = read_properties(flags.add_config_file)
     if flags.add_config is not None:

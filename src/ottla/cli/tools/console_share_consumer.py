@@ -66,7 +66,7 @@ def console_share_consumer(session: Session, flags: Flags) -> None:
 
 
 def _client(session: Session, flags: Flags) -> Any:
-    from ottla.cli.settings import read_properties
+    from ottla.cli.properties_file import read_properties
 
     properties = {"client.id": "console-share-consumer"}
     if flags.consumer_config:

@@ -116,7 +116,7 @@ def _check_start(flags: Flags) -> None:
 
 def formatter_properties(flags: Flags) -> dict[str, str]:
     """What the flags say about how records are shown."""
-    from ottla.cli.settings import read_properties
+    from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.formatter_config) if flags.formatter_config else {}
     if flags.key_deserializer:
@@ -127,7 +127,7 @@ def formatter_properties(flags: Flags) -> dict[str, str]:
 
 
 def _consumer_settings(session: Session, flags: Flags) -> dict[str, Any]:
-    from ottla.cli.settings import read_properties
+    from ottla.cli.properties_file import read_properties
 
     from_file = read_properties(flags.consumer_config) if flags.consumer_config else {}
     own = engine.parse_properties(flags.command_property or flags.consumer_property)

@@ -70,7 +70,7 @@ def consumer_perf_test(session: Session, flags: Flags) -> None:
 
 
 def _properties(flags: Flags) -> dict[str, str]:
-    from ottla.cli.settings import read_properties
+    from ottla.cli.properties_file import read_properties
 
     properties = {
         "client.id": "perf-consumer-client",

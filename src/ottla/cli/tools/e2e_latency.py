@@ -76,7 +76,7 @@ def _take_old_form(session: Session, flags: Flags) -> None:
     named = dict(zip(_LEGACY, flags.words, strict=False))
     session.bootstrap = named.pop("bootstrap_server")
     if file := named.pop("command_config", None):
-        from ottla.cli.settings import read_properties
+        from ottla.cli.properties_file import read_properties
 
         session.properties |= read_properties(file)
     for name, value in named.items():

@@ -23,6 +23,8 @@ _ADVICE: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not authorized for this topic; see `ottla acls`",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "not authorized for this group; see `ottla acls`",
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not authorized for this cluster; see `ottla acls`",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not authorized for this transactional id; see `ottla acls`",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "not authorized for this token; see `ottla acls`",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
     ErrorCode.REQUEST_TIMED_OUT: "the cluster did not manage it in time; try again",
     ErrorCode.SECURITY_DISABLED: "No Authorizer is configured.",
@@ -32,6 +34,17 @@ _ADVICE: Final = {
     ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "there is no such delegation token",
     ErrorCode.POLICY_VIOLATION: "a policy of the cluster forbids it",
 }
+
+
+_NOT_ALLOWED: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)
 
 
 class NoBroker(KafkaError):
@@ -59,10 +72,11 @@ def advice(code: int) -> str | None:
 
 
 def describe(code: int, message: str | None = None) -> str:
-    """A sentence about an error of the broker: its own where it sent one."""
-    if message:
-        return message
+    """A sentence about an error of the broker: its own where it sent one that helps."""
     error = ErrorCode.of(code)
+    # What Apache Kafka says of these is its own request, printed.
+    if message and error not in _NOT_ALLOWED:
+        return message
     return _ADVICE.get(error, f"the broker answered {error.name}")
 
 

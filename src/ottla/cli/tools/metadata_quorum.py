@@ -167,7 +167,7 @@ def _add_controller(session: Session, flags: Flags) -> None:
 def _directory_id(properties: dict[str, str]) -> str:
     from pathlib import Path
 
-    from ottla.cli.settings import read_properties
+    from ottla.cli.properties_file import read_properties
 
     directory = properties.get("metadata.log.dir") or properties.get("log.dirs", "").split(",")[0].strip()
     if not directory:

@@ -86,14 +86,14 @@ def produce(session: Session, flags: Flags) -> None:
 
 
 def _reader_properties(flags: Flags) -> dict[str, str]:
-    from ottla.cli.settings import read_properties
+    from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.reader_config) if flags.reader_config else {}
     return properties | engine.parse_properties(flags.reader_property or flags.property)
 
 
 def _producer_settings(session: Session, flags: Flags) -> dict[str, Any]:
-    from ottla.cli.settings import read_properties
+    from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.producer_config) if flags.producer_config else {}
     properties |= engine.parse_properties(flags.command_property or flags.producer_property)

@@ -70,7 +70,7 @@ def producer_perf_test(session: Session, flags: Flags) -> None:
 
 
 def _properties(session: Session, flags: Flags) -> dict[str, str]:
-    from ottla.cli.settings import read_properties
+    from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.producer_config) if flags.producer_config else {}
     properties |= engine.parse_properties(flags.command_property or flags.producer_props)

@@ -44,7 +44,7 @@ def verifiable_consumer(session: Session, flags: Flags) -> None:
 
 
 def _properties(flags: Flags) -> dict[str, str]:
-    from ottla.cli.settings import read_properties
+    from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.consumer_config) if flags.consumer_config else {}
     properties |= {

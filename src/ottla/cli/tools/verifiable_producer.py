@@ -37,7 +37,7 @@ from ottla.cli.tools.values import now_ms
 def verifiable_producer(session: Session, flags: Flags) -> None:
     """Write increasing numbers and tell what became of each."""
     require(flags, "topic")
-    from ottla.cli.settings import read_properties
+    from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.producer_config) if flags.producer_config else {}
     engine.require_broker(session)

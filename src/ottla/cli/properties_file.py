@@ -1,0 +1,18 @@
+"""A file of properties, as Kafka's programs take them: read without loading what a node needs to know of its keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.config.errors import ConfigError
+from ottla.config.properties import parse_properties
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The keys of a properties file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"Cannot read the configuration file {path}: {reason}") from None
+    return parse_properties(text)
