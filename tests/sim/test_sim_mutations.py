@@ -12,15 +12,15 @@ SHORTEST = {
     "skip-truncation": ("isolate,kill", "p0,p1", 6),
     "forget-the-vote": ("kill-voting", "p0", 8),
     "own-high-watermark": ("hold,isolate", "p0,p1,u0", 5),
-    "ignore-epochs": ("isolate,kill", "p0,p1", 6),
+    "ignore-epochs": ("isolate", "p0,p1", 9),
     "shrink-early": ("hold,isolate", "p0,p1", 6),
     "coordinate-early": ("hold,isolate", "t0,g0,g1,p0", 6),
-    "lose-markers": ("slow-network", "t0,t1,r0", 4),
+    "lose-markers": ("kill,stop", "t0,t1,r0", 6),
     "forget-sequences": ("break,slow-network", "p0,p1", 4),
     "read-ahead": ("slow-network", "t0,t1,r0", 4),
-    "any-generation": ("replace-client", "t0,x0,x1", 8),
+    "any-generation": ("hold-client", "t0,x0,x1", 12),
     "keep-aborted-offsets": ("slow-network", "t0,x0,x1", 4),
-    "show-unstable-offsets": ("replace-client", "t0,x0,x1", 8),
+    "show-unstable-offsets": ("hold-client", "t0,x0,x1", 12),
 }
 """Faults, clients and seconds that bring it to light soonest; docs/GUARANTEES.md tells of all faults together."""
 

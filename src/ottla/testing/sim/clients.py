@@ -124,14 +124,23 @@ class Clients:
         self._start(name)
         return process.name
 
+    def hold_one(self, rng: random.Random) -> tuple[str, Callable[[], None]]:
+        """One is held still, and nobody takes its place but the others of its group. The second result wakes it up."""
+        name = self._victim(rng)
+        return self._hold(name) if name is not None else ("nobody", lambda: None)
+
     def replace_one(self, rng: random.Random) -> tuple[str, Callable[[], None]]:
         """One is held still, and taken for dead: its successor starts. The second result wakes it up."""
         name = self._victim(rng)
         if name is None:
             return "nobody", lambda: None
+        held = self._hold(name)
+        self._start(name)
+        return held
+
+    def _hold(self, name: str) -> tuple[str, Callable[[], None]]:
         process = self._processes[name]
         process.hold()
-        self._start(name)
 
         def wake() -> None:
             if process.alive:

@@ -95,9 +95,15 @@ class Copier(TransactionalProducer):
         self._ending = False
         if values:
             await self.send_values(self._target, self._copies(values), transaction)
+            await self._take_time()
         wanted = await self._send_offset(commit) and self.client.random.random() < 0.85
+        await self._take_time()
         self._ending = wanted
         await self._end(transaction, commit=wanted)
+
+    async def _take_time(self) -> None:
+        """Long enough now and then for something to happen in between."""
+        await asyncio.sleep(self.client.random.random() ** 3 * 0.3)
 
     def _copies(self, values: list[bytes]) -> tuple[bytes, ...]:
         copies = tuple(

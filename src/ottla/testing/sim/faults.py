@@ -367,6 +367,14 @@ class Faults:
     async def kill_client(self) -> None:
         self.note(f"kill {self._clients.kill_one(self.random)}")
 
+    async def hold_client(self) -> None:
+        """Mostly for longer than its group waits, and for less than its transaction may take."""
+        name, wake = self._clients.hold_one(self.random)
+        self.note(f"hold {name}")
+        await asyncio.sleep(2.5 + self.random.random() * 3)
+        self.note(f"resume {name}")
+        wake()
+
     async def replace_client(self) -> None:
         """A client that was taken for dead comes back when another one has its place."""
         name, wake = self._clients.replace_one(self.random)
@@ -411,5 +419,6 @@ FAULTS: Final[dict[str, Fault]] = {
     "voters": Faults.voters,
     "replace": Faults.replace,
     "kill-client": Faults.kill_client,
+    "hold-client": Faults.hold_client,
     "replace-client": Faults.replace_client,
 }
