@@ -32,6 +32,7 @@ from ottla import (
     UserScramCredentialUpsertion,
 )
 from ottla.client.broker_errors import (
+    ClusterAuthorizationFailedError,
     SaslAuthenticationFailedError,
     TopicAuthorizationFailedError,
     UnsupportedSaslMechanismError,
@@ -135,7 +136,7 @@ def test_who_may_not_is_told_so_in_one_line(
         assert said.code == 1 and len(said.err.splitlines()) == 1 and said.err.startswith("ottla: "), said
         assert "uthoriz" in said.err, said
     producer = KafkaProducer(bootstrap_servers=apache_pair.secure, **as_user("eve", "SCRAM-SHA-512"))
-    with pytest.raises(TopicAuthorizationFailedError):
+    with pytest.raises((ClusterAuthorizationFailedError, TopicAuthorizationFailedError)):
         producer.send("secret", b"x").get(timeout=20)
     producer.close()
 

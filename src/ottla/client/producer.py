@@ -6,6 +6,7 @@ serializers, partitioners, futures, transactions.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import threading
@@ -60,7 +61,7 @@ class KafkaProducer:
             engine_settings["stats_cb"] = self._statistics.receive
         self._engine = _engine(engine_settings)
         self._produce = self._engine.produce
-        self._flush = self._engine.flush
+        self._flush = functools.partial(_flush, self._engine)
         stop, self._progress = threading.Event(), threading.Event()
         server = threading.Thread(
             target=_serve, args=(self._engine, stop, self._progress), name="ottla-producer", daemon=True
@@ -318,15 +319,33 @@ def _engine(settings: dict[str, Any]) -> Producer:
         raise from_engine(problem.args[0]) from None
 
 
+def _flush(engine: Producer, timeout_s: float = -1) -> int:
+    """Wait for what is on its way: how many records are still.
+
+    The engine raises what is fatal to it in whoever comes by first. The records fail with it, and their futures
+    tell of it; that is the place where it belongs.
+    """
+    try:
+        return engine.flush(timeout_s)
+    except KafkaException as problem:
+        log.debug("the engine gives up: %s", problem)
+        return len(engine)
+
+
 def _serve(engine: Producer, stop: threading.Event, progress: threading.Event) -> None:
     """Run the callbacks of a producer; it holds the engine only, so that a forgotten producer can go."""
     while not stop.is_set():
-        if engine.poll(_SERVE_S):
+        try:
+            if engine.poll(_SERVE_S):
+                progress.set()
+        except KafkaException as problem:
+            # Fatal to the engine, and told once; the reports about its records come after it.
+            log.debug("the engine gives up: %s", problem)
             progress.set()
 
 
 def _say_goodbye(engine: Producer, stop: threading.Event, server: threading.Thread) -> None:
-    engine.flush(_GOODBYE_S)
+    _flush(engine, _GOODBYE_S)
     stop.set()
     if server is not threading.current_thread():
         server.join()
