@@ -25,7 +25,9 @@ from ottla.testing.maven import classpath
 
 _SINK_PARTITIONS = 4
 _QUIX = "quixstreams==3.28.1"
-_RECORDS = {"full": 200_000, "quick": 40_000}
+_RECORDS = {"full": 400_000, "quick": 100_000}
+"""Enough for several micro-batches: with fewer, the time of one batch alone would be measured."""
+
 _SLOW_ENGINE = 10
 """Quix Streams gets a tenth of the records, so as not to take ten times as long."""
 

@@ -20,7 +20,9 @@ WORDS_A_LINE = 8
 _VOCABULARY = 5_000
 _USERS = 1_000
 _CLICKS_A_MS = 20
-_WARM_RECORDS = 20
+_WARM_RECORDS = 60
+"""Until the code that runs once in every micro-batch is compiled."""
+
 _LONGEST_WAIT_S = 600.0
 
 

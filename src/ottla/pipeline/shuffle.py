@@ -27,8 +27,53 @@ _UTILS: Final = "org.apache.kafka.common.utils.Utils"
 _LISTENER_WAIT_MS: Final = 10_000
 
 
+class Layouts:
+    """The columns for frames of one shape, built once: each part of a column is a call to Java and back, and with
+    some sixty of them a small micro-batch waits for its columns longer than for its tasks."""
+
+    def __init__(self) -> None:
+        self._checked: dict[Any, list[Column]] = {}
+        self._spread: dict[Any, list[list[Column]]] = {}
+        self._gateway: Any = None
+
+    def checked(self, df: DataFrame, topic: str | None) -> DataFrame:
+        """The columns that go to Kafka, in the types the tasks expect; a sentence for what does not fit."""
+        context: Any = df.sparkSession.sparkContext
+        if context._gateway is not self._gateway:
+            # Columns live in Java: those of an earlier one are gone with it.
+            self._checked.clear()
+            self._spread.clear()
+            self._gateway = context._gateway
+        shape = (topic, *((field.name, field.dataType.simpleString()) for field in df.schema.fields))
+        if shape not in self._checked:
+            self._checked[shape] = _checked_columns(df, topic)
+        return df.select(*self._checked[shape])
+
+    def spread(self, df: DataFrame, topic: str | None, partitions: Mapping[str, int]) -> DataFrame:
+        """The rows of a checked frame in as many tasks as write in parallel. `partitions` says how many those topics
+        have that are known."""
+        several = "topic" in df.columns
+        tasks = df.sparkSession.sparkContext.defaultParallelism
+        if not several:
+            tasks = min(tasks, partitions.get(topic or "", 1))
+        if tasks == 1:
+            return df.repartition(1)
+        shape = (topic, tasks, *df.columns, *sorted(partitions.items()))
+        if shape not in self._spread:
+            self._spread.clear()
+            self._spread[shape] = _spread_columns(df, topic, partitions, tasks)
+        rows = df
+        for columns in self._spread[shape]:
+            rows = rows.select(*columns)
+        return rows.repartitionById(tasks, TASK_COLUMN).drop(TASK_COLUMN)
+
+
 def checked(df: DataFrame, topic: str | None) -> DataFrame:
     """The columns that go to Kafka, in the types the tasks expect; a sentence for what does not fit."""
+    return Layouts().checked(df, topic)
+
+
+def _checked_columns(df: DataFrame, topic: str | None) -> list[Column]:
     from pyspark.sql import functions as fn
     from pyspark.sql.types import BinaryType, StringType, TimestampType
 
@@ -59,34 +104,29 @@ def checked(df: DataFrame, topic: str | None) -> DataFrame:
         if isinstance(fields["timestamp"], TimestampType):
             times = fn.unix_millis(times)
         chosen.append(times.cast("long").alias("timestamp"))
-    return df.select(*chosen)
+    return chosen
 
 
-def spread(df: DataFrame, topic: str | None, partitions: Mapping[str, int]) -> DataFrame:
-    """The rows in as many tasks as write in parallel. `partitions` says how many those topics have that are known."""
+def _spread_columns(
+    df: DataFrame, topic: str | None, partitions: Mapping[str, int], tasks: int
+) -> list[list[Column]]:
+    """First the partition, then the task: a row without a key has its turn once only."""
     from pyspark.sql import functions as fn
 
-    several = "topic" in df.columns
-    tasks = df.sparkSession.sparkContext.defaultParallelism
-    if not several:
-        tasks = min(tasks, partitions.get(topic or "", 1))
-    if tasks == 1:
-        return df.repartition(1)
-    if several:
+    if "topic" in df.columns:
         named = fn.coalesce("topic", fn.lit(topic)) if topic is not None else fn.col("topic")
         count = _looked_up(partitions, named)
         first = fn.pmod(fn.hash(named), fn.lit(tasks))
     else:
         count, first = fn.lit(partitions.get(topic or "", 1)), fn.lit(0)
     hashed = _murmur2(df.sparkSession) if "key" in df.columns else None
-    chosen = None if hashed is None and "key" in df.columns else _partition(df, hashed, count)
-    if chosen is None:
-        rows = df.withColumn(TASK_COLUMN, first.cast("int"))
-    else:
-        own = fn.pmod(first + fn.pmod(chosen, fn.lit(tasks)), fn.lit(tasks))
-        rows = df.withColumn(TASK_COLUMN, fn.when(count.isNull(), first).otherwise(own).cast("int"))
-        rows = rows.withColumn("partition", chosen)
-    return rows.repartitionById(tasks, TASK_COLUMN).drop(TASK_COLUMN)
+    if hashed is None and "key" in df.columns:
+        return [[fn.col("*"), first.cast("int").alias(TASK_COLUMN)]]
+    chosen = _partition(df, hashed, count)
+    own = fn.pmod(first + fn.pmod(fn.col("partition"), fn.lit(tasks)), fn.lit(tasks))
+    task = fn.when(count.isNull(), first).otherwise(own).cast("int").alias(TASK_COLUMN)
+    kept = [fn.col(name) for name in df.columns if name != "partition"]
+    return [[*kept, chosen.alias("partition")], [fn.col("*"), task]]
 
 
 def _looked_up(partitions: Mapping[str, int], topic: Column) -> Column:

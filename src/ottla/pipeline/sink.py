@@ -18,7 +18,7 @@ from ottla.client.raw import Brokers, raw_settings
 from ottla.errors import KafkaError
 from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.offsets import query_id_of, source_offsets
-from ottla.pipeline.shuffle import checked, retried_stage, spread
+from ottla.pipeline.shuffle import Layouts, checked, retried_stage
 from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, writing
 from ottla.pipeline.topics import max_message_bytes
 from ottla.pipeline.transaction import CommitUnknown, TransactionDriver
@@ -105,6 +105,7 @@ class KafkaSink:
         self._max_batch_bytes: int | None = None
         self._topics = {topic} if topic is not None else set()
         self._looked_up = time.monotonic()
+        self._layouts = Layouts()
 
     @property
     def transactional_id(self) -> str | None:
@@ -127,7 +128,7 @@ class KafkaSink:
     ) -> WriteResult:
         """Write a (batch) DataFrame as one transaction. A batch id of the same lineage (a checkpoint's query id)
         that was committed before is skipped; `offsets` ({topic: {partition: next offset}}) are committed with it."""
-        rows = checked(df, self._topic)
+        rows = self._layouts.checked(df, self._topic)
         if not self._exactly_once:
             grant = Grant(self._settings, compression=self._compression, max_batch_bytes=self._batch_bytes())
             return WriteResult(batch_id, self._run(rows, grant))
@@ -209,7 +210,7 @@ class KafkaSink:
 
     def _run(self, rows: DataFrame, grant: Grant) -> int:
         """Have the tasks write; how many records they wrote. Every task must have run once only."""
-        spreaded = spread(rows, self._topic, self._known_partitions())
+        spreaded = self._layouts.spread(rows, self._topic, self._known_partitions())
         try:
             report = spreaded.mapInArrow(writing(grant, self._topic), REPORT).collect()
         except Exception as error:
