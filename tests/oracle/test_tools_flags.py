@@ -157,7 +157,14 @@ def _furnished(system: ApachePair | Cluster, java: JavaTools, directory: Path) -
         )
     for by in _RUNS:
         for name, topic in (("till", "flags"), ("held", f"held-{by}")):
-            writer = Producer({**settings, "transactional.id": f"{name}-{by}", "log_level": 0})
+            writer = Producer(
+                {
+                    **settings,
+                    "transactional.id": f"{name}-{by}",
+                    "log_level": 0,
+                    "transaction.timeout.ms": 600_000,
+                }
+            )
             writer.init_transactions()
             writer.begin_transaction()
             writer.produce(topic, "open", partition=0)
@@ -166,10 +173,11 @@ def _furnished(system: ApachePair | Cluster, java: JavaTools, directory: Path) -
     (described,) = json.loads(run_ottla("topics", *place.at, "--describe", "--topic", "flags", "--json").out)
     place.words["topic_id"] = described["topicId"]
     for by in _RUNS:
+        # A marker ends a transaction under an epoch above that of its records.
         (held,) = json.loads(
             run_ottla("transactions", *place.at, "describe", "--transactional-id", f"held-{by}", "--json").out
         )
-        place.words |= {f"producer_{by}": held["producerId"], f"epoch_{by}": held["producerEpoch"]}
+        place.words |= {f"producer_{by}": held["producerId"], f"epoch_{by}": held["producerEpoch"] + 1}
     return place
 
 
@@ -203,7 +211,9 @@ def test_what_is_shown_by_flag_is_the_same(place: Place, line: str) -> None:
 def test_limits_are_set_alike(place: Place) -> None:
     served = place.run("configs --describe --ip-defaults", "self").code == 0
     assert served or not place.is_apache
-    lines = [line if served else f"! {line}" for line in tools_lines.lines("quotas")]
+    lines = tools_lines.lines("quotas")
+    if not served:
+        lines = [f"! {line}" for line in lines[:2]]
     said = [[place.run(line, by) for line in lines] for by in _RUNS]
     for line, theirs, ours in zip(lines, *said, strict=True):
         check(line, theirs, ours, sorted_lines)
