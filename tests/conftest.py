@@ -9,12 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from effort import examples
 from ottla.testing.cluster import Cluster
 from ottla.testing.process import BrokerProcess
 from scheduling import ByUnit, long_units_first
 
 _names = itertools.count(1)
+
+# A busy machine is no failure of what is tested.
+settings.register_profile(
+    "ottla",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("ottla")
 
 
 @pytest.hookimpl(optionalhook=True)

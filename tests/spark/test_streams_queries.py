@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -92,9 +93,10 @@ def job(ottla_kafka: Any, name: Any, tmp_path: Path) -> Iterator[Job]:
 def address_of(job: Job) -> str:
     deadline = time.monotonic() + _LONGEST_S
     while not (found := re.search(r"metrics at (http://\S+)", job.told())):
-        assert job.poll() is None, job.told()
         assert time.monotonic() < deadline
-        time.sleep(0.1)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(0.1)
+            raise AssertionError(f"it ended: {job.told()}")
     return found[1]
 
 
