@@ -25,8 +25,8 @@ NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
 """A new member cannot heartbeat while its first join waits: after this time it is taken for gone."""
 
 SHORTEST_FORMING_MS: Final = 50
-"""Members that start together join within milliseconds of each other. One that finds the first generation complete makes
-all wait for a heartbeat, which is seconds: so a new group waits this long, even if it is to wait for nobody."""
+"""Members that start together join within milliseconds of each other. One that finds the first generation complete
+makes all wait for a heartbeat, which is seconds: so a new group waits this long, even if it is to wait for nobody."""
 
 
 class Rebalances:
