@@ -10,7 +10,7 @@ from ottla.testing.sim.checker import check
 from ottla.testing.sim.history import Commit, Delivery, History, Outcome, Poll, Send, Transaction
 from ottla.testing.sim.loop import SimLoop, StuckError
 from ottla.testing.sim.network import Network
-from ottla.testing.sim.plan import drawn, properties
+from ottla.testing.sim.plan import CLIENTS, Plan, drawn, properties
 from ottla.testing.sim.process import Process
 
 TP = TopicPartition("plain", 0)
@@ -104,12 +104,22 @@ def test_the_death_of_a_process_is_heard_at_the_other_end(loop):
 
 def test_a_plan_follows_from_its_seed():
     assert drawn(5) == drawn(5)
-    assert {drawn(seed).layout for seed in range(40)} == {
+    plans = [drawn(seed) for seed in range(60)]
+    assert {plan.layout for plan in plans} == {
         ("broker,controller",) * 3,
+        ("broker,controller",) * 4,
         (*("broker,controller",) * 3, "broker"),
         (*("controller",) * 3, *("broker",) * 3),
     }
-    assert "9092" not in properties(drawn(5), 1)["controller.quorum.voters"]
+    assert {plan.dynamic for plan in plans} == {True, False}
+    assert {name for plan in plans for name in plan.clients} == set(CLIENTS)
+
+
+def test_voters_are_in_the_configuration_or_in_the_log():
+    fixed, in_the_log = (properties(Plan(1, dynamic=dynamic), 1) for dynamic in (False, True))
+    assert fixed["controller.quorum.voters"] == "1@n1:9093,2@n2:9093,3@n3:9093"
+    assert "controller.quorum.voters" not in in_the_log
+    assert in_the_log["controller.quorum.bootstrap.servers"] == "n1:9093,n2:9093,n3:9093"
 
 
 # -- the checker
