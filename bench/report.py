@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import machine
-from bench.sheet import KAFKA, MACHINE, OTTLA, Sheet
+from bench.sheet import KAFKA, OTTLA, Sheet
 
 Document = dict[str, Any]
 """What `bench-result.json` holds."""
@@ -70,7 +70,7 @@ def _figure(values: list[float] | None) -> str:
 def page(result: Document) -> str:
     """The whole result as Markdown: where it was measured, ratios, figures of one side alone, notes."""
     compared = [metric for metric in result["metrics"] if metric["ratio"] is not None]
-    alone = [metric for metric in result["metrics"] if metric["ratio"] is None]
+    alone = [(metric, one) for metric in result["metrics"] for one in _beside(metric)]
     parts = [_machine_line(result)]
     if compared:
         parts.append(_ratios(compared))
@@ -104,15 +104,16 @@ def _ratios(metrics: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _alone(metrics: list[dict[str, Any]]) -> str:
+def _beside(metric: dict[str, Any]) -> list[str]:
+    """The systems whose figures the table of ratios does not have."""
+    return [one for one in metric["samples"] if metric["ratio"] is None or one not in (OTTLA, KAFKA)]
+
+
+def _alone(figures: list[tuple[dict[str, Any], str]]) -> str:
     lines = ["| row | figure | unit | of | value |", "|---|---|---|---|---:|"]
-    for metric in metrics:
-        for system in (OTTLA, KAFKA, MACHINE):
-            values = metric["samples"].get(system)
-            if values:
-                lines.append(
-                    f"| {metric['row']} | {metric['name']} | {metric['unit']} | {system} | {_figure(values)} |"
-                )
+    for metric, system in figures:
+        shown = _figure(metric["samples"][system])
+        lines.append(f"| {metric['row']} | {metric['name']} | {metric['unit']} | {system} | {shown} |")
     return "\n".join(lines)
 
 

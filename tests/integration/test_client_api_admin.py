@@ -150,7 +150,8 @@ def test_partitions_move_and_leaders_change(cluster: Cluster, topic: str) -> Non
             pass
         told = admin.elect_leaders(ElectionType.PREFERRED, [topic])
         assert told["error_code"] == 0
-        assert admin.describe_topics([topic])[0]["partitions"][0]["leader_id"] == 2
+        # Any broker may be asked, and hears of it in its own time.
+        cluster.wait_for(lambda: admin.describe_topics([topic])[0]["partitions"][0]["leader_id"] == 2)
         assert admin.elect_leaders(ElectionType.PREFERRED, {topic: [0]})["error_code"] == 0
         with pytest.raises(for_code(3)):
             admin.elect_leaders(ElectionType.PREFERRED, {"nowhere": [0]})

@@ -151,7 +151,7 @@ def test_who_may_not_is_told_so_in_one_line(
         None,
         ACLOperation.ANY,
         ACLPermissionType.ANY,
-        ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY),
+        ResourcePatternFilter(ResourceType.TOPIC, "secret", ACLResourcePatternType.ANY),
     )
     found, error = admin.describe_acls(wanted)
     assert (found, error) == ([entry], for_code(0))

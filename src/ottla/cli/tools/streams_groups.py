@@ -147,10 +147,12 @@ def _describe(session: Session, flags: Flags) -> None:
     documents: list[object] = []
     for name in _names(session, flags):
         node, told = _told(session.cluster, name)
+        # Kafka's tool tells of it in its view of the state only; in the others it is not part of what scripts read.
+        tell = session.warn if flags.state is None else session.say
         if told.group_state == "Empty":
-            session.say(f"\nError: Streams group '{name}' has no active members.")
+            tell(f"\nError: Streams group '{name}' has no active members.")
         elif told.group_state == "Dead":
-            session.say(f"\nError: Streams group '{name}' does not exist.")
+            tell(f"\nError: Streams group '{name}' does not exist.")
         if flags.state is not None:
             documents += _show_state(session, node, told, flags.verbose)
         elif flags.members and told.members:
