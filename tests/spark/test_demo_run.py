@@ -25,13 +25,23 @@ STOP_S = 120.0
 
 
 def descendants(pid: int) -> list[int]:
-    """Everyone whom this process or its children have started."""
-    children = [
-        int(child)
-        for task in Path(f"/proc/{pid}/task").iterdir()
-        for child in (task / "children").read_text().split()
-    ]
+    """Everyone whom this process or its children have started and who has not ended while we look."""
+    try:
+        children = [
+            int(child)
+            for task in Path(f"/proc/{pid}/task").iterdir()
+            for child in (task / "children").read_text().split()
+        ]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
     return children + [one for child in children for one in descendants(child)]
+
+
+def handle_of(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None  # it ended before we could look
 
 
 def wait_gone(handles: list[int]) -> None:
@@ -62,7 +72,8 @@ def test_the_demo_counts_and_leaves_nothing_behind(tmp_path: Path) -> None:
         while "; clicks from " not in said[-1]:
             said.append(process.stdout.readline())
             assert said[-1] and "There are no pipelines" not in said[-1], said
-        handles = [os.pidfd_open(pid) for pid in descendants(process.pid)]
+        found = [handle_of(pid) for pid in descendants(process.pid)]
+        handles = [handle for handle in found if handle is not None]
         assert len(handles) >= 3, "a broker, the pipelines' Python, their Spark"
         process.send_signal(signal.SIGINT)
         rest, complaints = process.communicate(timeout=STOP_S)
