@@ -141,8 +141,7 @@ class Faults:
             self._start(node)
 
     async def lose_power(self) -> None:
-        """Only while all are in sync: what two machines forget nobody remembers."""
-        if not all(node.alive for node in self.nodes) or not self._in_sync():
+        if not self._one_may_forget():
             return
         node = self._leader()
         self.note(f"power loss of {node.host}")
@@ -151,10 +150,16 @@ class Faults:
         self._start(node)
         await self._caught_up()
 
+    def _one_may_forget(self) -> bool:
+        """Only while all serve and are in sync: what two machines forget, or the one that all others follow after
+        they were all killed, nobody remembers. A node that serves has read what its last death did to the ISRs.
+        """
+        return all(node.serves for node in self.nodes) and self._in_sync()
+
     async def _caught_up(self) -> None:
         """Nobody else dies before it is known who has forgotten something."""
         for _ in range(50):
-            if self._in_sync() and all(node.alive for node in self.nodes):
+            if self._one_may_forget():
                 return
             await asyncio.sleep(0.2)
 
@@ -256,7 +261,7 @@ class Faults:
             return
         died: asyncio.Future[SimNode] = self.network.loop.create_future()
         left = self.random.randint(1, 30)
-        power = all(each.alive for each in self.nodes) and self._in_sync()
+        power = self._one_may_forget()
 
         def fault(operation: str, path: str) -> None:
             nonlocal left

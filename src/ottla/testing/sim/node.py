@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.config.broker import BrokerConfig
+from ottla.controller.lifecycle import BrokerState
 from ottla.log.memfs import MemFs
 from ottla.metadata.node_format import format_directory, node_directories, plan_directories
 from ottla.server import Server, Surroundings
@@ -97,6 +98,12 @@ class SimNode:
     @property
     def alive(self) -> bool:
         return self.process is not None and self.process.alive
+
+    @property
+    def serves(self) -> bool:
+        """The controller has let this life of its broker in."""
+        broker = self.broker if self.alive else None
+        return broker is not None and broker.lifecycle.state is BrokerState.RUNNING
 
     # -- life and death
 
