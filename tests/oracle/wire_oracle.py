@@ -18,6 +18,7 @@ _PACKAGES = {
     "kafka-raft": "org.apache.kafka.raft.generated",
     "kafka-group-coordinator": "org.apache.kafka.coordinator.group.generated",
     "kafka-share-coordinator": "org.apache.kafka.coordinator.share.generated",
+    "kafka-storage": "org.apache.kafka.server.log.remote.metadata.storage.generated",
     "kafka-transaction-coordinator": "org.apache.kafka.coordinator.transaction.generated",
 }
 
