@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.acls import ACLOperation as ACLOperation
+    from ottla.acls import ACLPermissionType as ACLPermissionType
+    from ottla.acls import ACLResourcePatternType as ACLResourcePatternType
+    from ottla.acls import ResourceType as ResourceType
     from ottla.client.acl_types import ACL as ACL
     from ottla.client.acl_types import ACLFilter as ACLFilter
-    from ottla.client.acl_types import ACLOperation as ACLOperation
-    from ottla.client.acl_types import ACLPermissionType as ACLPermissionType
-    from ottla.client.acl_types import ACLResourcePatternType as ACLResourcePatternType
     from ottla.client.acl_types import ResourcePattern as ResourcePattern
     from ottla.client.acl_types import ResourcePatternFilter as ResourcePatternFilter
-    from ottla.client.acl_types import ResourceType as ResourceType
     from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
     from ottla.client.admin_cluster import UpdateFeatureType as UpdateFeatureType
     from ottla.client.admin_groups import MemberToRemove as MemberToRemove

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.client.acl_types import (
-    ACL,
-    ACLFilter,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
+from ottla.client.acl_types import ACL, ACLFilter, ResourcePattern
 from ottla.client.admin_connections import Connections
 from ottla.client.errors import BrokerResponseError, IllegalArgumentError, for_code
 from ottla.wire import messages as m
@@ -28,17 +21,7 @@ class AclAdmin:
 
     def describe_acls(self, acl_filter: ACLFilter) -> tuple[list[ACL], ErrorType]:
         """The entries that fit, and NoError."""
-        pattern = acl_filter.resource_pattern
-        request = m.DescribeAclsRequest(
-            resource_type_filter=pattern.resource_type,
-            resource_name_filter=pattern.resource_name,
-            pattern_type_filter=pattern.pattern_type,
-            principal_filter=acl_filter.principal,
-            host_filter=acl_filter.host,
-            operation=acl_filter.operation,
-            permission_type=acl_filter.permission_type,
-        )
-        answer, _ = self._connections.ask(request)
+        answer, _ = self._connections.ask(_filter(m.DescribeAclsRequest, acl_filter))
         if answer.error_code:
             raise for_code(answer.error_code)(answer.error_message or "the entries cannot be listed")
         return [_entry(one, of) for of in answer.resources for one in of.acls], for_code(0)
@@ -76,25 +59,25 @@ class AclAdmin:
         if not all(isinstance(one, ACLFilter) for one in acl_filters):
             raise IllegalArgumentError("acl_filters must be ACLFilters")
         wanted = m.DeleteAclsRequest.DeleteAclsFilter
-        request = m.DeleteAclsRequest(
-            filters=[
-                wanted(
-                    resource_type_filter=one.resource_pattern.resource_type,
-                    resource_name_filter=one.resource_pattern.resource_name,
-                    pattern_type_filter=one.resource_pattern.pattern_type,
-                    principal_filter=one.principal,
-                    host_filter=one.host,
-                    operation=one.operation,
-                    permission_type=one.permission_type,
-                )
-                for one in acl_filters
-            ]
-        )
+        request = m.DeleteAclsRequest(filters=[_filter(wanted, one) for one in acl_filters])
         answer, _ = self._connections.ask(request)
         return [
             (wanted, [_entry(each, each) for each in result.matching_acls], for_code(result.error_code))
             for wanted, result in zip(acl_filters, answer.filter_results, strict=True)
         ]
+
+
+def _filter(message: type, wanted: ACLFilter) -> Any:
+    pattern = wanted.resource_pattern
+    return message(
+        resource_type_filter=pattern.resource_type,
+        resource_name_filter=pattern.resource_name,
+        pattern_type_filter=pattern.pattern_type,
+        principal_filter=wanted.principal,
+        host_filter=wanted.host,
+        operation=wanted.operation,
+        permission_type=wanted.permission_type,
+    )
 
 
 def _entry(told: Any, resource: Any) -> ACL:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
+from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.cli.tools.failures import raise_for
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
@@ -14,71 +14,33 @@ CLUSTER_NAME: Final = "kafka-cluster"
 _ANY: Final = 1
 
 
-class ResourceKind(IntEnum):
-    """What can be protected."""
-
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternKind(IntEnum):
-    """How a name is meant."""
-
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class Operation(IntEnum):
-    """What can be done."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class Permission(IntEnum):
-    """Whether it may be done."""
-
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-
 OPERATIONS_OF: Final = {
-    ResourceKind.TOPIC: (
-        *(Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DESCRIBE, Operation.DELETE),
-        *(Operation.ALTER, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
+    ResourceType.TOPIC: (
+        *(
+            ACLOperation.READ,
+            ACLOperation.WRITE,
+            ACLOperation.CREATE,
+            ACLOperation.DESCRIBE,
+            ACLOperation.DELETE,
+        ),
+        *(ACLOperation.ALTER, ACLOperation.DESCRIBE_CONFIGS, ACLOperation.ALTER_CONFIGS),
     ),
-    ResourceKind.GROUP: (
-        *(Operation.READ, Operation.DESCRIBE, Operation.DELETE),
-        *(Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
+    ResourceType.GROUP: (
+        *(ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.DELETE),
+        *(ACLOperation.DESCRIBE_CONFIGS, ACLOperation.ALTER_CONFIGS),
     ),
-    ResourceKind.CLUSTER: (
-        *(Operation.CREATE, Operation.CLUSTER_ACTION, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS),
-        *(Operation.IDEMPOTENT_WRITE, Operation.ALTER, Operation.DESCRIBE),
+    ResourceType.CLUSTER: (
+        *(
+            ACLOperation.CREATE,
+            ACLOperation.CLUSTER_ACTION,
+            ACLOperation.DESCRIBE_CONFIGS,
+            ACLOperation.ALTER_CONFIGS,
+        ),
+        *(ACLOperation.IDEMPOTENT_WRITE, ACLOperation.ALTER, ACLOperation.DESCRIBE),
     ),
-    ResourceKind.TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE, Operation.TWO_PHASE_COMMIT),
-    ResourceKind.DELEGATION_TOKEN: (Operation.DESCRIBE,),
-    ResourceKind.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+    ResourceType.TRANSACTIONAL_ID: (ACLOperation.DESCRIBE, ACLOperation.WRITE, ACLOperation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (ACLOperation.DESCRIBE,),
+    ResourceType.USER: (ACLOperation.CREATE_TOKENS, ACLOperation.DESCRIBE_TOKENS),
 }
 """The operations that have a meaning for a resource; ALL has one for each."""
 
@@ -86,9 +48,9 @@ OPERATIONS_OF: Final = {
 class Pattern(NamedTuple):
     """A resource, or several of them."""
 
-    kind: ResourceKind
+    kind: ResourceType
     name: str
-    pattern: PatternKind
+    pattern: ACLResourcePatternType
 
     def __str__(self) -> str:
         return f"ResourcePattern(resourceType={self.kind.name}, name={self.name}, patternType={self.pattern.name})"
@@ -99,8 +61,8 @@ class Entry(NamedTuple):
 
     principal: str
     host: str
-    operation: Operation
-    permission: Permission
+    operation: ACLOperation
+    permission: ACLPermissionType
 
     def __str__(self) -> str:
         return (
@@ -142,10 +104,17 @@ def describe_acls(cluster: Any, wanted: Pattern | None = None) -> Acls:
     found: Acls = {}
     for resource in answer.resources:
         pattern = Pattern(
-            ResourceKind(resource.resource_type), resource.resource_name, PatternKind(resource.pattern_type)
+            ResourceType(resource.resource_type),
+            resource.resource_name,
+            ACLResourcePatternType(resource.pattern_type),
         )
         found.setdefault(pattern, []).extend(
-            Entry(each.principal, each.host, Operation(each.operation), Permission(each.permission_type))
+            Entry(
+                each.principal,
+                each.host,
+                ACLOperation(each.operation),
+                ACLPermissionType(each.permission_type),
+            )
             for each in resource.acls
         )
     return found

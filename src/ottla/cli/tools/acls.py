@@ -8,16 +8,13 @@ from typing import Final
 
 import click
 
+from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.cli.tools.access_control import (
     CLUSTER_NAME,
     OPERATIONS_OF,
     Acls,
     Entry,
-    Operation,
     Pattern,
-    PatternKind,
-    Permission,
-    ResourceKind,
     create_acls,
     delete_acls,
     describe_acls,
@@ -25,21 +22,21 @@ from ottla.cli.tools.access_control import (
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, tool
 from ottla.cli.tools.principals import parse_principal
 
-_CLUSTER: Final = Pattern(ResourceKind.CLUSTER, CLUSTER_NAME, PatternKind.LITERAL)
+_CLUSTER: Final = Pattern(ResourceType.CLUSTER, CLUSTER_NAME, ACLResourcePatternType.LITERAL)
 _RESOURCES: Final = (
-    ("topic", ResourceKind.TOPIC),
-    ("group", ResourceKind.GROUP),
-    ("transactional_id", ResourceKind.TRANSACTIONAL_ID),
-    ("delegation_token", ResourceKind.DELEGATION_TOKEN),
-    ("user_principal", ResourceKind.USER),
+    ("topic", ResourceType.TOPIC),
+    ("group", ResourceType.GROUP),
+    ("transactional_id", ResourceType.TRANSACTIONAL_ID),
+    ("delegation_token", ResourceType.DELEGATION_TOKEN),
+    ("user_principal", ResourceType.USER),
 )
 _PRODUCES: Final = {
-    ResourceKind.TOPIC: (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE),
-    ResourceKind.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+    ResourceType.TOPIC: (ACLOperation.WRITE, ACLOperation.DESCRIBE, ACLOperation.CREATE),
+    ResourceType.TRANSACTIONAL_ID: (ACLOperation.WRITE, ACLOperation.DESCRIBE),
 }
 _CONSUMES: Final = {
-    ResourceKind.TOPIC: (Operation.READ, Operation.DESCRIBE),
-    ResourceKind.GROUP: (Operation.READ,),
+    ResourceType.TOPIC: (ACLOperation.READ, ACLOperation.DESCRIBE),
+    ResourceType.GROUP: (ACLOperation.READ,),
 }
 
 
@@ -96,11 +93,11 @@ def _check(flags: Flags) -> None:
         )
 
 
-def _pattern_kind(flags: Flags) -> PatternKind:
+def _pattern_kind(flags: Flags) -> ACLResourcePatternType:
     name = flags.resource_pattern_type.upper()
-    if name not in PatternKind.__members__:
+    if name == "UNKNOWN" or name not in ACLResourcePatternType.__members__:
         raise click.UsageError(f"Unknown resource-pattern-type: {flags.resource_pattern_type}")
-    return PatternKind[name]
+    return ACLResourcePatternType[name]
 
 
 def _patterns(flags: Flags) -> list[Pattern]:
@@ -110,15 +107,15 @@ def _patterns(flags: Flags) -> list[Pattern]:
         for flag, resource in _RESOURCES
         for name in getattr(flags, flag)
     ]
-    if kind == PatternKind.LITERAL and (flags.cluster or flags.idempotent):
+    if kind == ACLResourcePatternType.LITERAL and (flags.cluster or flags.idempotent):
         found.append(_CLUSTER)
     return list(dict.fromkeys(found))
 
 
-def _operations(flags: Flags) -> list[Operation]:
+def _operations(flags: Flags) -> list[ACLOperation]:
     if not flags.operation:
-        return [Operation.ALL]
-    spelled = {each.name.replace("_", ""): each for each in Operation if each != Operation.ANY}
+        return [ACLOperation.ALL]
+    spelled = {each.name.replace("_", ""): each for each in ACLOperation if each >= ACLOperation.ALL}
     words = {word: word.strip().replace("_", "").upper() for word in flags.operation}
     for word, key in words.items():
         if key not in spelled:
@@ -127,10 +124,10 @@ def _operations(flags: Flags) -> list[Operation]:
     return [spelled[key] for key in words.values()]
 
 
-def _entries(flags: Flags, operations: Iterable[Operation]) -> list[Entry]:
+def _entries(flags: Flags, operations: Iterable[ACLOperation]) -> list[Entry]:
     sides = (
-        (Permission.ALLOW, flags.allow_principal, flags.allow_host),
-        (Permission.DENY, flags.deny_principal, flags.deny_host),
+        (ACLPermissionType.ALLOW, flags.allow_principal, flags.allow_host),
+        (ACLPermissionType.DENY, flags.deny_principal, flags.deny_host),
     )
     operations = list(operations)
     return [
@@ -160,9 +157,9 @@ def _meant(flags: Flags) -> Acls:
                 entries = _entries(flags, needs[pattern.kind])
                 meant[pattern] = list(dict.fromkeys([*meant.get(pattern, []), *entries]))
     if flags.idempotent:
-        meant[_CLUSTER] = _entries(flags, [Operation.IDEMPOTENT_WRITE])
+        meant[_CLUSTER] = _entries(flags, [ACLOperation.IDEMPOTENT_WRITE])
     for pattern, entries in meant.items():
-        valid = {*OPERATIONS_OF[pattern.kind], Operation.ALL}
+        valid = {*OPERATIONS_OF[pattern.kind], ACLOperation.ALL}
         if any(entry.operation not in valid for entry in entries):
             names = ", ".join(sorted(each.name for each in valid))
             raise click.UsageError(f"ResourceType {pattern.kind.name} only supports operations {names}")
@@ -170,7 +167,7 @@ def _meant(flags: Flags) -> Acls:
 
 
 def _add(session: Session, flags: Flags) -> None:
-    if _pattern_kind(flags) not in (PatternKind.LITERAL, PatternKind.PREFIXED):
+    if _pattern_kind(flags) not in (ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED):
         raise click.UsageError(
             f"A '--resource-pattern-type' value of '{flags.resource_pattern_type}' is not valid when adding acls"
         )

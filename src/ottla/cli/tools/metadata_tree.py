@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla import __version__
-from ottla.cli.tools.access_control import Operation, PatternKind, Permission, ResourceKind
+from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import java_double
 from ottla.metadata.delta import MetadataDelta
@@ -191,10 +191,10 @@ def _controller(each: ControllerRegistration) -> str:
 
 def _acl(entry: Any) -> str:
     return (
-        f"StandardAcl[resourceType={ResourceKind(entry.resource_type).name}, resourceName={entry.resource_name},"
-        f" patternType={PatternKind(entry.pattern_type).name}, principal={entry.principal}, host={entry.host},"
-        f" operation={Operation(entry.operation).name},"
-        f" permissionType={Permission(entry.permission_type).name}]"
+        f"StandardAcl[resourceType={ResourceType(entry.resource_type).name}, resourceName={entry.resource_name},"
+        f" patternType={ACLResourcePatternType(entry.pattern_type).name}, principal={entry.principal},"
+        f" host={entry.host}, operation={ACLOperation(entry.operation).name},"
+        f" permissionType={ACLPermissionType(entry.permission_type).name}]"
     )
 
 
