@@ -18,6 +18,7 @@ from ottla.cli.tools.base import Flags, Session, require, tool
 from ottla.cli.tools.dump_index import dump_index, dump_producers, dump_time_index, dump_transactions
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.message_json import as_document, as_text
+from ottla.cli.tools.remote_log_metadata import of_remote_log_metadata
 from ottla.records.batch import BatchHeader, check_crc, iter_batches, iter_records
 from ottla.records.control import ControlType, decode_control
 from ottla.records.record import Record
@@ -51,7 +52,7 @@ _CONTROL_TITLES: Final = {
     click.option("--transaction-log-decoder", is_flag=True, help="... of __transaction_state."),
     click.option("--share-group-state-decoder", is_flag=True, help="... of __share_group_state."),
     click.option("--cluster-metadata-decoder", is_flag=True, help="... of __cluster_metadata."),
-    click.option("--remote-log-metadata-decoder", is_flag=True, hidden=True),
+    click.option("--remote-log-metadata-decoder", is_flag=True, help="... of __remote_log_metadata."),
     offline=True,
 )
 def dump_log(session: Session, flags: Flags) -> None:
@@ -76,18 +77,17 @@ def dump_log(session: Session, flags: Flags) -> None:
 
 
 def _decoder(flags: Flags) -> decoders.Decoder | None:
-    """How records are shown; None where only what is known of them is."""
-    if flags.remote_log_metadata_decoder:
-        raise UsageProblem("--remote-log-metadata-decoder is not supported")
-    for flag, module in (
-        ("offsets_decoder", "kafka-group-coordinator"),
-        ("transaction_log_decoder", "kafka-transaction-coordinator"),
-        ("share_group_state_decoder", "kafka-share-coordinator"),
-    ):
-        if getattr(flags, flag):
-            return decoders.of_coordinator(module)
+    """How records are shown; None where only what is known of them is. Of several decoders Kafka's order picks."""
+    if flags.offsets_decoder:
+        return decoders.of_coordinator("kafka-group-coordinator")
+    if flags.transaction_log_decoder:
+        return decoders.of_coordinator("kafka-transaction-coordinator")
     if flags.cluster_metadata_decoder:
         return decoders.of_cluster_metadata
+    if flags.remote_log_metadata_decoder:
+        return of_remote_log_metadata
+    if flags.share_group_state_decoder:
+        return decoders.of_coordinator("kafka-share-coordinator")
     classes = flags.key_decoder_class, flags.value_decoder_class
     if flags.print_data_log or classes != (None, None):
         return decoders.of_classes(*classes)
