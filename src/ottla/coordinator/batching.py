@@ -26,7 +26,20 @@ _RECORD_OVERHEAD: Final = 24
 
 def size_of(records: Sequence[Encoded]) -> int:
     """No less than what the records take in a batch."""
-    return sum(len(key) + (0 if value is None else len(value)) + _RECORD_OVERHEAD for key, value in records)
+    size = 0
+    for key, value in records:
+        size += len(key) + (0 if value is None else len(value)) + _RECORD_OVERHEAD
+    return size
+
+
+def check_fits(size: int, max_bytes: int) -> None:
+    """Raise when the records of one operation (see `size_of`) are more than a batch may hold."""
+    size += HEADER_SIZE
+    if size > max_bytes:
+        raise KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"an operation's records take {size} bytes, more than the {max_bytes} of a batch",
+        )
 
 
 class OpenBatch:
@@ -46,15 +59,6 @@ class OpenBatch:
 
     def has_room_for(self, size: int) -> bool:
         return self._size + size <= self._max_bytes
-
-    def check_fits(self, size: int) -> None:
-        """Raise when the records of one operation (see `size_of`) are more than a batch may hold."""
-        size += HEADER_SIZE
-        if size > self._max_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"an operation's records take {size} bytes, more than the {self._max_bytes} of a batch",
-            )
 
     def add(self, records: Sequence[Encoded], size: int, waiter: Waiter) -> int:
         """Take the records in; gives the offset of the first."""

@@ -19,10 +19,17 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.clock import Clock, Timer
-from ottla.coordinator.batching import Company, OpenBatch, build_plain, build_transactional, size_of
+from ottla.coordinator.batching import (
+    Company,
+    OpenBatch,
+    build_plain,
+    build_transactional,
+    check_fits,
+    size_of,
+)
 from ottla.coordinator.loading import Loaded, Slice, load_slice
 from ottla.coordinator.partition import CoordinatorPartition
-from ottla.coordinator.records import CoordinatorRecord, RecordSerde
+from ottla.coordinator.records import CoordinatorRecord, Encoded, RecordSerde
 from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.shard import CoordinatorShard, ShardContext
 from ottla.coordinator.timers import TimerOperation, Timers
@@ -226,15 +233,15 @@ class ShardHost(Generic[S]):
         result = self._try(operation, now_ms, waiter)
         if result is None:
             return
-        waiter.response, waiter.on_committed = result.response, result.on_committed
-        if not result.records:
+        records, waiter.response, replay, atomic, waiter.on_committed = result
+        if not records:
             self._wait(waiter)
             return
         try:
-            if not result.atomic:
-                self._append_in_parts(result.records[:-PART], result.replay, now_ms)
-            last = result.records if result.atomic else result.records[-PART:]
-            self._append(last, result.replay, waiter, now_ms)
+            if not atomic:
+                self._append_in_parts(records[:-PART], replay, now_ms)
+                records = records[-PART:]
+            self._append(records, replay, waiter, now_ms)
         except KafkaError as error:
             waiter.fail(coordinator_error(error))
 
@@ -263,50 +270,83 @@ class ShardHost(Generic[S]):
         self, records: Sequence[CoordinatorRecord], replay: bool, waiter: Waiter, now_ms: int
     ) -> None:
         log, serde = self._log, self._around.serde
-        assert log is not None and self.shard is not None
+        assert log is not None
         log.check_can_append()
-        encoded = [serde.encode(record) for record in records]
+        encoded = [record.encoded or serde.encode(record) for record in records]
         size = size_of(encoded)
         batch = self._batch
         if batch is None or not batch.has_room_for(size):
-            self._flush()
-            batch = OpenBatch(log.log_end_offset, now_ms, log.max_batch_bytes)
-            batch.check_fits(size)
-            self._batch = batch
+            if batch is not None:
+                self._make_room()
+            check_fits(size, log.max_batch_bytes)
             linger_ms = self._company.linger_ms()
-            if linger_ms is not None:
-                self._linger = self._around.clock.call_later(linger_ms / 1000, self._linger_over)
+            if linger_ms is None:
+                self._append_alone(log, encoded, records if replay else (), waiter, now_ms)
+                return
+            batch = self._batch = OpenBatch(log.log_end_offset, now_ms, log.max_batch_bytes)
+            self._linger = self._around.clock.call_later(linger_ms / 1000, self._linger_over)
         first = batch.add(encoded, size, waiter)
-        if replay and not self._replay(batch, first, records):
+        if replay:
+            self._replay(batch, first, records)
+
+    def _make_room(self) -> None:
+        shard = self.shard
+        self._flush()
+        if self.shard is not shard:
+            # The batch was refused and the state loaded again: what the operation went by may be gone.
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self} is being loaded")
+
+    def _append_alone(
+        self,
+        log: CoordinatorPartition,
+        encoded: Sequence[Encoded],
+        replayed: Sequence[CoordinatorRecord],
+        waiter: Waiter,
+        now_ms: int,
+    ) -> None:
+        """A batch for one operation. What cannot be replayed is not written."""
+        offset, shard = log.log_end_offset, self.shard
+        assert shard is not None
+        try:
+            for record in replayed:
+                shard.replay(offset, -1, -1, record)
+                offset += 1
+        except Exception as error:  # noqa: BLE001 - logged there; the shard must not go on like this
+            self._broken(error, waiter)
             return
-        if self._linger is None:
-            self._flush()
+        try:
+            info = log.append(build_plain(encoded, now_ms, self._around.compression), now_ms)
+        except KafkaError as error:
+            self._refused(error, (waiter,), bool(replayed))
+            return
+        end = info.last_offset + 1
+        if self._pending or log.high_watermark < end:
+            self._appended(end, [waiter])
+        else:
+            self._written = end
+            waiter.succeed()
 
     def _linger_over(self) -> None:
         if self._batch is not None:
             self._company.found(len(self._batch.waiters))
         self._flush()
 
-    def _replay(self, batch: OpenBatch, first: int, records: Sequence[CoordinatorRecord]) -> bool:
+    def _replay(self, batch: OpenBatch, first: int, records: Sequence[CoordinatorRecord]) -> None:
         assert self.shard is not None
         batch.replayed = True
         try:
             for index, record in enumerate(records):
                 self.shard.replay(first + index, -1, -1, record)
-        except Exception as error:
-            # The state is neither the old nor the new one, and nothing of this batch was written.
-            _logger.exception("Records of %s cannot be replayed", self)
+        except Exception as error:  # noqa: BLE001 - logged there; the shard must not go on like this
             self._batch = None
-            self._give_up(
-                batch, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")
-            )
-            return False
-        return True
+            self._broken(error, *batch.waiters)
 
-    def _give_up(self, batch: OpenBatch, error: KafkaError) -> None:
-        for waiter in batch.waiters:
-            waiter.fail(error)
-        if batch.replayed:
+    def _refused(self, error: KafkaError, waiters: Iterable[Waiter], replayed: bool) -> None:
+        _logger.error("Cannot append to %s: %s", self, error.message)
+        told = coordinator_error(error)
+        for waiter in waiters:
+            waiter.fail(told)
+        if replayed:
             self._reload()
 
     def _flush(self) -> None:
@@ -321,8 +361,7 @@ class ShardHost(Generic[S]):
             data = build_plain(batch.records, batch.now_ms, self._around.compression)
             info = self._log.append(data, batch.now_ms)
         except KafkaError as error:
-            _logger.error("Cannot append to %s: %s", self, error.message)
-            self._give_up(batch, coordinator_error(error))
+            self._refused(error, batch.waiters, batch.replayed)
             return
         self._appended(info.last_offset + 1, batch.waiters)
 
@@ -359,7 +398,7 @@ class ShardHost(Generic[S]):
         assert log is not None and self.shard is not None
         encoded = [serde.encode(record) for record in result.records]
         try:
-            OpenBatch(0, now_ms, log.max_batch_bytes).check_fits(size_of(encoded))
+            check_fits(size_of(encoded), log.max_batch_bytes)
             data = build_transactional(encoded, now_ms, self._around.compression, producer_id, producer_epoch)
             info = log.append(data, now_ms, guard=guard)
         except KafkaError as error:
@@ -408,10 +447,12 @@ class ShardHost(Generic[S]):
             return
         self._appended(info.last_offset + 1, [waiter])
 
-    def _broken(self, error: Exception, waiter: Waiter) -> None:
-        """What was appended cannot be replayed: see what loading makes of it."""
+    def _broken(self, error: Exception, *waiters: Waiter) -> None:
+        """The state is neither the old nor the new one: see what loading makes of the log."""
         _logger.exception("Records of %s cannot be replayed", self)
-        waiter.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}"))
+        told = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")
+        for waiter in waiters:
+            waiter.fail(told)
         self._reload()
 
     # -- waiting for commits

@@ -172,7 +172,9 @@ class CoordinatorRuntime(Generic[S]):
 
         `late` is told of a commit that comes after the write timeout, upon which `failed` was called.
         """
-        host = self._host(partition, failed)
+        host = self._hosts.get(partition)
+        if host is None or host.state is not State.ACTIVE:
+            host = self._host(partition, failed)
         if host is not None:
             host.run(operation, Waiter(done, failed, late))
 

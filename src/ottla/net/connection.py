@@ -122,14 +122,14 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         now = self._clock.monotonic()
         own = self._own
-        if own is None or nbytes >= _PROGRESS_BYTES:
-            self.last_active = now
         if own is None:
-            view = self._buffers.scratch[:nbytes]
+            self.last_active = now
+            self._take_frames(self._buffers.scratch[:nbytes], now)
         else:
+            if nbytes >= _PROGRESS_BYTES:
+                self.last_active = now
             self._end += nbytes
-            view = memoryview(own)[: self._end]
-        self._take_frames(view, now)
+            self._take_frames(memoryview(own)[: self._end], now)
         self._since_turn += nbytes
         if self._since_turn >= _BYTES_PER_TURN:
             self._since_turn = 0

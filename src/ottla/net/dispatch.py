@@ -17,7 +17,7 @@ from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
-from ottla.wire.headers import decode_request_header, encode_response
+from ottla.wire.headers import decode_request_header, encode_response, read_request_start
 from ottla.wire.messages import request_class
 
 if TYPE_CHECKING:
@@ -35,26 +35,26 @@ class Dispatcher:
     def __init__(self, node: Node, apis: Mapping[int, Api]) -> None:
         self._node = node
         self._apis = apis
-        self._served: dict[tuple[int, int], Api] = {}
-        """By API key and version, those found to be served. Filled as requests come."""
+        self._served: dict[tuple[int, int], tuple[Api, type]] = {}
+        """By API key and version, those found to be served, with their requests. Filled as they come."""
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, or close the connection that sent it."""
         try:
-            header, offset = decode_request_header(frame)
-            key, version = header.request_api_key, header.request_api_version
-            api = self._served.get((key, version)) or self._learn(connection, key, version)
-            if api is None:
+            key, version, correlation_id, client_id, offset = read_request_start(frame)
+            served = self._served.get((key, version)) or self._learn(connection, key, version)
+            if served is None:
                 if key == ApiKey.API_VERSIONS:
-                    self._answer_unknown_version(connection, header.correlation_id, now)
+                    self._answer_unknown_version(connection, correlation_id, now)
                 return
+            api, asked = served
             # As Kafka does, bytes after the request are let be: librdkafka sends three when it asks for all topics.
-            message, _ = decode_prefix(request_class(key), version, frame, offset)
+            message, _ = decode_prefix(asked, version, frame, offset)
         except DecodeError as error:
             log.warning("Closing %s: %s", connection.peer.connection_id, error.message)
             connection.close()
             return
-        request = Request(connection, api, version, header.correlation_id, header.client_id, now)
+        request = Request(connection, api, version, correlation_id, client_id, now)
         connection.add(request)
         if api.forward and not request.on_controller_listener:
             request.frame = bytes(frame)
@@ -63,12 +63,12 @@ class Dispatcher:
                 return
         self._handle(request, message)
 
-    def _learn(self, connection: Connection, key: int, version: int) -> Api | None:
+    def _learn(self, connection: Connection, key: int, version: int) -> tuple[Api, type] | None:
         """The API, if it is served in this version. As Kafka does, a client that asks for another one is cut off."""
         api = self._apis.get(key)
         if api is not None and api.serves(version):
-            self._served[key, version] = api
-            return api
+            served = self._served[key, version] = api, request_class(key)
+            return served
         if key != ApiKey.API_VERSIONS:
             name = ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
             log.warning(
@@ -148,7 +148,7 @@ class Dispatcher:
             request.complete([], 0)
             request.abort()
             return
-        request.complete(buffers, sum(map(len, buffers)))
+        request.complete(buffers, len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers)))
 
 
 def _describe(request: Request) -> str:

@@ -88,6 +88,8 @@ class ProducePolicy:
     codec: Compression | None
     """None keeps the producer's."""
     level: int | None
+    keeps_own: bool = False
+    """Nothing that these settings ask for changes a batch of the broker's own: those are of this moment."""
 
     @classmethod
     def of(cls, settings: TopicSettings) -> ProducePolicy:
@@ -97,16 +99,19 @@ class ProducePolicy:
             Compression.LZ4: settings.compression_lz4_level,
             Compression.ZSTD: settings.compression_zstd_level,
         }
+        append_time = settings.message_timestamp_type == "LogAppendTime"
         return cls(
             max_message_bytes=settings.max_message_bytes,
             compacted="compact" in settings.cleanup_policy,
-            timestamp_type=(
-                LOG_APPEND_TIME if settings.message_timestamp_type == "LogAppendTime" else CREATE_TIME
-            ),
+            timestamp_type=LOG_APPEND_TIME if append_time else CREATE_TIME,
             before_max_ms=settings.message_timestamp_before_max_ms,
             after_max_ms=settings.message_timestamp_after_max_ms,
             codec=codec,
             level=None if codec is None else levels.get(codec),
+            keeps_own=codec is None
+            and not append_time
+            and settings.message_timestamp_before_max_ms == _UNBOUNDED
+            and settings.message_timestamp_after_max_ms >= 0,
         )
 
 
@@ -181,6 +186,11 @@ def validate_produce(
     Batches of the broker's own coordinators (`from_client=False`) were built a moment ago in this process: their form
     is right. They may be control batches and have no sequence; their records have keys.
     """
+    if not from_client and policy.keeps_own:
+        header = read_header(buf)
+        if header.length + LOG_OVERHEAD > policy.max_message_bytes:
+            raise _too_large(header.length + LOG_OVERHEAD, policy.max_message_bytes)
+        return ValidatedBatch(header, buf, policy, now_ms)
     header = _only_batch(buf) if from_client else read_header(buf)
     attributes = header.attributes
     codec = attributes & CODEC_MASK

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import struct
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.wire import DecodeError, FrameTooLargeError, decode, messages
 from ottla.wire.apis import ApiKey
@@ -10,6 +14,7 @@ from ottla.wire.headers import (
     decode_response_header,
     encode_request,
     encode_response,
+    read_request_start,
     request_header_version,
     response_header_version,
 )
@@ -43,6 +48,40 @@ def test_a_request_with_its_header(version: int):
     assert (header.request_api_key, header.request_api_version) == (ApiKey.METADATA, version)
     assert (header.correlation_id, header.client_id) == (42, "me")
     assert decode(messages.MetadataRequest, version, payload[offset:]) == request
+
+
+@given(
+    key=st.sampled_from([0, 1, 3, 8, 18, 26, 77, -1]),
+    version=st.integers(-1, 15),
+    rest=st.one_of(
+        st.binary(max_size=40),
+        st.builds(
+            lambda client_id, end: (
+                bytes(4)
+                + (b"\xff\xff" if client_id is None else len(client_id).to_bytes(2, "big") + client_id)
+                + end
+            ),
+            st.one_of(st.none(), st.binary(max_size=10), st.text(max_size=5).map(str.encode)),
+            st.sampled_from([b"", b"\0", b"\0\0\0", b"\1\5\2ab", b"\1\5\x09ab", b"\xff"]),
+        ),
+    ),
+)
+def test_the_short_way_to_a_header_leads_to_the_same(key: int, version: int, rest: bytes):
+    data = struct.pack(">hh", key, version) + rest
+    try:
+        header, offset = decode_request_header(data)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            read_request_start(data)
+        return
+    for buf in (data, memoryview(data)):
+        assert read_request_start(buf) == (
+            header.request_api_key,
+            header.request_api_version,
+            header.correlation_id,
+            header.client_id,
+            offset,
+        )
 
 
 def test_the_client_id_of_a_flexible_header_keeps_its_old_form():

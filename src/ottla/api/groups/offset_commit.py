@@ -41,9 +41,9 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     info = info_of(ctx)
 
     def done(response: Message) -> None:
-        if refused:
-            response.topics = _joined([*response.topics, *refused])
-        ctx.respond(response)
+        ctx.respond(
+            OffsetCommitResponse(topics=_joined([*response.topics, *refused])) if refused else response
+        )
 
     def failed(error: KafkaError) -> None:
         ctx.respond(on_error(ctx, request, error))
@@ -96,15 +96,14 @@ def _refusal(name: str, topic_id: bytes, partitions: list[Message], code: ErrorC
 
 
 def _joined(topics: list[Message]) -> list[Message]:
-    """One entry per topic."""
-    by_key: dict[tuple[str, bytes], Message] = {}
+    """One entry per topic. Those given are left as they are: the answer of the coordinator is not ours to change."""
+    by_key: dict[tuple[str, bytes], list[Message]] = {}
     for topic in topics:
-        known = by_key.get((topic.name, topic.topic_id))
-        if known is None:
-            by_key[topic.name, topic.topic_id] = topic
-        else:
-            known.partitions.extend(topic.partitions)
-    return list(by_key.values())
+        by_key.setdefault((topic.name, topic.topic_id), []).extend(topic.partitions)
+    return [
+        OffsetCommitResponse.OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
+        for (name, topic_id), partitions in by_key.items()
+    ]
 
 
 def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:

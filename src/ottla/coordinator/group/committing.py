@@ -6,6 +6,7 @@ Topic ids are turned into names, and topics that do not exist refused, by the AP
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from ottla.coordinator.group.context import GroupContext, RequestInfo
@@ -22,6 +23,10 @@ Message = Any
 DEFAULT_RETENTION: Final = -1
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
 _NO_OFFSET: Final = -1
+_NONE: Final = int(ErrorCode.NONE)
+_TOO_LARGE: Final = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+_FEW: Final = 16
+"""Answers of commits for more partitions are not kept."""
 
 
 class OffsetCommits:
@@ -44,7 +49,6 @@ class OffsetCommits:
     def commit(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
         """OffsetCommit, with the names of all topics filled in."""
         check = self._may_commit(info, request, now_ms)
-        response = messages.OffsetCommitResponse
         expire_ms = NO_EXPIRY
         if request.retention_time_ms != DEFAULT_RETENTION:
             expire_ms = now_ms + request.retention_time_ms
@@ -53,26 +57,19 @@ class OffsetCommits:
         for topic in request.topics:
             partitions = []
             for partition in topic.partitions:
-                code = ErrorCode.NONE
+                code = _NONE
                 if self._is_too_large(partition.committed_metadata):
-                    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                    code = _TOO_LARGE
                 else:
                     if check is not None:
                         check(topic.name, topic.topic_id, partition.partition_index)
                     records.append(
                         _record(request.group_id, topic.name, partition, now_ms, expire_ms, topic.topic_id)
                     )
-                partitions.append(
-                    response.OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=code
-                    )
-                )
-            topics.append(
-                response.OffsetCommitResponseTopic(
-                    name=topic.name, topic_id=topic.topic_id, partitions=partitions
-                )
-            )
-        return CoordinatorResult(records, response(topics=topics))
+                partitions.append((partition.partition_index, code))
+            topics.append((topic.name, topic.topic_id, tuple(partitions)))
+        answer = _commit_answer if len(records) <= _FEW else _commit_answer.__wrapped__
+        return CoordinatorResult(records, answer(tuple(topics)))
 
     def _may_commit(
         self, info: RequestInfo, request: Message, now_ms: int
@@ -147,7 +144,10 @@ class OffsetCommits:
         return CoordinatorResult(records, response(topics=topics))
 
     def _is_too_large(self, metadata: str | None) -> bool:
-        return metadata is not None and len(metadata) > self._context.config.int("offset.metadata.max.bytes")
+        # Most commits have none: nobody has to look the limit up for those.
+        if not metadata:
+            return False
+        return len(metadata) > self._context.config.int("offset.metadata.max.bytes")
 
     # -- fetching
 
@@ -245,6 +245,25 @@ class OffsetCommits:
                 else:
                     all_expired = False
         return records, all_expired and not pending
+
+
+@lru_cache(maxsize=1024)
+def _commit_answer(topics: tuple[tuple[str, bytes, tuple[tuple[int, int], ...]], ...]) -> Message:
+    """Whoever commits once is mostly answered the same the next time. Not to be changed."""
+    response = messages.OffsetCommitResponse
+    return response(
+        topics=[
+            response.OffsetCommitResponseTopic(
+                name=name,
+                topic_id=topic_id,
+                partitions=[
+                    response.OffsetCommitResponsePartition(partition_index=index, error_code=code)
+                    for index, code in partitions
+                ],
+            )
+            for name, topic_id, partitions in topics
+        ]
+    )
 
 
 def _record(

@@ -6,7 +6,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from ottla.coordinator.records import CoordinatorRecord, Encoded
+from ottla.coordinator.records import CoordinatorRecord
 from ottla.wire import messages
 from ottla.wire.codec import encode
 from ottla.wire.uuid import ZERO_UUID
@@ -65,18 +65,19 @@ def offset_record(
         expire_timestamp=expire_ms,
         topic_id=topic_id,
     )
-    key = messages.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+    key, key_bytes = _key(group_id, topic, partition)
     if expire_ms != NO_EXPIRY:
         return CoordinatorRecord(key, value, _VERSION_WITH_EXPIRY)
-    return CoordinatorRecord(key, value, _VERSION, _encode(value, group_id, topic, partition))
+    value_bytes = _encode(value)
+    return CoordinatorRecord(key, value, _VERSION, None if value_bytes is None else (key_bytes, value_bytes))
 
 
-def _encode(value: Any, group_id: str, topic: str, partition: int) -> Encoded | None:
+def _encode(value: Any) -> bytes | None:
     """The bytes of a commit as there are many of them; None where only the schema's own code knows how."""
     metadata = value.metadata.encode()
     if len(metadata) > _SHORT:
         return None
-    return _key_bytes(group_id, topic, partition), b"".join(
+    return b"".join(
         (
             _BEFORE_METADATA.pack(_VERSION, value.offset, value.leader_epoch, len(metadata) + 1),
             metadata,
@@ -87,10 +88,10 @@ def _encode(value: Any, group_id: str, topic: str, partition: int) -> Encoded | 
 
 
 @lru_cache(maxsize=4096)
-def _key_bytes(group_id: str, topic: str, partition: int) -> bytes:
+def _key(group_id: str, topic: str, partition: int) -> tuple[Any, bytes]:
     """Whoever commits an offset will commit the next one, too."""
     key = messages.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-    return _KEY_TYPE.pack(key.API_KEY) + encode(key, 0)
+    return key, _KEY_TYPE.pack(key.API_KEY) + encode(key, 0)
 
 
 _KEY_TYPE: Final = Struct(">h")
