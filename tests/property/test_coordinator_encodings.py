@@ -13,8 +13,9 @@ from ottla.coordinator.group.shard import SERDE as GROUP_RECORDS
 from ottla.coordinator.transaction.records import from_record, to_record
 from ottla.coordinator.transaction.service import SERDE as TRANSACTION_RECORDS
 from ottla.coordinator.transaction.state import TransactionMetadata, TransactionState
+from ottla.log.producer_state import _read_marker
 from ottla.log.types import TopicPartition
-from ottla.records.batch import build_batch
+from ottla.records.batch import build_batch, read_header
 from ottla.records.codecs import Compression
 from ottla.records.control import ControlType, build_end_txn_marker, encode_control
 from ottla.records.record import Record
@@ -124,3 +125,16 @@ def test_markers(commit: bool, producer: int, epoch: int, coordinator: int, at_m
         is_transactional=True,
         is_control=True,
     )
+
+
+@given(kind=st.integers(0, 3), coordinator=INTS, at_ms=LONGS, more=st.booleans(), headers=st.booleans())
+def test_markers_are_read_the_same_way(
+    kind: int, coordinator: int, at_ms: int, more: bool, headers: bool
+) -> None:
+    control = ControlType.COMMIT if kind == 1 else ControlType.ABORT
+    _, value = encode_control(control, messages.EndTxnMarker(coordinator_epoch=coordinator))
+    first = Record(0, at_ms, bytes((0, 0, 0, kind)), value, (("h", b""),) if headers else ())
+    records = [first, Record(1, at_ms, b"k", b"v", ())] if more else [first]
+    batch = build_batch(records, producer_id=1, producer_epoch=2, is_transactional=True, is_control=True)
+    expected = (kind, coordinator, at_ms) if kind in (ControlType.ABORT, ControlType.COMMIT) else None
+    assert _read_marker(read_header(batch), batch) == expected

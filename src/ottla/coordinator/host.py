@@ -62,6 +62,9 @@ class State(Enum):
     CLOSED = "closed"
 
 
+_NOTHING: Final = object()
+
+
 def _ignore(outcome: Any) -> None:
     """The last part answers for all."""
 
@@ -231,7 +234,7 @@ class ShardHost(Generic[S]):
         """Run a write operation; the waiter is told once."""
         now_ms = self._around.clock.now_ms()
         result = self._try(operation, now_ms, waiter)
-        if result is None:
+        if result is _NOTHING:
             return
         records, waiter.response, replay, atomic, waiter.on_committed = result
         if not records:
@@ -249,9 +252,8 @@ class ShardHost(Generic[S]):
         for start in range(0, len(records), PART):
             self._append(records[start : start + PART], replay, Waiter(_ignore, _ignore), now_ms)
 
-    def _try(
-        self, operation: Callable[[S, int], CoordinatorResult[Any]], now_ms: int, waiter: Waiter
-    ) -> CoordinatorResult[Any] | None:
+    def _try(self, operation: Callable[[S, int], Any], now_ms: int, waiter: Waiter) -> Any:
+        """What the operation gives; _NOTHING when it failed and the waiter was told."""
         assert self.shard is not None
         try:
             return operation(self.shard, now_ms)
@@ -260,11 +262,14 @@ class ShardHost(Generic[S]):
         except Exception as error:
             _logger.exception("An operation of %s failed", self)
             waiter.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}"))
-        return None
+        return _NOTHING
 
     def read(self, operation: Callable[[S, int], Any], waiter: Waiter) -> None:
         """Run a read operation now; it is told when all that it can have seen is committed."""
-        self.run(lambda shard, now_ms: CoordinatorResult((), operation(shard, now_ms)), waiter)
+        seen = self._try(operation, self._around.clock.now_ms(), waiter)
+        if seen is not _NOTHING:
+            waiter.response = seen
+            self._wait(waiter)
 
     def _append(
         self, records: Sequence[CoordinatorRecord], replay: bool, waiter: Waiter, now_ms: int
@@ -388,7 +393,7 @@ class ShardHost(Generic[S]):
             waiter.fail(KafkaError(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here"))
             return
         result = self._try(operation, now_ms, waiter)
-        if result is None:
+        if result is _NOTHING:
             return
         waiter.response, waiter.on_committed = result.response, result.on_committed
         if not result.records:

@@ -27,13 +27,17 @@ from ottla.log.producer_snapshot import (
 )
 from ottla.log.types import AbortedTxn, AppendOrigin, TopicPartition
 from ottla.log.verification import VerificationGuard, Verifications
-from ottla.records.batch import BatchHeader, iter_records
+from ottla.records.batch import CODEC_MASK, HEADER_SIZE, LOG_APPEND_TIME_FLAG, BatchHeader, iter_records
 
 _EPOCH_MAX = 0x7FFF
 _MARKER_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
 _ABORT = 0
 _COMMIT = 1
+_PLAIN_MARKER = struct.Struct(">5shhBhiB")
+"""The one record of a marker as all brokers write it: lengths, no deltas, key and value, no headers."""
+_PLAIN_BEGIN = b"\x20\0\0\0\x08"
+_PLAIN_VALUE_SIZE = 12
 
 
 class CompletedTxn(NamedTuple):
@@ -248,13 +252,10 @@ class ProducerStateManager:
         origin: AppendOrigin,
         transaction_version: int,
     ) -> None:
-        record = next(iter_records(batch, 0, header), None)
-        if record is None or record.key is None or len(record.key) < _MARKER_KEY.size:
+        marker = _read_marker(header, batch)
+        if marker is None:
             return
-        _, kind = _MARKER_KEY.unpack_from(record.key)
-        if kind not in (_ABORT, _COMMIT):
-            return
-        _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"\0" * _MARKER_VALUE.size)
+        kind, coordinator_epoch, timestamp = marker
         if origin is not AppendOrigin.REPLICATION:
             self._check_marker(state, header.producer_epoch, coordinator_epoch, transaction_version)
         if state.current_txn_first_offset != NO_OFFSET:
@@ -264,7 +265,7 @@ class ProducerStateManager:
         state.set_epoch(header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch
         state.current_txn_first_offset = NO_OFFSET
-        state.last_timestamp = record.timestamp
+        state.last_timestamp = timestamp
 
     def _check_marker(
         self, state: ProducerState, epoch: int, coordinator_epoch: int, transaction_version: int
@@ -420,3 +421,21 @@ class ProducerStateManager:
 
     def _path(self, offset: int) -> str:
         return f"{self._directory}/{stem(offset)}{SNAPSHOT_SUFFIX}"
+
+
+def _read_marker(header: BatchHeader, batch: Buffer) -> tuple[int, int, int] | None:
+    """(abort or commit, coordinator epoch, timestamp); None for control batches of other types."""
+    if header.size_in_bytes == HEADER_SIZE + _PLAIN_MARKER.size and not (
+        header.attributes & (CODEC_MASK | LOG_APPEND_TIME_FLAG)
+    ):
+        begin, _, kind, size, _, coordinator_epoch, _ = _PLAIN_MARKER.unpack_from(batch, HEADER_SIZE)
+        if begin == _PLAIN_BEGIN and size == _PLAIN_VALUE_SIZE:
+            return (kind, coordinator_epoch, header.base_timestamp) if kind in (_ABORT, _COMMIT) else None
+    record = next(iter_records(batch, 0, header), None)
+    if record is None or record.key is None or len(record.key) < _MARKER_KEY.size:
+        return None
+    _, kind = _MARKER_KEY.unpack_from(record.key)
+    if kind not in (_ABORT, _COMMIT):
+        return None
+    _, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value or b"\0" * _MARKER_VALUE.size)
+    return kind, coordinator_epoch, record.timestamp

@@ -98,12 +98,16 @@ def _end_in_epoch(
     if txn.state in PREPARED:
         raise _concurrent(txn)
     if txn.state is _S.ONGOING:
-        prepared = txn._replace(
-            state=_S.PREPARE_COMMIT if request.commit else _S.PREPARE_ABORT,
-            previous_producer_id=txn.producer_id,
-            next_producer_id=NO_PRODUCER_ID,
+        prepared = TransactionMetadata(
+            txn.transactional_id,
+            txn.producer_id,
+            txn.producer_epoch,
+            txn.timeout_ms,
+            _S.PREPARE_COMMIT if request.commit else _S.PREPARE_ABORT,
+            txn.partitions,
+            started_ms=txn.started_ms,
             updated_ms=now_ms,
-            client_version=0,
+            previous_producer_id=txn.producer_id,
         )
         return CoordinatorResult((shard.record(prepared),), Ended(prepared))
     if txn.state is (_S.COMPLETE_COMMIT if request.commit else _S.COMPLETE_ABORT):
@@ -140,12 +144,17 @@ def _prepare(
         if new_producer_id == NO_PRODUCER_ID:
             return CoordinatorResult((), Ended(None, needs_producer_id=True))
         next_producer_id = new_producer_id
-    prepared = txn._replace(
-        producer_epoch=min(txn.producer_epoch + 1, MAX_EPOCH),
-        state=decided,
+    prepared = TransactionMetadata(
+        txn.transactional_id,
+        txn.producer_id,
+        min(txn.producer_epoch + 1, MAX_EPOCH),
+        txn.timeout_ms,
+        decided,
+        txn.partitions,
+        started_ms=txn.started_ms,
+        updated_ms=now_ms,
         previous_producer_id=txn.producer_id,
         next_producer_id=next_producer_id,
-        updated_ms=now_ms,
         client_version=EPOCH_BUMP_VERSION,
     )
     after = completed(prepared, now_ms)
@@ -157,14 +166,16 @@ def _prepare(
 def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     """The state once every partition has its marker."""
     rotate = prepared.client_version >= EPOCH_BUMP_VERSION and prepared.next_producer_id != NO_PRODUCER_ID
-    return prepared._replace(
-        producer_id=prepared.next_producer_id if rotate else prepared.producer_id,
-        producer_epoch=0 if rotate else prepared.producer_epoch,
-        state=_S.COMPLETE_COMMIT if prepared.state is _S.PREPARE_COMMIT else _S.COMPLETE_ABORT,
-        partitions=frozenset(),
-        previous_producer_id=prepared.producer_id,
-        next_producer_id=NO_PRODUCER_ID,
+    return TransactionMetadata(
+        prepared.transactional_id,
+        prepared.next_producer_id if rotate else prepared.producer_id,
+        0 if rotate else prepared.producer_epoch,
+        prepared.timeout_ms,
+        _S.COMPLETE_COMMIT if prepared.state is _S.PREPARE_COMMIT else _S.COMPLETE_ABORT,
+        started_ms=prepared.started_ms,
         updated_ms=now_ms,
+        previous_producer_id=prepared.producer_id,
+        client_version=prepared.client_version,
     )
 
 

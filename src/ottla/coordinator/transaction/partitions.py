@@ -28,12 +28,17 @@ def add_partitions(
     ongoing = txn.state is TransactionState.ONGOING
     if ongoing and partitions <= txn.partitions:
         return CoordinatorResult((), None)
-    added = txn._replace(
-        state=TransactionState.ONGOING,
-        partitions=txn.partitions | partitions,
+    added = TransactionMetadata(
+        txn.transactional_id,
+        txn.producer_id,
+        txn.producer_epoch,
+        txn.timeout_ms,
+        TransactionState.ONGOING,
+        txn.partitions | partitions if txn.partitions else partitions,
         started_ms=txn.started_ms if ongoing else now_ms,
         updated_ms=now_ms,
         previous_producer_id=txn.producer_id,
+        next_producer_id=txn.next_producer_id,
         client_version=client_version,
     )
     return CoordinatorResult((shard.record(added),), None)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
-from ottla.coordinator.records import CoordinatorRecord, Encoded
+from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetadata, TransactionState
 from ottla.log.types import TopicPartition
 from ottla.wire.codec import encode
@@ -19,22 +19,23 @@ _FLEXIBLE_FROM: Final = 1
 
 def to_record(txn: TransactionMetadata, transaction_version: int) -> CoordinatorRecord:
     """The record of a state in the format of the cluster's transaction version."""
+    topics, topic_bytes = (None, _NULL) if txn.state is TransactionState.EMPTY else _topics(txn.partitions)
     value = TransactionLogValue(
         producer_id=txn.producer_id,
         producer_epoch=txn.producer_epoch,
         transaction_timeout_ms=txn.timeout_ms,
         transaction_status=txn.state,
-        transaction_partitions=None if txn.state is TransactionState.EMPTY else _topics(txn.partitions),
+        transaction_partitions=topics,
         transaction_last_update_timestamp_ms=txn.updated_ms,
         transaction_start_timestamp_ms=txn.started_ms,
     )
-    key = TransactionLogKey(transactional_id=txn.transactional_id)
+    key, key_bytes = _key(txn.transactional_id)
     if transaction_version < _FLEXIBLE_FROM:
         return CoordinatorRecord(key, value)
     value.previous_producer_id = txn.previous_producer_id
     value.next_producer_id = txn.next_producer_id
     value.client_transaction_version = txn.client_version
-    return CoordinatorRecord(key, value, _VERSION, _encode(txn), txn)
+    return CoordinatorRecord(key, value, _VERSION, (key_bytes, _encode(txn, topic_bytes)), txn)
 
 
 def tombstone(transactional_id: str) -> CoordinatorRecord:
@@ -64,16 +65,6 @@ def from_record(record: CoordinatorRecord) -> TransactionMetadata:
     )
 
 
-def _topics(partitions: frozenset[TopicPartition]) -> list[Any]:
-    by_topic: dict[str, list[int]] = {}
-    for tp in sorted(partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    return [
-        TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=indexes)
-        for topic, indexes in by_topic.items()
-    ]
-
-
 # -- the bytes of version 1: each transaction writes three records, so that a shorter way than the schema's is worth it
 
 _VERSION: Final = 1
@@ -87,7 +78,7 @@ _NULL: Final = b"\0"
 _NO_TAGS: Final = b"\0"
 
 
-def _encode(txn: TransactionMetadata) -> Encoded:
+def _encode(txn: TransactionMetadata, topic_bytes: bytes) -> bytes:
     tags = []
     if txn.previous_producer_id != NO_PRODUCER_ID:
         tags.append(_LONG_TAG.pack(0, 8, txn.previous_producer_id))
@@ -95,10 +86,10 @@ def _encode(txn: TransactionMetadata) -> Encoded:
         tags.append(_LONG_TAG.pack(1, 8, txn.next_producer_id))
     if txn.client_version:
         tags.append(_SHORT_TAG.pack(2, 2, txn.client_version))
-    return _key_bytes(txn.transactional_id), b"".join(
+    return b"".join(
         (
             _BEFORE_PARTITIONS.pack(_VERSION, txn.producer_id, txn.producer_epoch, txn.timeout_ms, txn.state),
-            _NULL if txn.state is TransactionState.EMPTY else _partition_bytes(txn.partitions),
+            topic_bytes,
             _AFTER_PARTITIONS.pack(txn.updated_ms, txn.started_ms, len(tags)),
             *tags,
         )
@@ -106,23 +97,28 @@ def _encode(txn: TransactionMetadata) -> Encoded:
 
 
 @lru_cache(maxsize=4096)
-def _key_bytes(transactional_id: str) -> bytes:
+def _key(transactional_id: str) -> tuple[Any, bytes]:
     key = TransactionLogKey(transactional_id=transactional_id)
-    return _KEY_TYPE.pack(key.API_KEY) + encode(key, 0)
+    return key, _KEY_TYPE.pack(key.API_KEY) + encode(key, 0)
 
 
-@lru_cache(maxsize=1024)
-def _partition_bytes(partitions: frozenset[TopicPartition]) -> bytes:
-    """A producer's transactions mostly have the same partitions."""
-    topics = _topics(partitions)
-    out = bytearray()
-    out += uvarint(len(topics) + 1)
-    for topic in topics:
-        name = topic.topic.encode()
+@lru_cache(maxsize=256)
+def _topics(partitions: frozenset[TopicPartition]) -> tuple[list[Any], bytes]:
+    """As messages and as bytes. A producer's transactions mostly have the same partitions."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    out = bytearray(uvarint(len(by_topic) + 1))
+    for topic, indexes in by_topic.items():
+        name = topic.encode()
         out += uvarint(len(name) + 1)
         out += name
-        out += uvarint(len(topic.partition_ids) + 1)
-        for index in topic.partition_ids:
+        out += uvarint(len(indexes) + 1)
+        for index in indexes:
             out += _INT.pack(index)
         out += _NO_TAGS
-    return bytes(out)
+    messages = [
+        TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=indexes)
+        for topic, indexes in by_topic.items()
+    ]
+    return messages, bytes(out)
