@@ -11,7 +11,7 @@ import click
 
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, not_with, require, tool
-from ottla.cli.tools.consume import await_topic, formatter_properties
+from ottla.cli.tools.consume import advise_on_formatter, await_topic, formatter_properties
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.record_format import Formatter, formatter_of
 from ottla.errors import KafkaError
@@ -49,6 +49,7 @@ def console_share_consumer(session: Session, flags: Flags) -> None:
     not_with(flags, "property", "formatter_property")
     not_with(flags, "consumer_property", "command_property")
     formatter = formatter_of(flags.formatter, formatter_properties(flags), session.as_json)
+    advise_on_formatter(session, flags)
     engine.require_broker(session)
     client = _client(session, flags)
     count: int | None = None
@@ -127,6 +128,8 @@ def _shown(session: Session, record: Any, formatter: Formatter, forgiving: bool)
         return formatter.format(record, record.delivery_count())
     except KafkaError as error:
         if not forgiving:
-            raise
+            raise KafkaError(
+                error.code, f"{error.message}; --reject-message-on-error rejects such records"
+            ) from error
         session.warn(f"The record at offset {record.offset()} is rejected: {error.message}")
         return None

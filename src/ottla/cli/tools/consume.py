@@ -15,7 +15,7 @@ from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, tool
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.partitions import EARLIEST, LATEST, Partition, leaders, offsets_at
 from ottla.cli.tools.record_filter import parse_filter
-from ottla.cli.tools.record_format import Formatter, formatter_of
+from ottla.cli.tools.record_format import Formatter, advice_on, formatter_of
 from ottla.cli.tools.record_view import TerminalFormatter
 from ottla.cli.tools.values import parse_since
 from ottla.errors import ErrorCode, KafkaError
@@ -85,14 +85,23 @@ def consume(session: Session, flags: Flags) -> None:
             click.echo("shutdown_complete")
 
 
-def _formatter(session: Session, flags: Flags) -> Formatter | TerminalFormatter:
+def _formatter(session: Session, flags: Flags) -> Formatter:
     """Kafka's where the flags ask for it or a program reads along, else one for people."""
     not_with(flags, "pretty", "plain")
     properties = formatter_properties(flags)
     chosen = flags.formatter or properties or session.as_json or flags.plain
     if flags.pretty or (not chosen and sys.stdout.isatty()):
         return TerminalFormatter(color=sys.stdout.isatty(), show_topic=flags.include is not None)
-    return formatter_of(flags.formatter, properties, session.as_json)
+    formatter = formatter_of(flags.formatter, properties, session.as_json)
+    advise_on_formatter(session, flags)
+    return formatter
+
+
+def advise_on_formatter(session: Session, flags: Flags) -> None:
+    """Tell of a class's name that is no more."""
+    advice = advice_on(flags.formatter)
+    if advice is not None:
+        session.warn(advice)
 
 
 def _check_start(flags: Flags) -> None:
@@ -234,7 +243,7 @@ class _Reading:
         session: Session,
         flags: Flags,
         client: Any,
-        formatter: Formatter | TerminalFormatter,
+        formatter: Formatter,
         fits: Callable[[Any], bool] | None,
         partitions: int | None,
     ) -> None:
@@ -290,14 +299,14 @@ class _Reading:
             _print(self._session, record, self._formatter, self._flags.skip_message_on_error, out)
 
 
-def _print(
-    session: Session, record: Any, formatter: Formatter | TerminalFormatter, skip: bool, out: Any
-) -> None:
+def _print(session: Session, record: Any, formatter: Formatter, skip: bool, out: Any) -> None:
     try:
         out.write(formatter.format(record))
     except KafkaError as error:
         if not skip:
-            raise
+            raise KafkaError(
+                error.code, f"{error.message}; --skip-message-on-error leaves out such records"
+            ) from error
         session.warn(f"A record at offset {record.offset()} is left out: {error.message}")
 
 

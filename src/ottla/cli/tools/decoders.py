@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from ottla.errors import KafkaError
 from ottla.records.record import Record
 from ottla.wire.classes import message_class
 from ottla.wire.codec import decode_prefix
+from ottla.wire.errors import DecodeError
 from ottla.wire.schema import message, message_names
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
@@ -49,6 +51,18 @@ def _plain(class_name: str | None) -> Callable[[bytes], str]:
     return lambda data: str(number.unpack(data)[0]) if len(data) == number.size else data.hex()
 
 
+@dataclass(slots=True, frozen=True)
+class CoordinatorRecord:
+    """A record of a coordinator's topic as documents; without a value it is the mark of a deletion."""
+
+    kind: int
+    key: dict[str, Any]
+    version: int | None = None
+    value: dict[str, Any] | None = None
+    message: Any = None
+    """The value as it was read."""
+
+
 @cache
 def _keys(module: str) -> dict[int, tuple[Any, Any]]:
     """The classes of keys and values of a coordinator's records, by their type."""
@@ -71,30 +85,47 @@ def of_coordinator(module: str) -> Decoder:
             )
         try:
             return _coordinator_texts(module, record.key, record.value, record.offset)
-        except (KafkaError, struct.error) as error:
-            return f"Error at offset {record.offset}, skipping. {error}", None
+        except KafkaError as error:
+            return f"Error at offset {record.offset}, skipping. {error.message}", None
 
     return decode
 
 
-def _coordinator_texts(module: str, key: bytes, value: bytes | None, offset: int) -> tuple[str, str | None]:
-    (kind,) = _INT16.unpack_from(key)
+def read_coordinator_record(module: str, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
+    """What the bytes of a coordinator's record mean; None where its type is unknown."""
+    kind = _prefix(key, "key")
     if kind not in _keys(module):
-        return f"Unknown record type {kind} at offset {offset}, skipping.", None
+        return None
     key_class, value_class = _keys(module)[kind]
     decoded, _ = decode_prefix(key_class, 0, key, _INT16.size)
-    key_text = as_text({"type": str(kind), "data": as_document(decoded, 0)})
     if value is None:
-        return key_text, "<DELETE>"
-    (version,) = _INT16.unpack_from(value)
+        return CoordinatorRecord(kind, as_document(decoded, 0))
+    version = _prefix(value, "value")
     told, _ = decode_prefix(value_class, version, value, _INT16.size)
-    document = as_document(told, version)
-    if value_class.NAME == "GroupMetadataValue" and told.protocol_type == "consumer":
+    return CoordinatorRecord(kind, as_document(decoded, 0), version, as_document(told, version), told)
+
+
+def _prefix(data: bytes, what: str) -> int:
+    """The type that a key begins with, or the version of a value."""
+    if len(data) < _INT16.size:
+        raise DecodeError(f"Could not read version from {what}'s buffer.")
+    return int(_INT16.unpack_from(data)[0])
+
+
+def _coordinator_texts(module: str, key: bytes, value: bytes | None, offset: int) -> tuple[str, str | None]:
+    found = read_coordinator_record(module, key, value)
+    if found is None:
+        return f"Unknown record type {_prefix(key, 'key')} at offset {offset}, skipping.", None
+    key_text = as_text({"type": str(found.kind), "data": found.key})
+    if found.value is None:
+        return key_text, "<DELETE>"
+    told, document = found.message, found.value
+    if told.NAME == "GroupMetadataValue" and told.protocol_type == "consumer":
         for member, shown in zip(told.members, document["members"], strict=True):
             for name in ("subscription", "assignment"):
                 known = _embedded(f"ConsumerProtocol{name.capitalize()}", getattr(member, name))
                 shown[name] = shown[name] if known is None else known
-    return key_text, as_text({"version": str(version), "data": document})
+    return key_text, as_text({"version": str(found.version), "data": document})
 
 
 def _embedded(name: str, data: bytes) -> dict[str, Any] | None:

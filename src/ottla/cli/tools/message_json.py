@@ -11,11 +11,17 @@ from ottla.wire.schema import NEW, Field
 from ottla.wire.uuid import uuid_to_str
 
 _WORD: Final = re.compile(r"_(.)")
+_ESCAPED: Final = re.compile(r"\\(u[0-9a-f]{4}|.)")
 
 
 def as_text(document: object) -> str:
-    """JSON without a space more than needed."""
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    """JSON without a space more than needed, and with the digits of escaped characters as Kafka has them: A to F."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return _ESCAPED.sub(_in_capitals, text) if "\\u" in text else text
+
+
+def _in_capitals(found: re.Match[str]) -> str:
+    return f"\\u{found[1][1:].upper()}" if len(found[1]) > 1 else found[0]
 
 
 def as_document(message: Any, version: int) -> dict[str, Any]:

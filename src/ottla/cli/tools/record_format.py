@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ottla.cli.tools.failures import UsageProblem
 
@@ -176,18 +177,41 @@ def _text(data: bytes | None) -> object:
         return {"base64": base64.b64encode(data).decode()}
 
 
-Formatter = DefaultFormatter | NoOpFormatter | LoggingFormatter | JsonFormatter
+class Formatter(Protocol):
+    """Whatever makes text of a record."""
+
+    def format(self, record: Any, delivery_count: int | None = None) -> bytes: ...
+
+
+_PLAIN: Final = ("DefaultMessageFormatter", "LoggingMessageFormatter", "NoOpMessageFormatter")
 
 
 def formatter_of(class_name: str | None, properties: Mapping[str, str], as_json: bool) -> Formatter:
-    """The formatter that a class name of Kafka's stands for."""
+    """The formatter that a class name of Kafka's stands for, in whatever package or class it is looked for."""
+    kind = "DefaultMessageFormatter" if class_name is None else re.split(r"[.$]", class_name)[-1]
+    if kind not in _PLAIN:
+        from ottla.cli.tools.record_format_internal import ENCLOSING, INTERNAL, internal_formatter
+
+        if kind in INTERNAL:
+            return internal_formatter(kind, as_json)
+        known = ", ".join(sorted([*_PLAIN, *INTERNAL]))
+        hint = " (a $ in a name needs single quotes around it in a shell)" if kind in ENCLOSING else ""
+        raise UsageProblem(f"--formatter {class_name} is unknown here{hint}; there are {known}")
     if as_json:
         return JsonFormatter()
-    kind = "DefaultMessageFormatter" if class_name is None else class_name.rpartition(".")[2]
-    if kind == "DefaultMessageFormatter":
-        return DefaultFormatter.configured(properties)
     if kind == "NoOpMessageFormatter":
         return NoOpFormatter()
     if kind == "LoggingMessageFormatter":
         return LoggingFormatter(properties)
-    raise UsageProblem(f"--formatter {class_name} is unknown here")
+    return DefaultFormatter.configured(properties)
+
+
+def advice_on(class_name: str | None) -> str | None:
+    """A line about a class that Kafka has no more, for whoever follows an old course."""
+    if class_name is None or not class_name.startswith("kafka."):
+        return None
+    from ottla.cli.tools.record_format_internal import INTERNAL
+
+    kind = re.split(r"[.$]", class_name)[-1]
+    package = INTERNAL.get(kind, "org.apache.kafka.tools.consumer.")
+    return f"{class_name} is the old name of {package}{kind}."

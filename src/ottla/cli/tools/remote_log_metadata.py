@@ -35,14 +35,15 @@ _PARTITION_STATES: Final = (
 def of_remote_log_metadata(record: Record) -> tuple[str | None, str | None]:
     """The value's text; keys mean nothing in this topic."""
     try:
-        if record.value is None:
-            raise DecodeError("There is no value.")
-        return None, _value_text(record.value)
+        return None, metadata_text(record.value)
     except KafkaError as error:
         return None, f"Error at offset {record.offset}, skipping. {error.message}"
 
 
-def _value_text(value: bytes) -> str:
+def metadata_text(value: bytes | None) -> str:
+    """What a value says, as Kafka's classes print themselves."""
+    if value is None:
+        raise DecodeError("There is no value.")
     frame_version, position = _read_short(value, 0, "frame version")
     if frame_version == 0:
         raise DecodeError(
