@@ -145,7 +145,7 @@ class Sender(Worker):
                     name(part),
                     f"{self.client}/{number}",
                     Outcome.OK if error is None else Outcome.UNKNOWN,
-                    (message.offset() or 0) if error is None else -1,
+                    -1 if error is not None else _told_offset(message),
                     began=began,
                     ended=time.monotonic(),
                 )
@@ -267,20 +267,20 @@ class Transactor(Worker):
         else:
             for _ in range(self.rng.randrange(1, 7)):
                 values.append((self.rng.choice(self._partitions), f"{self.client}/{next(self._numbers)}"))
-        outcomes: dict[int, tuple[KafkaError | None, int]] = {}
+        outcomes: dict[int, tuple[Outcome, int]] = {}
         began = time.monotonic()
         for index, (part, value) in enumerate(values):
 
             def delivered(error: KafkaError | None, message: Message, index: int = index) -> None:
-                outcomes[index] = (error, -1 if error is not None else message.offset() or 0)
+                if error is None:
+                    outcomes[index] = (Outcome.OK, _told_offset(message))
 
             producer.produce(part.topic, value.encode(), partition=part.partition, on_delivery=delivered)
         try:
             producer.flush(30)
         finally:
             for index, (part, value) in enumerate(values):
-                error, offset = outcomes.get(index, (None, -1))
-                outcome = Outcome.OK if error is None and offset >= 0 else Outcome.UNKNOWN
+                outcome, offset = outcomes.get(index, (Outcome.UNKNOWN, -1))
                 number = int(value.partition(COPY_MARK)[0].rpartition("/")[2])
                 ended = time.monotonic()
                 self.recorder.add(
@@ -419,3 +419,9 @@ def read_to_end(
                 )
     finally:
         consumer.close()
+
+
+def _told_offset(message: Message) -> int:
+    """Where a record went; -1 where librdkafka knows only that it is there, by the acknowledgement of a later one."""
+    offset = message.offset()
+    return -1 if offset is None else offset
