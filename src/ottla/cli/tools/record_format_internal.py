@@ -92,5 +92,5 @@ class RemoteLogFormatter:
 
 def _unreadable(record: Any, error: KafkaError) -> UsageProblem:
     return UsageProblem(
-        f"could not read the record at offset {record.offset()} of partition {record.partition()}: {error.message}"
+        f"could not read the record at offset {record.offset()} of partition {record.partition()}: {error.message.rstrip('.')}"
     )
