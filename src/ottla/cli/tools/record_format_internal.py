@@ -91,6 +91,7 @@ class RemoteLogFormatter:
 
 
 def _unreadable(record: Any, error: KafkaError) -> UsageProblem:
+    why = error.message.rstrip(".")
     return UsageProblem(
-        f"could not read the record at offset {record.offset()} of partition {record.partition()}: {error.message.rstrip('.')}"
+        f"could not read the record at offset {record.offset()} of partition {record.partition()}: {why}"
     )
