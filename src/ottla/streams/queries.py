@@ -16,7 +16,7 @@ from ottla.streams.records import ValueAndTimestamp, Window, Windowed
 from ottla.streams.serdes import bool_serde, bytes_serde, float_serde, json_serde, long_serde
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _NOTHING_YET: Final = re.compile(r"STDS_\w*UNAVAILABLE|STDS_FAILED_TO_READ|PATH_NOT_FOUND")
 """Spark's words for a checkpoint in which no batch is finished."""
@@ -50,10 +50,10 @@ class QueryableStore:
     def get(self, key: Any) -> Any:
         """The value of a key; for windowed stores all windows of the key, or that of a Windowed key."""
         asked = key.key if isinstance(key, Windowed) else key
-        rows = self._entries().where(self._is_key(asked)).collect()
-        if not rows:
+        entries = self._entries(self._keys.encode(asked))
+        if not entries:
             return None
-        found = dict(self._shown(rows[0]))
+        found = dict(self._shown(*entries[0]))
         if self._store.kind is StoreKind.KEY_VALUE:
             return next(iter(found.values()))
         return found.get(key) if isinstance(key, Windowed) else found
@@ -68,34 +68,30 @@ class QueryableStore:
 
     def all(self) -> Iterator[tuple[Any, Any]]:
         """Everything, in the order of the keys' bytes."""
-        for row in sorted(self._entries().collect(), key=lambda row: bytes(row.name)):
-            yield from self._shown(row)
+        for name, held in self._entries():
+            yield from self._shown(name, held)
 
     def range(self, first: Any, last: Any) -> Iterator[tuple[Any, Any]]:
         """Keys between two, both included, by their bytes."""
-        from pyspark.sql import functions as f
-
         lowest, highest = self._keys.encode(first), self._keys.encode(last)
-        chosen = self._entries().where((f.col("name") >= f.lit(lowest)) & (f.col("name") <= f.lit(highest)))
-        for row in sorted(chosen.collect(), key=lambda row: bytes(row.name)):
-            yield from self._shown(row)
+        for name, held in self._entries():
+            if lowest <= name <= highest:
+                yield from self._shown(name, held)
 
-    def _is_key(self, key: Any) -> Any:
-        from pyspark.sql import functions as f
-
-        return f.col("name") == f.lit(self._keys.encode(key))
-
-    def _entries(self) -> DataFrame:
+    def _entries(self, name: bytes | None = None) -> list[tuple[bytes, Any]]:
+        """The bytes of all keys, or of one, and what is held under them, in the order of the bytes."""
         try:
-            return self._counts() if self._counted else self._variable()
+            found = self._counts(name) if self._counted else self._buckets(name)
         except Exception as problem:
             if _NOTHING_YET.search(str(problem)):
                 raise StreamsError(f"the store {self._store.name} has no content yet") from None
             raise
+        return sorted(found, key=lambda entry: entry[0])
 
-    def _variable(self) -> DataFrame:
+    def _buckets(self, name: bytes | None) -> list[tuple[bytes, Any]]:
         from pyspark.sql import functions as f
 
+        from ottla.streams.planner.state import possible_buckets, read_bucket
         from ottla.streams.planner.stateful import state_name
 
         variable = state_name(self._store.name)
@@ -105,19 +101,23 @@ class QueryableStore:
             .option("stateVarName", variable)
         )
         frame = reader.load(self._checkpoint)
-        return frame.select(
-            f.col("user_map_key.key").alias("name"), f.col("user_map_value.value").alias("held")
-        )
+        if name is not None:
+            frame = frame.where(f.col("user_map_key.bucket").isin(possible_buckets(name)))
+        rows = frame.select(f.col("user_map_value.entries").alias("entries")).collect()
+        buckets = (read_bucket(row.entries) for row in rows)
+        return [entry for bucket in buckets for entry in bucket.items() if name is None or entry[0] == name]
 
-    def _counts(self) -> DataFrame:
+    def _counts(self, name: bytes | None) -> list[tuple[bytes, Any]]:
         from pyspark.sql import functions as f
 
         frame = self._spark.read.format("statestore").load(self._checkpoint)
         held: Any = frame.schema["value"].dataType
         records = f.col("value").getField(held.names[0])
-        return frame.where(f.col("key.store") == self._store.name).select(
-            f.col("key.name").alias("name"), records.alias("held")
-        )
+        wanted = f.col("key.store") == self._store.name
+        if name is not None:
+            wanted &= f.col("key.name") == f.lit(name)
+        rows = frame.where(wanted).select(f.col("key.name").alias("name"), records.alias("held")).collect()
+        return [(bytes(row.name), row.held) for row in rows]
 
     def _operator(self, variable: str) -> int:
         """Which of the query's stateful operators holds the store."""
@@ -127,12 +127,12 @@ class QueryableStore:
                 return int(row.operatorId)
         raise StreamsError(f"the store {self._store.name} has no content yet")
 
-    def _shown(self, row: Any) -> Iterator[tuple[Any, Any]]:
-        key = self._keys.decode(bytes(row.name))
+    def _shown(self, name: bytes, found: Any) -> Iterator[tuple[Any, Any]]:
+        key = self._keys.decode(name)
         if self._counted:
-            yield key, row.held
+            yield key, found
             return
-        held = pickle.loads(row.held)
+        held = pickle.loads(found)
         match self._store.kind:
             case StoreKind.KEY_VALUE:
                 yield key, held[0] if self._store.timestamped else held

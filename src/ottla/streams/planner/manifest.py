@@ -13,7 +13,10 @@ from ottla.streams.graph.operators import Process
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.stages import Plan
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+_BEFORE_BUCKETS: Final = 1
+"""Stores had an entry of Spark's state for each key; plain counts are the same today."""
+
 COUNTS: Final = "plain count"
 """The kind of a store that Spark's own aggregation keeps."""
 
@@ -56,9 +59,15 @@ class Manifest:
         if not path.exists():
             return None
         told: dict[str, Any] = json.loads(path.read_text())
-        if told.pop("format", None) != _FORMAT:
-            raise CheckpointMismatch(f"{path} was written by another version of Ottla")
-        return cls(**told)
+        version = told.pop("format", None)
+        if version in (_FORMAT, _BEFORE_BUCKETS):
+            known = cls(**told)
+            if version == _FORMAT or known.only_counts or not any(known.stages):
+                return known
+        raise CheckpointMismatch(
+            f"{path} was written by another version of Ottla: use another application id, or begin anew with "
+            "`ottla streams reset`"
+        )
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,31 +1,85 @@
-"""Spark's state as the maps under our stores: read once per batch and key, written back at the batch's end."""
+"""Spark's state as the maps under our stores: entries lie in buckets, read once and written back at the batch's end.
+
+A call to Spark's state is a message to the JVM and back, at some tenths of a millisecond, whatever it carries. So one
+call moves a bucket of entries. Buckets split one by one as a store grows (linear hashing), and stay at a few kilobytes.
+"""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
+from zlib import crc32
 
 KEPT_ENTRIES: Final = 200_000
 """How much of a task's state a Python worker remembers between batches."""
+
+BUCKET_BYTES: Final = 4_096
+_MOST_BITS: Final = 32
+
+BUCKET_KEY: Final = "bucket int"
+BUCKET_VALUE: Final = "entries binary"
+"""What Spark knows of a bucket: its number, and a pickled dictionary from keys to pickled values."""
+
+
+def bucket_of(hashed: int, count: int) -> int:
+    """Where an entry is among so many buckets, by the hash of its key."""
+    bits = (count - 1).bit_length()
+    place = hashed & ((1 << bits) - 1)
+    return place if place < count else place & ((1 << (bits - 1)) - 1)
+
+
+def possible_buckets(key: bytes) -> list[int]:
+    """Where an entry may be, however many buckets there are."""
+    hashed = crc32(key)
+    # Spark's int has a sign; no store comes near so many buckets.
+    return sorted({hashed & ((1 << bits) - 1) for bits in range(_MOST_BITS)})
+
+
+def read_bucket(data: Any) -> dict[bytes, bytes]:
+    """The pickled values of a bucket by their keys."""
+    entries: dict[bytes, bytes] = pickle.loads(data)
+    return entries
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of a store's content: buckets as they stand in Spark's state, and values that were looked at."""
+
+    buckets: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
+    values: dict[bytes, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.buckets.values()))
+
+
+@dataclass(slots=True)
+class Extent:
+    """How large a store is; kept beside it."""
+
+    buckets: int = 1
+    held_bytes: int = 0
 
 
 class SparkMap:
     """A MapState with what this batch has read and changed on top of it."""
 
-    __slots__ = ("_changed", "_known", "_state")
+    __slots__ = ("_buckets", "_changed", "_extent", "_known", "_state")
 
-    def __init__(self, state: Any, known: dict[bytes, Any]) -> None:
+    def __init__(self, state: Any, known: Known, extent: Extent) -> None:
         self._state = state
-        self._known = known
+        self._known = known.values
+        self._buckets = known.buckets
+        self._extent = extent
         self._changed: set[bytes] = set()
 
     def get(self, key: bytes) -> Any:
         try:
             return self._known[key]
         except KeyError:
-            held = self._state.getValue((key,))
-            value = None if held is None else pickle.loads(held[0])
+            held = self._bucket(bucket_of(crc32(key), self._extent.buckets)).get(key)
+            value = None if held is None else pickle.loads(held)
             self._known[key] = value
             return value
 
@@ -38,33 +92,75 @@ class SparkMap:
         self._changed.add(key)
 
     def items(self) -> Iterator[tuple[bytes, Any]]:
-        found = {bytes(key[0]): held[0] for key, held in self._state.iterator()}
-        for key, held in found.items():
+        for place, held in self._state.iterator():
+            if place[0] not in self._buckets:
+                self._buckets[place[0]] = read_bucket(held[0])
+        held_entries = [entry for bucket in self._buckets.values() for entry in bucket.items()]
+        for key, pickled in held_entries:
             if key not in self._known:
-                yield key, pickle.loads(held)
+                yield key, pickle.loads(pickled)
         for key, value in list(self._known.items()):
             if value is not None:
                 yield key, value
 
     def write_back(self) -> None:
-        for key in self._changed:
-            value = self._known[key]
-            if value is None:
-                self._state.removeKey((key,))
-            else:
-                self._state.updateValue((key,), (pickle.dumps(value, 5),))
+        touched = {self._take_in(key) for key in self._changed}
         self._changed.clear()
+        touched |= self._grow()
+        for place in touched:
+            entries = self._buckets[place]
+            if entries:
+                self._state.updateValue((place,), (pickle.dumps(entries, 5),))
+            else:
+                self._state.removeKey((place,))
+
+    def _bucket(self, place: int) -> dict[bytes, bytes]:
+        entries = self._buckets.get(place)
+        if entries is None:
+            held = self._state.getValue((place,))
+            entries = self._buckets[place] = {} if held is None else read_bucket(held[0])
+        return entries
+
+    def _take_in(self, key: bytes) -> int:
+        """Puts a changed value into its bucket; gives back which."""
+        place = bucket_of(crc32(key), self._extent.buckets)
+        entries = self._bucket(place)
+        before = entries.pop(key, None)
+        if before is not None:
+            self._extent.held_bytes -= len(key) + len(before)
+        value = self._known[key]
+        if value is not None:
+            entries[key] = pickled = pickle.dumps(value, 5)
+            self._extent.held_bytes += len(key) + len(pickled)
+        return place
+
+    def _grow(self) -> set[int]:
+        """Splits buckets until they are small enough again; gives back which have changed."""
+        extent, before = self._extent, self._extent.buckets
+        extent.buckets = max(before, extent.held_bytes // BUCKET_BYTES + 1)
+        made = range(before, extent.buckets)
+        split = {bucket_of(place, before) for place in made}
+        for place in split:
+            self._bucket(place)
+        self._buckets.update({place: {} for place in made})
+        for place in split:
+            entries = self._buckets[place]
+            for key in list(entries):
+                now = bucket_of(crc32(key), extent.buckets)
+                if now != place:
+                    self._buckets[now][key] = entries.pop(key)
+        return split.union(made)
 
 
-_remembered: dict[tuple[str, int, int], tuple[bytes, dict[str, dict[bytes, Any]]]] = {}
+_remembered: dict[tuple[str, int, int], tuple[bytes, dict[str, Known]]] = {}
 
 
-def recall(run: str, stage: int, group: int, token: bytes | None) -> dict[str, dict[bytes, Any]]:
+def recall(run: str, stage: int, group: int, token: bytes | None) -> dict[str, Known]:
     """What this worker remembers of a task's state, if the token says that nobody has changed it since."""
     held = _remembered.pop((run, stage, group), None)
     return held[1] if held is not None and held[0] == token else {}
 
 
-def remember(run: str, stage: int, group: int, token: bytes, known: dict[str, dict[bytes, Any]]) -> None:
+def remember(run: str, stage: int, group: int, token: bytes, known: dict[str, Known]) -> None:
     if sum(map(len, known.values())) <= KEPT_ENTRIES:
         _remembered[run, stage, group] = (token, known)

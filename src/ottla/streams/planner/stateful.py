@@ -32,7 +32,7 @@ from ottla.streams.planner.shortcuts import (
     key_reader,
 )
 from ottla.streams.planner.stages import Plan
-from ottla.streams.planner.state import SparkMap, recall, remember
+from ottla.streams.planner.state import BUCKET_KEY, BUCKET_VALUE, Extent, Known, SparkMap, recall, remember
 from ottla.streams.planner.windowing import counts_of_rows, only_windowed_counts
 from ottla.streams.records import Record
 
@@ -56,10 +56,10 @@ class StatefulStage(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
         self._maps = {
-            store: handle.getMapState(state_name(store), "key binary", "value binary")
+            store: handle.getMapState(state_name(store), BUCKET_KEY, BUCKET_VALUE)
             for store in self._stage.stores
         }
-        self._facts = handle.getValueState("facts", "token binary, scalars binary")
+        self._facts = handle.getValueState("facts", "token binary, held binary")
         self._task_of = {group: task for task, group in enumerate(self._tasks.groups)}
         self._counters = {
             number: counter.name
@@ -117,10 +117,15 @@ class _Work:
         self._group = group
         self._task_number = stage._task_of[group]
         facts = stage._facts.get()
-        token, scalars = (None, {}) if facts is None else (bytes(facts[0]), pickle.loads(facts[1]))
+        token = None if facts is None else bytes(facts[0])
+        self._extents: dict[str, Extent]
+        scalars, self._extents = ({}, {}) if facts is None else pickle.loads(facts[1])
         self._known = recall(stage._run, stage._stage.number, group, token)
         self._maps = {
-            store: SparkMap(state, self._known.setdefault(store, {})) for store, state in stage._maps.items()
+            store: SparkMap(
+                state, self._known.setdefault(store, Known()), self._extents.setdefault(store, Extent())
+            )
+            for store, state in stage._maps.items()
         }
         topology = stage._plan.topology
         stores = make_stores((topology.stores[store] for store in self._maps), self._maps.__getitem__)
@@ -203,7 +208,7 @@ class _Work:
             entries.write_back()
         token = os.urandom(12)
         stage = self._stage
-        stage._facts.update((token, pickle.dumps(self._task.save(), 5)))
+        stage._facts.update((token, pickle.dumps((self._task.save(), self._extents), 5)))
         remember(stage._run, stage._stage.number, self._group, token, self._known)
         if stage._uses_timers:
             self._register_timer()
