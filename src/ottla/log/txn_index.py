@@ -85,12 +85,16 @@ class TransactionIndex:
         self._entries = list(txns)
 
     def replace_if_changed(self, txns: list[AbortedTxn]) -> None:
+        """As `replace`, but leaves a file alone that has them already."""
         try:
             same = self.entries() == txns
         except CorruptIndexError:
             same = False
         if not same:
             self.replace(txns)
+        elif txns:
+            # Right, but perhaps not on disk: a process may have been killed between writing and syncing it.
+            self._unsynced = True
 
     def truncate_to(self, offset: int) -> None:
         entries = self.entries()

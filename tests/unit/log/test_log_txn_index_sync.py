@@ -2,6 +2,8 @@
 
 import random
 
+from log_rig import Rig, idempotent, marker
+
 from ottla.log.memfs import MemFs
 from ottla.log.txn_index import TransactionIndex
 from ottla.log.types import AbortedTxn
@@ -19,3 +21,37 @@ def test_what_recovery_wrote_anew_is_synced():
     for seed in range(20):
         after = fs.crash(random.Random(seed))
         assert TransactionIndex(after, index.path, 140).entries() == aborted
+
+
+def test_what_recovery_found_right_is_synced():
+    """The process that wrote it was killed before it synced it."""
+    fs = MemFs()
+    fs.mkdir("/t-0")
+    fs.fsync_dir("/")
+    path = "/t-0/00000000000000000140.txnindex"
+    aborted = [AbortedTxn(7, 141, 150, 151)]
+    TransactionIndex(fs, path, 140).append(aborted[0])
+    fs = fs.kill()
+    index = TransactionIndex(fs, path, 140)
+    index.replace_if_changed(aborted)
+    index.fsync()
+    fs.fsync_dir("/t-0")
+    for seed in range(20):
+        assert TransactionIndex(fs.crash(random.Random(seed)), path, 140).entries() == aborted
+
+
+def test_the_name_of_an_index_that_came_late_is_synced():
+    """The log's name was on disk before there was an aborted transaction, and thus a file for it."""
+    rig = Rig()
+    rig.append("before")
+    rig.log.flush()
+    rig.replicate(idempotent(0, "never", pid=7, is_transactional=True))
+    rig.replicate(marker(7, commit=False))
+    rig.log.roll()
+    rig.append("after")
+    rig.log.flush()
+    assert isinstance(rig.fs, MemFs)
+    for seed in range(20):
+        after = rig.fs.crash(random.Random(seed))
+        index = TransactionIndex(after, "/data/t-0/00000000000000000000.txnindex", 0)
+        assert [(txn.first_offset, txn.last_offset) for txn in index.entries()] == [(1, 2)]
