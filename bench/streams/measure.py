@@ -20,6 +20,7 @@ WORDS_A_LINE = 8
 _VOCABULARY = 5_000
 _USERS = 1_000
 _CLICKS_A_MS = 20
+_CLICKS_BEGIN_S = 3_600
 _WARM_RECORDS = 60
 """Until the code that runs once in every micro-batch is compiled."""
 
@@ -78,10 +79,12 @@ def write_lines(bootstrap: str, topic: str, lines: int, seed: int) -> int:
 
 
 def write_clicks(bootstrap: str, topic: str, clicks: int, seed: int) -> int:
-    """Of a thousand users, one after the other in time; each seed has a time of its own."""
+    """Of a thousand users, one after the other in time; each seed has a time of its own.
+
+    Within the last hour: what is older than a topic keeps would be deleted while it is counted."""
     chance = random.Random(seed)
     producer = _producer(bootstrap)
-    begin_ms = 1_700_000_000_000 + seed * 1_000_000
+    begin_ms = int(time.time() - _CLICKS_BEGIN_S) // 10 * 10_000 + seed * 1_000_000
     for number in range(clicks):
         user = b"user%d" % chance.randrange(_USERS)
         producer.produce(topic, b"click", user, timestamp=begin_ms + number // _CLICKS_A_MS)

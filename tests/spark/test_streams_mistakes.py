@@ -169,4 +169,4 @@ def test_a_checkpoint_of_another_application(spark: Any, shell: Shell) -> None:
     assert "the store counts was a plain count store and is a key-value store now" in told
     # A checkpoint without its plan is none of ours to go on with.
     (plan := shell.state / "mistaken" / "plan.json").write_text(json.dumps({"format": 99}))
-    assert shell.run(COUNTED) == f"{plan} was written by another version of Ottla"
+    assert shell.run(COUNTED).startswith(f"{plan} was written by another version of Ottla: use another ")

@@ -102,6 +102,19 @@ def test_a_change_without_state_keeps_the_checkpoint(tmp_path: Path) -> None:
     assert known.tasks == Tasks.spread(4, 2)
 
 
+def test_a_checkpoint_from_before_buckets_is_kept_only_for_plain_counts(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    plain = plan_of(counting())
+    plain.only_counts = True
+    Manifest.of("app", plain, Tasks.spread(4, 2)).write(path)
+    path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
+    assert Manifest.read(path) is not None
+    manifest(counting(window=True)).write(path)
+    path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
+    with pytest.raises(CheckpointMismatch, match="another version of Ottla"):
+        Manifest.read(path)
+
+
 def test_a_store_may_be_added_where_there_are_some() -> None:
     more = counting()
     more.stream("c").group_by_key().count(store="more").to_stream().to("d")
