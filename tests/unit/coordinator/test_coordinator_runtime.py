@@ -294,6 +294,21 @@ def test_a_batch_that_is_full_makes_room_for_the_next() -> None:
     assert sorted(rig.shard.values) == ["a", "b", "c", "d"]
 
 
+def test_who_needs_room_that_a_refused_batch_had_is_refused_with_it() -> None:
+    """It was decided by a state that was never written."""
+    rig = RuntimeRig(Store, SERDE, linger_ms=10, topic={"max_message_bytes": 500})
+    rig.elect()
+    answers: list[Any] = []
+    for key in "ab":
+        rig.runtime.write(0, putting(key, "x" * 150), answers.append, answers.append)
+    rig.partition.fault = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "disk")
+    rig.runtime.write(0, putting("c", "x" * 150), answers.append, answers.append)
+    rig.partition.fault = None
+    rig.settle()
+    assert [answer.code for answer in answers] == [ErrorCode.NOT_COORDINATOR] * 3
+    assert rig.shard.values == {} and rig.partition.appends == 0
+
+
 def test_an_operation_that_fits_no_batch_is_refused() -> None:
     rig = RuntimeRig(Store, SERDE, topic={"max_message_bytes": 500})
     rig.elect()
