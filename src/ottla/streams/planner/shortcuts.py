@@ -99,20 +99,22 @@ def count_windows(windows: TimeWindows, codes: Ints, times: Ints, observed: int)
         end = start + windows.size_ms
         open_ones = (start >= 0) & (end > times) & (end > closed)
         parts.append((codes[open_ones], start[open_ones], times[open_ones]))
-    told = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _summed(*told, observed=int(seen[-1]))
+    some, begun, when = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return summed(WindowCounts(some, begun, np.ones(len(some), np.int64), when, int(seen[-1])))
 
 
-def _summed(codes: Ints, starts: Ints, times: Ints, *, observed: int) -> WindowCounts:
+def summed(told: WindowCounts) -> WindowCounts:
     """One row for each key and window. By start, so that a store sees time pass as it did: a window that was open is
     never gone before its turn."""
-    order = np.lexsort((codes, starts))
-    codes, starts, times = codes[order], starts[order], times[order]
+    order = np.lexsort((told.codes, told.starts))
+    codes, starts, times = told.codes[order], told.starts[order], told.latest[order]
     changes = (codes[1:] != codes[:-1]) | (starts[1:] != starts[:-1])
     firsts = np.flatnonzero(np.r_[len(codes) > 0, changes]) if len(codes) else np.empty(0, np.int64)
-    counts = np.diff(np.r_[firsts, len(codes)])
-    latest = np.maximum.reduceat(times, firsts) if len(firsts) else times
-    return WindowCounts(codes[firsts], starts[firsts], counts, latest, observed)
+    if not len(firsts):
+        return WindowCounts(codes, starts, told.counts, times, told.observed)
+    counts = np.add.reduceat(told.counts[order], firsts)
+    latest = np.maximum.reduceat(times, firsts)
+    return WindowCounts(codes[firsts], starts[firsts], counts, latest, told.observed)
 
 
 def count_columns(

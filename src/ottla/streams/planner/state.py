@@ -16,11 +16,9 @@ KEPT_ENTRIES: Final = 200_000
 """How much of a task's state a Python worker remembers between batches."""
 
 BUCKET_BYTES: Final = 4_096
-_MOST_BITS: Final = 32
+"""A bucket is a pickled dictionary from keys to pickled values; Spark knows it by its number."""
 
-BUCKET_KEY: Final = "bucket int"
-BUCKET_VALUE: Final = "entries binary"
-"""What Spark knows of a bucket: its number, and a pickled dictionary from keys to pickled values."""
+_MOST_BITS: Final = 32
 
 
 def bucket_of(hashed: int, count: int) -> int:

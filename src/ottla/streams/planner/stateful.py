@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from ottla.streams.graph.operators import GlobalTableSource, Source, TableReplica
 from ottla.streams.graph.topology import Node
@@ -32,12 +33,17 @@ from ottla.streams.planner.shortcuts import (
     key_reader,
 )
 from ottla.streams.planner.stages import Plan
-from ottla.streams.planner.state import BUCKET_KEY, BUCKET_VALUE, Extent, Known, SparkMap, recall, remember
+from ottla.streams.planner.state import Extent, Known, SparkMap, recall, remember
 from ottla.streams.planner.windowing import counts_of_rows, only_windowed_counts
 from ottla.streams.records import Record
 
 _FIRST = 0
 _THEN = 1
+
+# Not as text: a worker has the JVM parse that, twice, for each variable and in every batch.
+_BUCKET_KEY = StructType([StructField("bucket", IntegerType())])
+_BUCKET_VALUE = StructType([StructField("entries", BinaryType())])
+_FACTS = StructType([StructField("token", BinaryType()), StructField("held", BinaryType())])
 
 
 def state_name(store: str) -> str:
@@ -56,10 +62,10 @@ class StatefulStage(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
         self._maps = {
-            store: handle.getMapState(state_name(store), BUCKET_KEY, BUCKET_VALUE)
+            store: handle.getMapState(state_name(store), _BUCKET_KEY, _BUCKET_VALUE)
             for store in self._stage.stores
         }
-        self._facts = handle.getValueState("facts", "token binary, held binary")
+        self._facts = handle.getValueState("facts", _FACTS)
         self._task_of = {group: task for task, group in enumerate(self._tasks.groups)}
         self._counters = {
             number: counter.name

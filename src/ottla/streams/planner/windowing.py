@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,10 +19,13 @@ from ottla.streams.interpreter.reading import read_source
 from ottla.streams.interpreter.stores import NEVER
 from ottla.streams.interpreter.task import Task
 from ottla.streams.planner.rows import Tasks, by_partition
-from ottla.streams.planner.shortcuts import TEXT, Ints, WindowCounts, count_windows, counted_behind
+from ottla.streams.planner.shortcuts import TEXT, Ints, WindowCounts, count_windows, counted_behind, summed
 from ottla.streams.planner.stages import Plan
 from ottla.streams.planner.stateless import arrow_schema
 from ottla.streams.records import Record
+
+MAX_ROWS: Final = 200_000
+"""So many counts are held before they are handed on."""
 
 
 def only_windowed_counts(topology: Topology) -> dict[str, tuple[Node, Node]]:
@@ -51,6 +54,8 @@ class WindowCountingStage:
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         ways = only_windowed_counts(self.plan.topology)
         observed: dict[tuple[str, int], int] = {}
+        held: dict[tuple[str, int], list[tuple[Any, WindowCounts]]] = {}
+        rows = 0
         for batch in batches:
             for topic, partition, part in by_partition(batch):
                 source, counter = ways[topic]
@@ -64,7 +69,22 @@ class WindowCountingStage:
                 told = count_windows(operator.windows, codes, times, before)
                 observed[topic, partition] = told.observed
                 if len(told.codes):
-                    yield self._rows(counter, partition, keys.dictionary, told)
+                    held.setdefault((topic, partition), []).append((keys.dictionary, told))
+                    rows += len(told.codes)
+            if rows >= MAX_ROWS:
+                yield from self._take(held, ways)
+                rows = 0
+        yield from self._take(held, ways)
+
+    def _take(
+        self,
+        held: dict[tuple[str, int], list[tuple[Any, WindowCounts]]],
+        ways: dict[str, tuple[Node, Node]],
+    ) -> Iterator[Any]:
+        """What was counted so far, with one row for each key and window of a partition."""
+        for (topic, partition), parts in held.items():
+            yield self._rows(ways[topic][1], partition, *_merged(parts))
+        held.clear()
 
     def _readable(self, node: Node, topic: str, partition: int, part: Any) -> Any:
         """The records that the source's serdes can read; the others are met as the source says."""
@@ -114,6 +134,22 @@ class WindowCountingStage:
                     pa.nulls(rows, field.type) if value is None else pa.array(value).cast(field.type)
                 )
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema())
+
+
+def _merged(parts: list[tuple[Any, WindowCounts]]) -> tuple[Any, WindowCounts]:
+    import pyarrow as pa
+
+    if len(parts) == 1:
+        return parts[0]
+    keys = pa.concat_arrays([names.take(pa.array(told.codes)) for names, told in parts]).dictionary_encode()
+    counts = (told for _, told in parts)
+    starts, records, latest = (
+        np.concatenate(column)
+        for column in zip(*((told.starts, told.counts, told.latest) for told in counts), strict=True)
+    )
+    codes = keys.indices.to_numpy().astype(np.int64)
+    observed = parts[-1][1].observed
+    return keys.dictionary, summed(WindowCounts(codes, starts, records, latest, observed))
 
 
 def counts_of_rows(columns: dict[str, Any]) -> WindowCounts:
