@@ -144,8 +144,9 @@ class Orders:
         node.kill()
         await self._unregister(node)
         others = [each for each in self._nodes if each is not node]
-        if self._needed(node) or not all(each.alive for each in others) or not in_sync():
-            # Somebody has given it something again; or what the others have cannot be told.
+        if self._needed(node) or not all(each.serves for each in others) or not in_sync():
+            # Somebody has given it something again; or what the others have cannot be told, least of all by nodes
+            # that have just started and know of nothing yet.
             self._note(f"{node.host} comes back as it was")
         elif not node.alive:
             self._note(f"{node.host} has a new disk")
