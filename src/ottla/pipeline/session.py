@@ -37,7 +37,7 @@ PIPELINE_SETTINGS: Final[Mapping[str, str]] = {
 """What every session of ours has; the reasons are measurements, or stand beside the line."""
 
 JVM_FLAGS: Final = (
-    # Planning a micro-batch is a lot of code that runs a few times each: half of a short run's CPU was the optimizing
+    # Planning a micro-batch is much code that runs a few times each: a third of a short run's CPU was the optimizing
     # compiler's. It waits five times longer now. What runs for every record reaches it at once all the same.
     "-XX:Tier4InvocationThreshold=25000",
     "-XX:Tier4MinInvocationThreshold=3000",
