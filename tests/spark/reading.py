@@ -12,6 +12,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 _END_S = 20.0
+_ALL = {"isolation.level": "read_uncommitted", "enable.auto.commit": False}
+_MARKERS_S = 3.0
+"""A transaction is committed before its markers are in all partitions; until then readers do not see it."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +60,35 @@ class Kafka:
             }
         )
         try:
-            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
-            consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-            found, left = [], len(partitions)
+            ends = self._ends(topic)
+            consumer.assign([TopicPartition(topic, number, 0) for number in ends])
+            found, told, left = [], set(), set(ends)
             while left:
-                message = consumer.poll(_END_S)
-                assert message is not None, f"no end of {topic} within {_END_S} s"
-                if message.error():
-                    left -= 1
-                else:
+                message = consumer.poll(_END_S if len(told) < len(ends) else _MARKERS_S)
+                if message is None:
+                    assert len(told) == len(ends), f"no end of {topic} within {_END_S} s"
+                    break  # what is left belongs to transactions that are still open
+                if not message.error():
                     found.append(message)
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    told.add(message.partition())
+                    if message.offset() >= ends[message.partition()]:
+                        left.discard(message.partition())
+                elif not message.error().retriable():
+                    raise KafkaException(message.error())
             return sorted(found, key=lambda one: (one.partition(), one.offset()))
+        finally:
+            consumer.close()
+
+    def _ends(self, topic: str) -> Mapping[int, int]:
+        """The high watermark of each partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "tests-ends"} | _ALL)
+        try:
+            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
+            return {
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1]
+                for number in partitions
+            }
         finally:
             consumer.close()
 
