@@ -88,9 +88,9 @@ def word_count(bench: Bench) -> None:
 
 
 def windowed_count(bench: Bench) -> None:
-    """Clicks of a thousand users in windows of ten seconds."""
+    """Clicks of a thousand users in windows of ten seconds; ten times as many as lines, for they are as much faster."""
     row = "windowed count, exactly once, windows of 10 s"
-    records = 2 * _RECORDS.get(bench.scale.name, _RECORDS["quick"])
+    records = 10 * _RECORDS.get(bench.scale.name, _RECORDS["quick"])
     _side_by_side(bench, _WINDOWS, row, "events/s", write_clicks, records)
 
 
