@@ -60,7 +60,9 @@ class Copier(TransactionalProducer):
             try:
                 await member.keep_up()
                 for tp in member.owned:
-                    await self._copy(tp)
+                    # Without a generation the coordinator would take offsets from anybody, as Kafka's does.
+                    if tp in member.owned:
+                        await self._copy(tp)
             except (NotSent, Unanswered):
                 pass
             await asyncio.sleep(0.1 + self.client.random.random() * self.pause_s)
