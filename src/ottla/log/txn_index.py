@@ -29,7 +29,8 @@ class TransactionIndex:
         self.base_offset = base_offset
         self._file: File | None = None
         self._entries: list[AbortedTxn] | None = None
-        self._unsynced = False
+        self._unsynced = True
+        """A file that is there already may have been left unsynced by the process that wrote it."""
 
     def start_empty(self) -> None:
         """Take the index as new: there is no file."""
@@ -92,9 +93,6 @@ class TransactionIndex:
             same = False
         if not same:
             self.replace(txns)
-        elif txns:
-            # Right, but perhaps not on disk: a process may have been killed between writing and syncing it.
-            self._unsynced = True
 
     def truncate_to(self, offset: int) -> None:
         entries = self.entries()
@@ -104,12 +102,15 @@ class TransactionIndex:
 
     def fsync(self) -> None:
         """Also of what recovery or a truncation has written anew: once synced, no later recovery looks at it again."""
-        if self._unsynced:
-            self._unsynced = False
-            file = self._file or self._fs.open(self.path, create=True)
+        if not self._unsynced:
+            return
+        self._unsynced = False
+        if self._file is not None:
+            self._file.fsync()
+        elif self._fs.exists(self.path):
+            file = self._fs.open(self.path)
             file.fsync()
-            if file is not self._file:
-                file.close()
+            file.close()
 
     def rename(self, path: str) -> None:
         if self._fs.exists(self.path):

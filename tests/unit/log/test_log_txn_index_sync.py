@@ -55,3 +55,21 @@ def test_the_name_of_an_index_that_came_late_is_synced():
         after = rig.fs.crash(random.Random(seed))
         index = TransactionIndex(after, "/data/t-0/00000000000000000000.txnindex", 0)
         assert [(txn.first_offset, txn.last_offset) for txn in index.entries()] == [(1, 2)]
+
+
+def test_what_was_not_synced_before_a_clean_end_is_synced_with_its_segment():
+    """At the end the segment was the active one, whose indexes are not synced; nobody looks at it at the next start."""
+    rig = Rig()
+    rig.replicate(idempotent(0, "never", pid=7, is_transactional=True))
+    rig.replicate(marker(7, commit=False))
+    rig.log.flush()
+    rig.log.close()
+    assert isinstance(rig.fs, MemFs)
+    rig.open(clean=True, fs=rig.fs.kill())
+    rig.log.roll()
+    rig.append("after")
+    rig.log.flush()
+    for seed in range(20):
+        after = rig.fs.crash(random.Random(seed))
+        index = TransactionIndex(after, "/data/t-0/00000000000000000000.txnindex", 0)
+        assert [(txn.first_offset, txn.last_offset) for txn in index.entries()] == [(0, 1)]
