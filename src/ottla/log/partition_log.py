@@ -266,8 +266,11 @@ class PartitionLog(LogReader):
         if staged is None:
             self.producers.end_offset = end
         else:
-            for txn in self.producers.commit(staged, end):
-                self._segments.active.txn_index.append(txn)
+            try:
+                for txn in self.producers.commit(staged, end):
+                    self._segments.active.txn_index.append(txn)
+            except OSError as e:
+                raise self._fail(e) from e
 
     @property
     def flush_due(self) -> bool:

@@ -2,8 +2,10 @@
 
 import random
 
+import pytest
 from log_rig import Rig, idempotent, marker
 
+from ottla.errors import ErrorCode, KafkaError
 from ottla.log.memfs import MemFs
 from ottla.log.txn_index import TransactionIndex
 from ottla.log.types import AbortedTxn
@@ -73,3 +75,19 @@ def test_what_was_not_synced_before_a_clean_end_is_synced_with_its_segment():
         after = rig.fs.crash(random.Random(seed))
         index = TransactionIndex(after, "/data/t-0/00000000000000000000.txnindex", 0)
         assert [(txn.first_offset, txn.last_offset) for txn in index.entries()] == [(0, 1)]
+
+
+def test_an_index_that_cannot_be_written_fails_the_log():
+    rig = Rig()
+    rig.replicate(idempotent(0, "never", pid=7, is_transactional=True))
+    assert isinstance(rig.fs, MemFs)
+
+    def fault(operation: str, path: str) -> None:
+        if path.endswith(".txnindex"):
+            raise OSError(5, "Input/output error")
+
+    rig.fs.fault = fault
+    with pytest.raises(KafkaError) as refused:
+        rig.replicate(marker(7, commit=False))
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert rig.log.failed is not None
