@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,6 @@ from oracle.tools_oracle import JavaTools, run_ottla
 from ottla.testing.process import BrokerProcess
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def java() -> Iterator[JavaTools]:
-    tools = JavaTools()
-    yield tools
-    tools.close()
 
 
 @pytest.fixture(scope="module")
@@ -65,22 +57,22 @@ def files(data: Path, *patterns: str) -> str:
 
 
 @pytest.mark.parametrize("line", lines("dumping"))
-def test_the_same_is_printed(data: Path, java: JavaTools, line: str) -> None:
+def test_the_same_is_printed(data: Path, java_tools: JavaTools, line: str) -> None:
     _, flag, patterns, *flags = line.split()
     arguments = (flag, files(data, *patterns.split(",")), *flags)
-    theirs, ours = java.run("dump-log", *arguments), run_ottla("dump-log", *arguments)
+    theirs, ours = java_tools.run("dump-log", *arguments), run_ottla("dump-log", *arguments)
     assert theirs.code == 0, theirs.err
     assert ours.code == 0, ours.err
     assert ours.out == theirs.out
 
 
-def test_bytes_that_are_no_batch_are_told(data: Path, java: JavaTools, tmp_path: Path) -> None:
+def test_bytes_that_are_no_batch_are_told(data: Path, java_tools: JavaTools, tmp_path: Path) -> None:
     (source,) = (data / "packed-0").glob("*.log")
     torn = tmp_path / source.name
     torn.write_bytes(source.read_bytes()[:-10])
     damaged = tmp_path / f"{7:020}.log"
     damaged.write_bytes(source.read_bytes()[:-1] + b"!")
     arguments = ("--files", f"{torn},{damaged}")
-    theirs, ours = java.run("dump-log", *arguments), run_ottla("dump-log", *arguments)
+    theirs, ours = java_tools.run("dump-log", *arguments), run_ottla("dump-log", *arguments)
     assert "invalid bytes at the end" in ours.out and "isvalid: false" in ours.out
     assert ours.out == theirs.out

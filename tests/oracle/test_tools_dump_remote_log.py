@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,13 +28,6 @@ _LINES = (
 
 
 @pytest.fixture(scope="module")
-def java() -> Iterator[JavaTools]:
-    tools = JavaTools()
-    yield tools
-    tools.close()
-
-
-@pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A segment whose values Kafka's own class wrote."""
     path = tmp_path_factory.mktemp("__remote_log_metadata-0") / f"{0:020}.log"
@@ -50,16 +42,16 @@ def values(path: Path) -> list[bytes]:
     return [value for value in found if value is not None]
 
 
-def both(java: JavaTools, path: Path, line: str) -> tuple[list[str], list[str]]:
+def both(java_tools: JavaTools, path: Path, line: str) -> tuple[list[str], list[str]]:
     tool, *flags = line.split()
-    theirs, ours = java.run(tool, "--files", path, *flags), run_ottla(tool, "--files", path, *flags)
+    theirs, ours = java_tools.run(tool, "--files", path, *flags), run_ottla(tool, "--files", path, *flags)
     assert (theirs.code, ours.code) == (0, 0), theirs.err + ours.err
     return ours.out.splitlines(), theirs.out.splitlines()
 
 
 @pytest.mark.parametrize("line", _LINES)
-def test_what_kafka_wrote_is_printed_alike(written: Path, java: JavaTools, line: str) -> None:
-    ours, theirs = both(java, written, line)
+def test_what_kafka_wrote_is_printed_alike(written: Path, java_tools: JavaTools, line: str) -> None:
+    ours, theirs = both(java_tools, written, line)
     assert ours == theirs
     assert "Error" not in "".join(ours)
 
@@ -76,7 +68,7 @@ def test_every_type_was_in_it(written: Path) -> None:
     assert len(values(written)) == 16
 
 
-def test_broken_values_are_told_alike(written: Path, java: JavaTools, tmp_path: Path) -> None:
+def test_broken_values_are_told_alike(written: Path, java_tools: JavaTools, tmp_path: Path) -> None:
     segment, update, deletion, snapshot = (values(written)[at] for at in (0, 4, 9, 12))
     broken = [
         b"",
@@ -95,12 +87,12 @@ def test_broken_values_are_told_alike(written: Path, java: JavaTools, tmp_path: 
         broken += [value[:-1], value[:20], value + b"more"]
     broken += [update[:-2] + b"\x04\x00", update[:-2] + b"\xff\x00", deletion[:-2] + b"\x03\x00"]
     path = log_of(tmp_path, broken)
-    ours, theirs = both(java, path, _LINES[0])
+    ours, theirs = both(java_tools, path, _LINES[0])
     assert ours == theirs
     assert sum("Error at offset" in line for line in ours) == len(broken)
 
 
-def test_a_changed_byte_anywhere_is_told_alike(written: Path, java: JavaTools, tmp_path: Path) -> None:
+def test_a_changed_byte_anywhere_is_told_alike(written: Path, java_tools: JavaTools, tmp_path: Path) -> None:
     rng = random.Random(8)
     changed = []
     for value in values(written):
@@ -108,7 +100,7 @@ def test_a_changed_byte_anywhere_is_told_alike(written: Path, java: JavaTools, t
         name = range(3, value.index(_TOPIC) + len(_TOPIC)) if _TOPIC in value else ()
         for at in (at for at in range(len(value)) if at not in name):
             changed.append(value[:at] + bytes((rng.randrange(256),)) + value[at + 1 :])
-    ours, theirs = both(java, log_of(tmp_path, changed), _LINES[0])
+    ours, theirs = both(java_tools, log_of(tmp_path, changed), _LINES[0])
     different = [line for line, other in zip(ours, theirs, strict=True) if line != other]
     # Kafka reads past a wrong size of a tag that it knows.
     assert all("skipping. Failed to deserialize record with type" in line for line in different)

@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 _END_S = 20.0
-_ALL = {"isolation.level": "read_uncommitted", "enable.auto.commit": False}
 _MARKERS_S = 3.0
 """A transaction is committed before its markers are in all partitions; until then readers do not see it."""
 
@@ -60,7 +59,7 @@ class Kafka:
             }
         )
         try:
-            ends = self._ends(topic)
+            ends = self.ends(topic, "read_uncommitted")
             consumer.assign([TopicPartition(topic, number, 0) for number in ends])
             found, told, left = [], set(), set(ends)
             while left:
@@ -77,18 +76,6 @@ class Kafka:
                 elif not message.error().retriable():
                     raise KafkaException(message.error())
             return sorted(found, key=lambda one: (one.partition(), one.offset()))
-        finally:
-            consumer.close()
-
-    def _ends(self, topic: str) -> Mapping[int, int]:
-        """The high watermark of each partition."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "tests-ends"} | _ALL)
-        try:
-            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
-            return {
-                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1]
-                for number in partitions
-            }
         finally:
             consumer.close()
 

@@ -164,13 +164,13 @@ class Cluster:
     # -- what it says of itself
 
     def ask(self, request: Any, version: int, *, node_id: int | None = None, timeout_s: float = 10.0) -> Any:
-        """One request to one node; without an id to any broker that answers."""
+        """One request to one node; without an id to any broker that answers. Those that are paused are not asked."""
         if node_id is not None:
             with RawClient(*self.plans[node_id].address, timeout_s=timeout_s) as client:
                 return client.ask(request, version)
         reason: OSError | None = None
         for candidate in self.broker_ids:
-            if self.running(candidate):
+            if self.running(candidate) and not self.nodes[candidate].paused:
                 try:
                     return self.ask(request, version, node_id=candidate, timeout_s=timeout_s)
                 except OSError as error:

@@ -49,6 +49,7 @@ class BrokerProcess:
         self.host = ""
         self.port = 0
         self.ready_line = ""
+        self.paused = False
         self._process: subprocess.Popen[str] | None = None
         self._log_path = data.with_name(data.name + ".stderr")
 
@@ -87,6 +88,7 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Start the process and do not wait."""
+        self.paused = False
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(),
@@ -146,10 +148,12 @@ class BrokerProcess:
     def pause(self) -> None:
         """SIGSTOP: it falls silent, but its connections stay."""
         os.kill(self.pid, signal.SIGSTOP)
+        self.paused = True
 
     def resume(self) -> None:
         """SIGCONT: it goes on as if nothing had been."""
         os.kill(self.pid, signal.SIGCONT)
+        self.paused = False
 
     def restart(self, timeout_s: float = 60.0) -> BrokerProcess:
         """Stop it, if it runs, and start it again on the same data and port."""

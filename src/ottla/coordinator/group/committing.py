@@ -26,7 +26,7 @@ _NO_OFFSET: Final = -1
 _NONE: Final = int(ErrorCode.NONE)
 _TOO_LARGE: Final = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 _FEW: Final = 16
-"""Answers of commits for more partitions are not kept."""
+"""Answers of commits for more topics and partitions than that are not kept."""
 
 
 class OffsetCommits:
@@ -68,7 +68,8 @@ class OffsetCommits:
                     )
                 partitions.append((partition.partition_index, code))
             topics.append((topic.name, topic.topic_id, tuple(partitions)))
-        answer = _commit_answer if len(records) <= _FEW else _commit_answer.__wrapped__
+        few = sum(1 + len(partitions) for _, _, partitions in topics) <= _FEW
+        answer = _commit_answer if few else _commit_answer.__wrapped__
         return CoordinatorResult(records, answer(tuple(topics)))
 
     def _may_commit(

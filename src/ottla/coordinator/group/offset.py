@@ -65,7 +65,9 @@ def offset_record(
         expire_timestamp=expire_ms,
         topic_id=topic_id,
     )
-    key, key_bytes = _key(group_id, topic, partition)
+    # Nobody may fill the broker's memory with the names of groups.
+    known = _key if len(group_id) <= _SHORT else _key.__wrapped__
+    key, key_bytes = known(group_id, topic, partition)
     if expire_ms != NO_EXPIRY:
         return CoordinatorRecord(key, value, _VERSION_WITH_EXPIRY)
     value_bytes = _encode(value)
