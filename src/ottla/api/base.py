@@ -56,6 +56,8 @@ class RequestContext(ABC):
     local_port: int
     on_controller_listener: bool
     """The request came in on a listener of `controller.listener.names`."""
+    forwarded: bool = False
+    """A broker has passed it on, in an envelope."""
     connection_id: str
     received_at: float
     """On the monotonic clock, in seconds."""

@@ -48,6 +48,7 @@ _BROKER: Final = frozenset(
         "controller.quorum.fetch.timeout.ms",
         "controller.quorum.request.timeout.ms",
         "controller.quorum.retry.backoff.ms",
+        "cordoned.log.dirs",
         "default.replication.factor",
         "delete.topic.enable",
         "fetch.max.bytes",

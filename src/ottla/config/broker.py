@@ -110,6 +110,12 @@ class BrokerConfig(TypedValues):
         return key in self.static or key in self.dynamic_default or key in self.dynamic
 
     @property
+    def cordoned_log_dirs(self) -> frozenset[str]:
+        """The log directories that get nothing new, as `log.dirs` names them."""
+        cordoned = self.list("cordoned.log.dirs")
+        return frozenset(self.log_dirs if cordoned == checks.ALL_DIRECTORIES else cordoned)
+
+    @property
     def is_broker(self) -> bool:
         return "broker" in self.roles
 

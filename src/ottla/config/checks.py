@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _PLUGIN_PREFIXES = ("config.providers.", "rlmm.config.", "rsm.config.")
 """Prefixes of keys that Kafka hands to plug-ins as they are."""
 
+ALL_DIRECTORIES = ("*",)
+"""The value of `cordoned.log.dirs` that means all of them."""
+
 _MIB = 1 << 20
 
 
@@ -74,6 +77,7 @@ def check_all(config: BrokerConfig) -> None:
     _check_quorum(config)
     _check_broker_listeners(config)
     _check_protocols(config)
+    _check_cordoned(config)
     _check_log(config)
     _check_network(config)
 
@@ -161,6 +165,14 @@ def _check_protocols(config: BrokerConfig) -> None:
                 f"{item.name}://{item.address}",
                 f"protocol PLAINTEXT, as this version does not serve {item.protocol.name} yet",
             )
+
+
+def _check_cordoned(config: BrokerConfig) -> None:
+    key = "cordoned.log.dirs"
+    cordoned = config.list(key)
+    if cordoned != ALL_DIRECTORIES and not set(cordoned) <= set(config.log_dirs):
+        expected = "only directories of log.dirs, which are " + ",".join(config.log_dirs) + "; or * alone"
+        raise ConfigError.bad_value(key, ",".join(cordoned), expected)
 
 
 def _check_log(config: BrokerConfig) -> None:

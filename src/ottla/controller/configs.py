@@ -7,7 +7,7 @@ not stored, and are the API's own business. What the values do when they are in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any, Final
 
@@ -25,8 +25,9 @@ from ottla.controller.resource_configs import (
     check_group,
 )
 from ottla.controller.result import NO_ERROR, ApiError, ControllerResult, Message
-from ottla.controller.settings import MIN_ISR_KEY, Settings
+from ottla.controller.settings import CORDONED_KEY, MIN_ISR_KEY, Settings
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.features import CORDONED_LOG_DIRS_FROM, metadata_version_name
 from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
 from ottla.wire.messages import (
     AlterConfigsResponse,
@@ -52,38 +53,65 @@ Resource = tuple[int, str]
 """A resource's type and name."""
 Changes = Mapping[str, str | None]
 """New values by key; None removes the key."""
+ChangesOf = Callable[[MetadataImage, Message], Changes]
+"""What a request changes of one of its resources."""
 
 
 def incremental_alter_configs(
-    image: MetadataImage, request: Message, settings: Settings
+    image: MetadataImage, request: Message, settings: Settings, *, forwarded: bool = True
 ) -> ControllerResult[Message]:
-    """IncrementalAlterConfigsRequest -> IncrementalAlterConfigsResponse."""
+    """IncrementalAlterConfigsRequest -> IncrementalAlterConfigsResponse.
 
-    def changes_of(resource: Message) -> Changes:
-        current = image.configs.of(resource.resource_type, resource.resource_name)
-        return {
-            config.name: _apply(resource.resource_type, config, current.get(config.name))
-            for config in resource.configs
-        }
-
-    return _alter(image, request, settings, changes_of, IncrementalAlterConfigsResponse)
+    `forwarded` tells that a broker has passed the request on, and so has seen to its own configs.
+    """
+    return _alter(
+        image, request, settings, incremental_changes, IncrementalAlterConfigsResponse, forwarded=forwarded
+    )
 
 
-def alter_configs(image: MetadataImage, request: Message, settings: Settings) -> ControllerResult[Message]:
+def alter_configs(
+    image: MetadataImage, request: Message, settings: Settings, *, forwarded: bool = True
+) -> ControllerResult[Message]:
     """AlterConfigsRequest -> AlterConfigsResponse: what the request does not name is removed."""
+    return _alter(image, request, settings, replacing_changes, AlterConfigsResponse, forwarded=forwarded)
 
-    def changes_of(resource: Message) -> Changes:
-        current = image.configs.of(resource.resource_type, resource.resource_name)
-        missing = [config.name for config in resource.configs if config.value is None]
-        if missing:
-            raise _invalid_request(f"Null value not supported for: {', '.join(missing)}")
-        return {**dict.fromkeys(current), **{config.name: config.value for config in resource.configs}}
 
-    return _alter(image, request, settings, changes_of, AlterConfigsResponse)
+def incremental_changes(image: MetadataImage, resource: Message) -> Changes:
+    """What IncrementalAlterConfigs changes of one resource."""
+    current = image.configs.of(resource.resource_type, resource.resource_name)
+    return {
+        config.name: _apply(resource.resource_type, config, current.get(config.name))
+        for config in resource.configs
+    }
+
+
+def replacing_changes(image: MetadataImage, resource: Message) -> Changes:
+    """What AlterConfigs changes of one resource."""
+    current = image.configs.of(resource.resource_type, resource.resource_name)
+    missing = [config.name for config in resource.configs if config.value is None]
+    if missing:
+        raise _invalid_request(f"Null value not supported for: {', '.join(missing)}")
+    return {**dict.fromkeys(current), **{config.name: config.value for config in resource.configs}}
+
+
+def check_with_file(image: MetadataImage, config: BrokerConfig, changes: Changes) -> None:
+    """Refuse changes of a broker's own configs that do not fit its file, which only that broker knows."""
+    current = image.configs.of(ConfigResourceType.BROKER, str(config.node_id))
+    wanted = {key: value for key, value in {**current, **changes}.items() if value is not None}
+    try:
+        BrokerConfig(config.static, config.dynamic_default, wanted)
+    except ConfigError as error:
+        raise _invalid_request(error.message) from error
 
 
 def _alter(
-    image: MetadataImage, request: Message, settings: Settings, changes_of: Any, response_class: Any
+    image: MetadataImage,
+    request: Message,
+    settings: Settings,
+    changes_of: ChangesOf,
+    response_class: Any,
+    *,
+    forwarded: bool,
 ) -> ControllerResult[Message]:
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     records: list[Message] = []
@@ -96,7 +124,7 @@ def _alter(
                 raise _invalid_request("Each resource must appear at most once.")
             if len({config.name for config in resource.configs}) < len(resource.configs):
                 raise _invalid_request("A config key is given more than once.")
-            records += _records_for(image, key, changes_of(resource), settings)
+            records += _records_for(image, key, changes_of(image, resource), settings, forwarded=forwarded)
         except KafkaError as refused:
             error = ApiError.of(refused)
         answers.append(
@@ -153,12 +181,13 @@ def _definition(resource_type: int, name: str) -> ConfigDef | None:
 
 
 def _records_for(
-    image: MetadataImage, resource: Resource, changes: Changes, settings: Settings
+    image: MetadataImage, resource: Resource, changes: Changes, settings: Settings, *, forwarded: bool
 ) -> list[Message]:
     resource_type, name = resource
     _check_name(resource)
     current = image.configs.of(resource_type, name)
     _check_min_isr(image, resource, changes)
+    _check_cordoned(image, resource, changes, forwarded=forwarded)
     _check_lengths(changes)
     wanted = {key: value for key, value in {**current, **changes}.items() if value is not None}
     _check_values(image, resource, changes, wanted, settings)
@@ -227,6 +256,27 @@ def _check_min_isr(image: MetadataImage, resource: Resource, changes: Changes) -
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR_KEY} cannot be removed while ELR is enabled."
         )
+
+
+def _check_cordoned(image: MetadataImage, resource: Resource, changes: Changes, *, forwarded: bool) -> None:
+    """A controller knows directories by their ids only: without their broker they can be given free, not cordoned."""
+    if resource[0] != ConfigResourceType.BROKER or CORDONED_KEY not in changes:
+        return
+    if image.metadata_version < CORDONED_LOG_DIRS_FROM:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{CORDONED_KEY} needs metadata.version {metadata_version_name(CORDONED_LOG_DIRS_FROM)} or newer.",
+        )
+    wanted = _items(changes[CORDONED_KEY])
+    if not forwarded and not wanted <= _items(image.configs.of(*resource).get(CORDONED_KEY)):
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Ask broker {resource[1]} itself to add to {CORDONED_KEY}; a controller can only take from it.",
+        )
+
+
+def _items(value: str | None) -> set[str]:
+    return {item.strip() for item in (value or "").split(",") if item.strip()}
 
 
 def _check_lengths(changes: Changes) -> None:

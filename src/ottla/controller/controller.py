@@ -269,12 +269,22 @@ class Controller:
             request.timeout_ms,
         )
 
-    def alter_configs(self, request: Message, done: Done, failed: Failed) -> None:
-        self._change_configs(lambda: configs.alter_configs(self.image, request, self.settings), done, failed)
-
-    def incremental_alter_configs(self, request: Message, done: Done, failed: Failed) -> None:
+    def alter_configs(self, request: Message, done: Done, failed: Failed, *, forwarded: bool = True) -> None:
         self._change_configs(
-            lambda: configs.incremental_alter_configs(self.image, request, self.settings), done, failed
+            lambda: configs.alter_configs(self.image, request, self.settings, forwarded=forwarded),
+            done,
+            failed,
+        )
+
+    def incremental_alter_configs(
+        self, request: Message, done: Done, failed: Failed, *, forwarded: bool = True
+    ) -> None:
+        self._change_configs(
+            lambda: configs.incremental_alter_configs(
+                self.image, request, self.settings, forwarded=forwarded
+            ),
+            done,
+            failed,
         )
 
     def _change_configs(

@@ -62,7 +62,8 @@ class BrokerLifecycle:
         ─begin_controlled_shutdown─▶ PENDING_CONTROLLED_SHUTDOWN ─granted─▶ SHUTTING_DOWN
 
     `registration` is the BrokerRegistrationRequest to send. `metadata_offset()` is the offset up to which this
-    broker has applied the metadata log.
+    broker has applied the metadata log; `cordoned_directories()` are the ids of the log directories that are to get
+    nothing new, None where the cluster does not know of such.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class BrokerLifecycle:
         send: Send,
         metadata_offset: Callable[[], int],
         heartbeat_interval_ms: int,
+        cordoned_directories: Callable[[], list[bytes] | None] = lambda: None,
     ) -> None:
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = -1
@@ -81,6 +83,7 @@ class BrokerLifecycle:
         self._registration = registration
         self._send = send
         self._metadata_offset = metadata_offset
+        self._cordoned_directories = cordoned_directories
         self._interval_s = heartbeat_interval_ms / 1000
         self._timer: Timer | None = None
         self._in_flight = False
@@ -137,6 +140,10 @@ class BrokerLifecycle:
             timer = self._clock.call_later(timeout_s, on_timeout)
             self._failed_directories[directory_id] = timer
             self._soon()
+
+    def configs_changed(self) -> None:
+        """What the controller has to know may have changed."""
+        self._soon()
 
     def begin_controlled_shutdown(self, on_done: Callable[[], None]) -> None:
         """Ask the controller to move leadership away; `on_done` when it says that the broker may stop."""
@@ -202,6 +209,8 @@ class BrokerLifecycle:
             want_fence=not self._ready,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._failed_directories),
+            # Before that its own configs may not have been read.
+            cordoned_log_dirs=self._cordoned_directories() if self._ready else None,
         )
         self._send(
             request,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
 MIN_ISR_KEY: Final = "min.insync.replicas"
+CORDONED_KEY: Final = "cordoned.log.dirs"
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 

@@ -57,7 +57,7 @@ class LogManager:
         self.fs = fs
         self._cleaner_threads = cleaner_threads
         self.config = config
-        self.dirs = [LogDir(fs, path.rstrip("/") or "/") for path in config.log_dirs]
+        self.dirs = [LogDir(fs, _plain(path)) for path in config.log_dirs]
         self._clock = clock
         self._executor = executor
         self._on_dir_failure = on_dir_failure
@@ -230,7 +230,10 @@ class LogManager:
     def get_or_create(
         self, tp: TopicPartition, topic_id: bytes, config: TopicConfig, *, directory_id: bytes | None = None
     ) -> PartitionLog:
-        """The partition's log; a new one goes to the directory named, or to the one with the fewest logs."""
+        """The partition's log; a new one goes to the directory named, or to the one with the fewest logs.
+
+        One that is cordoned gets it only if it is named, or all are.
+        """
         log = self._logs.get(tp)
         if log is not None:
             log.assign_topic_id(topic_id)
@@ -258,13 +261,14 @@ class LogManager:
         for directory in online:
             if directory.directory_id == directory_id:
                 return directory
-        if len(online) == 1:
-            return online[0]
-        counts = dict.fromkeys((directory.path for directory in online), 0)
+        open_ones = [directory for directory in online if not self.is_cordoned(directory)]
+        if len(open_ones) <= 1:
+            return (open_ones or online)[0]
+        counts = dict.fromkeys((directory.path for directory in open_ones), 0)
         for directory in self._dir_of.values():
             if directory.path in counts:
                 counts[directory.path] += 1
-        return min(online, key=lambda directory: counts[directory.path])
+        return min(open_ones, key=lambda directory: counts[directory.path])
 
     def _forget_checkpoints(self, directory: LogDir, tp: TopicPartition) -> None:
         """A new log must not inherit, after a crash, the offsets of a deleted one of the same name."""
@@ -285,6 +289,10 @@ class LogManager:
     def directory_of(self, log: PartitionLog) -> LogDir:
         """Where a log lies, also a future one."""
         return self._dir_of[log]
+
+    def is_cordoned(self, directory: LogDir) -> bool:
+        """Whether the directory is to get nothing new."""
+        return directory.path in map(_plain, self.config.cordoned_log_dirs)
 
     def announce_moves(self, announce: Announce) -> None:
         """Have moves to another directory announced, and wait for it, before the log is exchanged."""
@@ -364,6 +372,8 @@ class LogManager:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline: {target.error}"
             )
+        if self.is_cordoned(target):
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"log directory {path} is cordoned")
         log = self._logs.get(tp)
         if log is None:
             self._preferred[tp] = target.directory_id
@@ -495,3 +505,7 @@ class LogManager:
         ]
         for _ in self._executor.map(flush, unflushed):
             continue
+
+
+def _plain(path: str) -> str:
+    return path.rstrip("/") or "/"

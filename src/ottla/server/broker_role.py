@@ -20,6 +20,7 @@ from ottla.controller.lifecycle import BrokerLifecycle
 from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.manager import LogManager
+from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.metadata.image import ConfigResourceType, MetadataImage
 from ottla.metadata.publisher import MetadataLoader
 from ottla.replica.fetch_sessions import FetchSessionCache
@@ -29,15 +30,27 @@ from ottla.wire import messages
 
 
 def make_lifecycle(
-    config: BrokerConfig, clock: Clock, channel: ControllerChannel, loader: MetadataLoader, registration: Any
+    config: BrokerConfig,
+    clock: Clock,
+    channel: ControllerChannel,
+    loader: MetadataLoader,
+    log_manager: LogManager,
+    registration: Any,
 ) -> BrokerLifecycle:
     """The broker's side of its registration, by way of the active controller."""
+
+    def cordoned() -> list[bytes] | None:
+        if loader.image.metadata_version < CORDONED_LOG_DIRS_FROM:
+            return None
+        return [each.directory_id for each in log_manager.dirs if log_manager.is_cordoned(each)]
+
     return BrokerLifecycle(
         clock,
         registration=registration,
         send=channel.send,
         metadata_offset=lambda: loader.image.offset,
         heartbeat_interval_ms=config.int("broker.heartbeat.interval.ms"),
+        cordoned_directories=cordoned,
     )
 
 

@@ -220,7 +220,7 @@ class Server:
         registration = broker_registration(
             config, clock, self._fs, log_manager, self.cluster_id, self.addresses
         )
-        lifecycle = make_lifecycle(config, clock, node.to_controller, loader, registration)
+        lifecycle = make_lifecycle(config, clock, node.to_controller, loader, log_manager, registration)
         self._undo.append(lifecycle.stop)
         node.raft.on_leader_change(lambda leader_id, epoch: lifecycle.controller_changed())
         loader.add_publisher(lambda delta, image: None if self.broker else lifecycle.publish(delta, image))

@@ -37,6 +37,7 @@ def broker_publishers(broker: Broker, settings: Settings) -> Iterable[Publisher]
             broker.log_manager.update_config(broker.config)
             broker.replicas.update_broker_config(broker.config)
             broker.coordinators.update_config(broker.config)
+            broker.lifecycle.configs_changed()
 
     def publish_image(delta: MetadataDelta, image: MetadataImage) -> None:
         broker.departures.note(broker.image, image)

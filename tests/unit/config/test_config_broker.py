@@ -35,6 +35,12 @@ def test_the_properties_that_kafka_comes_with():
     assert config.metadata_log_dir == "/data/a"
 
 
+def test_cordoned_directories():
+    assert BrokerConfig(SHIPPED).cordoned_log_dirs == frozenset()
+    assert BrokerConfig({**SHIPPED, "cordoned.log.dirs": "/data/b"}).cordoned_log_dirs == {"/data/b"}
+    assert BrokerConfig({**SHIPPED, "cordoned.log.dirs": "*"}).cordoned_log_dirs == {"/data/a", "/data/b"}
+
+
 def test_a_static_quorum():
     given = {**SHIPPED, "controller.quorum.voters": "1@localhost:9093"}
     assert BrokerConfig(given).voters == (Voter(1, "localhost", 9093),)
@@ -101,6 +107,8 @@ def test_keys_of_one_listener_and_of_plugins_are_known():
         ({"controller.quorum.bootstrap.servers": "localhost"}, "HOST:PORT"),
         ({"controller.quorum.bootstrap.servers": ""}, "controller.quorum.bootstrap.servers or"),
         ({"controller.listener.names": "OTHER"}, "OTHER"),
+        ({"cordoned.log.dirs": "/data/a,/data/c"}, "only directories of log.dirs, which are /data/a,/data/b"),
+        ({"cordoned.log.dirs": "*,/data/a"}, "or * alone"),
         ({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9092"}, "a port of its own"),
         ({"listeners": "PLAINTEXT://:9092,PLAINTEXT://:9094,CONTROLLER://:9093"}, "a name of its own"),
         ({"listeners": "PLAINTEXT://:99999"}, "NAME://HOST:PORT"),

@@ -153,12 +153,14 @@ class Recorder:
         self.clock = clock
         self.sent: list[tuple[Any, Any, Any]] = []
         self.offset = 3
+        self.cordoned: list[bytes] | None = None
         self.lifecycle = BrokerLifecycle(
             clock,
             registration=registration(1),
             send=self.send,
             metadata_offset=lambda: self.offset,
             heartbeat_interval_ms=2000,
+            cordoned_directories=lambda: self.cordoned,
         )
 
     def send(self, request: Any, done: Any, failed: Any, *, timeout_s: float) -> None:
@@ -183,6 +185,20 @@ def recorder(clock: VirtualClock) -> Recorder:
     made.answer(is_caught_up=True, is_fenced=False)
     assert made.lifecycle.state is BrokerState.RUNNING
     return made
+
+
+def test_cordoned_directories_are_told_as_soon_as_they_are_known(clock: VirtualClock) -> None:
+    recorder = Recorder(clock)
+    recorder.cordoned = [b"\1" * 16]
+    recorder.lifecycle.start(lambda: None, on_caught_up=lambda: None)
+    recorder.answer(broker_epoch=8)
+    # Its own configs may still be unread.
+    assert recorder.answer(is_caught_up=True, is_fenced=True).cordoned_log_dirs is None
+    recorder.lifecycle.ready()
+    assert recorder.answer(is_caught_up=True, is_fenced=False).cordoned_log_dirs == [b"\1" * 16]
+    recorder.cordoned = []
+    recorder.lifecycle.configs_changed()
+    assert recorder.answer(is_caught_up=True, is_fenced=False).cordoned_log_dirs == []
 
 
 def test_a_broker_stays_fenced_until_it_is_ready(clock: VirtualClock) -> None:

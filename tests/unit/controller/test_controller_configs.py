@@ -9,8 +9,14 @@ from controller_harness import image_with_brokers, replayed, settings_with
 
 from ottla.controller.configs import Operation, alter_configs, incremental_alter_configs
 from ottla.errors import ErrorCode
+from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.metadata.image import ConfigResourceType, MetadataImage
-from ottla.wire.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest, TopicRecord
+from ottla.wire.messages import (
+    AlterConfigsRequest,
+    FeatureLevelRecord,
+    IncrementalAlterConfigsRequest,
+    TopicRecord,
+)
 
 TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 GROUP, METRICS = ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS
@@ -22,6 +28,7 @@ def change(
     image: MetadataImage,
     *resources: tuple[int, str, list[tuple[str, int, str | None]]],
     validate_only: bool = False,
+    forwarded: bool = True,
     **static: str,
 ) -> tuple[MetadataImage, list[tuple[int, str]], list[Any]]:
     cls = IncrementalAlterConfigsRequest
@@ -39,7 +46,7 @@ def change(
         ],
         validate_only=validate_only,
     )
-    result = incremental_alter_configs(image, request, settings_with(**static))
+    result = incremental_alter_configs(image, request, settings_with(**static), forwarded=forwarded)
     answers = [(answer.error_code, answer.error_message or "") for answer in result.response.responses]
     return replayed(image, result.records), answers, result.records
 
@@ -124,6 +131,31 @@ def test_changes_that_are_refused(kind: int, name: str, configs: Any, code: Erro
     assert answers[0][1]
     assert not records
     assert image.configs == IMAGE.configs
+
+
+def test_only_a_broker_itself_adds_to_its_cordoned_directories() -> None:
+    def cordon(image: MetadataImage, value: str, **how: bool) -> tuple[MetadataImage, int]:
+        image, answers, _ = change(image, (BROKER, "2", [("cordoned.log.dirs", SET, value)]), **how)  # type: ignore[arg-type]
+        return image, answers[0][0]
+
+    image, code = cordon(IMAGE, "/a,/b")
+    assert code == ErrorCode.NONE
+    assert cordon(IMAGE, "/a", forwarded=False)[1] == ErrorCode.INVALID_CONFIG
+    assert cordon(image, "/a, /c", forwarded=False)[1] == ErrorCode.INVALID_CONFIG
+    image, code = cordon(image, "/b", forwarded=False)
+    assert code == ErrorCode.NONE
+    assert image.configs.of(BROKER, "2") == {"cordoned.log.dirs": "/b"}
+    assert cordon(image, "", forwarded=False)[1] == ErrorCode.NONE
+
+
+def test_cordoned_directories_need_a_metadata_version_that_knows_them() -> None:
+    older = FeatureLevelRecord(name="metadata.version", feature_level=CORDONED_LOG_DIRS_FROM - 1)
+    for operation, value in ((SET, "/a"), (DELETE, None)):
+        _, answers, _ = change(
+            replayed(IMAGE, [older]), (BROKER, "2", [("cordoned.log.dirs", operation, value)])
+        )
+        assert answers[0][0] == ErrorCode.INVALID_CONFIG
+        assert "4.3-IV0" in answers[0][1]
 
 
 def test_groups_and_client_metrics_are_stored() -> None:

@@ -19,6 +19,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
+from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.replica.offload import outcome
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeLogDirsResponse as Response
@@ -38,6 +39,9 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
         }
     manager = broker.log_manager
     described = [(directory, _describe(manager, directory, wanted)) for directory in manager.dirs]
+    if broker.image.metadata_version >= CORDONED_LOG_DIRS_FROM:
+        for directory, result in described:
+            result.is_cordoned = not directory.offline and manager.is_cordoned(directory)
     # Asking a volume for its room can hang with the volume.
     broker.replicas.offload.run(
         partial(_rooms, manager, [directory for directory, _ in described]), partial(_respond, ctx, described)

@@ -17,8 +17,19 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.codec import decode, decode_prefix, encode
 from ottla.wire.errors import DecodeError
-from ottla.wire.headers import decode_request_header, encode_response
-from ottla.wire.messages import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse, request_class
+from ottla.wire.headers import (
+    decode_request_header,
+    decode_response_header,
+    encode_request,
+    encode_response,
+)
+from ottla.wire.messages import (
+    DefaultPrincipalData,
+    EnvelopeRequest,
+    EnvelopeResponse,
+    request_class,
+    response_class,
+)
 
 if TYPE_CHECKING:
     from ottla.api.broker import Node
@@ -53,6 +64,26 @@ def pass_on(
     )
     timeout_s = node.config.int("request.timeout.ms") / 1000
     node.to_controller.send(request, answered, failed, timeout_s=timeout_s)
+
+
+def pass_on_part(
+    node: Node,
+    ctx: RequestContext,
+    request: Message,
+    done: Callable[[Message], object],
+    failed: Callable[[KafkaError], object],
+) -> None:
+    """Have the active controller answer what is left of this request when this node has done its own part."""
+    version = ctx.version
+    frame = b"".join(encode_request(ctx.correlation_id, ctx.client_id, request, version))
+
+    def answered(data: bytes) -> None:
+        key = request.API_KEY
+        _, offset = decode_response_header(key, version, data)
+        response, _ = decode_prefix(response_class(key), version, data, offset)
+        done(response)
+
+    pass_on(node, ctx, frame[_SIZE_BYTES:], answered, failed)
 
 
 def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:

@@ -26,6 +26,7 @@ class InnerRequest(RequestContext):
         "client_id",
         "connection_id",
         "correlation_id",
+        "forwarded",
         "listener_name",
         "local_host",
         "local_port",
@@ -57,6 +58,7 @@ class InnerRequest(RequestContext):
         self.client_host = client_host
         self.received_at = received_at
         self.on_controller_listener = True
+        self.forwarded = outer is not None
         self.listener_name = "" if outer is None else outer.listener_name
         self.local_host = "" if outer is None else outer.local_host
         self.local_port = -1 if outer is None else outer.local_port

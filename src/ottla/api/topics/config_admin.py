@@ -12,7 +12,9 @@ from typing import Any
 
 from ottla.api.base import PARKED, Answer, Message, RequestContext
 from ottla.api.broker import Node
+from ottla.api.forwarding.envelope import pass_on_part
 from ottla.api.topics import loggers
+from ottla.controller.configs import ChangesOf, check_with_file
 from ottla.controller.result import NO_ERROR, ApiError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.image import ConfigResourceType
@@ -37,12 +39,14 @@ def alter(
     request: Message,
     response_class: Any,
     store: AskController,
+    changes_of: ChangesOf,
     *,
     may_change_loggers: bool,
 ) -> Answer:
     """Answer what concerns this node alone, have the controller do the rest, and join the results.
 
     `store` is this node's own controller, asked on its own listener; else the active one is, wherever it is.
+    `changes_of` tells what the request changes of a resource.
     """
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     own: dict[int, ApiError] = {}
@@ -54,6 +58,7 @@ def alter(
                 if ctx.on_controller_listener:
                     continue
                 check_is_this_node(node, resource.resource_name)
+                check_with_file(node.image, node.config, changes_of(node.image, resource))
             elif resource.resource_type == ConfigResourceType.BROKER_LOGGER and may_change_loggers:
                 check_is_this_node(node, resource.resource_name)
                 loggers.alter_levels(resource.configs, validate_only=request.validate_only)
@@ -80,8 +85,7 @@ def alter(
     if ctx.on_controller_listener:
         store(rest, done, failed)
     else:
-        timeout_s = node.config.int("request.timeout.ms") / 1000
-        node.to_controller.send(rest, done, failed, timeout_s=timeout_s)
+        pass_on_part(node, ctx, rest, done, failed)
     return PARKED
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ottla.api.base import Answer, Api, Message, RequestContext
 from ottla.api.broker import Node
 from ottla.api.topics import config_admin
+from ottla.controller import configs
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import IncrementalAlterConfigsResponse
@@ -16,7 +17,8 @@ def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
         ctx,
         request,
         IncrementalAlterConfigsResponse,
-        lambda *asked: node.controller.incremental_alter_configs(*asked),
+        lambda *asked: node.controller.incremental_alter_configs(*asked, forwarded=ctx.forwarded),
+        configs.incremental_changes,
         may_change_loggers=True,
     )
 
