@@ -136,5 +136,5 @@ class RawProducer:
         client = self._clients.get(node_id)
         if client is None:
             host, port = self._cluster.plans[node_id].address
-            client = self._clients[node_id] = RawClient(host, port, timeout_s=10.0)
+            client = self._clients[node_id] = RawClient(host, port)
         return client

@@ -176,7 +176,7 @@ def test_a_long_poll_ends_after_its_time(client, topic):
     topic_id = create(client, topic)
     before = time.monotonic()
     (part,) = partitions(client.ask(fetch_request(topic, topic_id, 0, max_wait_ms=300), 17))
-    assert 0.29 <= time.monotonic() - before < 5
+    assert 0.29 <= time.monotonic() - before < 25, "its own time, not the connection's"
     assert not part.records
 
 

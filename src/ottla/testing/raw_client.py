@@ -16,7 +16,7 @@ from ottla.wire.messages import response_class
 class RawClient:
     """`ask` is `send` and `receive`; several `send`s pipeline, and `receive` checks that answers keep the order."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, host: str, port: int, *, timeout_s: float = 30.0) -> None:
         self.socket = socket.create_connection((host, port), timeout_s)
         self._ids = itertools.count(1)
         self._pending: list[tuple[int, int, int]] = []

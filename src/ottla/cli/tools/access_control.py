@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.cli.tools.failures import raise_for
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 CLUSTER_NAME: Final = "kafka-cluster"
 _ANY: Final = 1
@@ -85,13 +88,13 @@ class Entry(NamedTuple):
 Acls = dict[Pattern, list[Entry]]
 
 
-def _ask(cluster: Any, request: Any) -> Any:
+def _ask(cluster: Cluster, request: Any) -> Any:
     if not cluster.supports(request.API_KEY):
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     return cluster.ask(request)
 
 
-def describe_acls(cluster: Any, wanted: Pattern | None = None) -> Acls:
+def describe_acls(cluster: Cluster, wanted: Pattern | None = None) -> Acls:
     """All entries about some resources, or about all."""
     request = DescribeAclsRequest(
         resource_type_filter=int(wanted.kind) if wanted else _ANY,
@@ -123,7 +126,7 @@ def describe_acls(cluster: Any, wanted: Pattern | None = None) -> Acls:
     return found
 
 
-def create_acls(cluster: Any, pattern: Pattern, entries: Iterable[Entry]) -> None:
+def create_acls(cluster: Cluster, pattern: Pattern, entries: Iterable[Entry]) -> None:
     kind = CreateAclsRequest
     creations = [
         kind.AclCreation(
@@ -141,7 +144,7 @@ def create_acls(cluster: Any, pattern: Pattern, entries: Iterable[Entry]) -> Non
         raise_for(result.error_code, result.error_message)
 
 
-def delete_acls(cluster: Any, pattern: Pattern, entries: Iterable[Entry]) -> None:
+def delete_acls(cluster: Cluster, pattern: Pattern, entries: Iterable[Entry]) -> None:
     """Remove these entries; all entries where none is given."""
     kind = DeleteAclsRequest
     chosen: list[Entry | None] = [*entries] or [None]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.cli.tools.group_admin import committed_offsets, consumer_groups
 from ottla.cli.tools.partitions import EARLIEST, LATEST, Partition, list_offsets
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import DescribeLogDirsRequest
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 
 @dataclass(slots=True)
@@ -28,7 +31,7 @@ class Sample:
     headless: list[str] = field(default_factory=list)
 
 
-def take(cluster: Any, *, internal: bool = False) -> Sample:
+def take(cluster: Cluster, *, internal: bool = False) -> Sample:
     """Count now. What a broker that just went away would have told is left out."""
     metadata = cluster.metadata()
     sample = Sample(
@@ -55,12 +58,12 @@ def take(cluster: Any, *, internal: bool = False) -> Sample:
     return sample
 
 
-def _offsets(cluster: Any, wanted: list[Partition], moment: int) -> dict[Partition, int]:
+def _offsets(cluster: Cluster, wanted: list[Partition], moment: int) -> dict[Partition, int]:
     found = list_offsets(cluster, dict.fromkeys(wanted, moment)) if wanted else {}
     return {partition: each.offset for partition, each in found.items() if each.error == ErrorCode.NONE}
 
 
-def _measure(cluster: Any, sample: Sample) -> None:
+def _measure(cluster: Cluster, sample: Sample) -> None:
     for node in cluster.nodes():
         try:
             answer = cluster.ask(DescribeLogDirsRequest(topics=None), node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.tools.failures import raise_for
 from ottla.errors import ErrorCode
@@ -15,6 +15,9 @@ from ottla.wire.messages import (
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
 )
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _SET: Final = 0
 _DELETE: Final = 1
@@ -61,7 +64,7 @@ class ConfigEntry:
 
 
 def describe_configs(
-    cluster: Any, resources: Sequence[tuple[ResourceType, str]], *, synonyms: bool = False
+    cluster: Cluster, resources: Sequence[tuple[ResourceType, str]], *, synonyms: bool = False
 ) -> dict[tuple[ResourceType, str], list[ConfigEntry]]:
     """The settings of each resource; a broker is asked itself about its own."""
     found: dict[tuple[ResourceType, str], list[ConfigEntry]] = {}
@@ -87,7 +90,7 @@ def describe_configs(
 
 
 def alter_configs(
-    cluster: Any,
+    cluster: Cluster,
     resource: ResourceType,
     name: str,
     *,
@@ -109,7 +112,7 @@ def alter_configs(
         raise_for(result.error_code, result.error_message)
 
 
-def listed_resources(cluster: Any, kind: ResourceType) -> list[str]:
+def listed_resources(cluster: Cluster, kind: ResourceType) -> list[str]:
     """The resources of a type that have settings of their own; none where the cluster does not tell."""
     version = cluster.first().version_for(ApiKey.LIST_CONFIG_RESOURCES)
     if version is None or (version == 0 and kind != ResourceType.CLIENT_METRICS):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -22,6 +22,9 @@ from ottla.cli.tools.config_entries import (
 )
 from ottla.cli.tools.failures import UsageProblem
 from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _RESOURCES: Final = {
     "topics": (ResourceType.TOPIC, Source.DYNAMIC_TOPIC_CONFIG),
@@ -207,7 +210,7 @@ def _describe(session: Session, entity: Entity, everything: bool) -> None:
         session.dump(documents)
 
 
-def _entries(cluster: Any, kind: str, name: str, everything: bool) -> list[ConfigEntry]:
+def _entries(cluster: Cluster, kind: str, name: str, everything: bool) -> list[ConfigEntry]:
     resource, own_source = _RESOURCES[kind]
     if kind == "brokers" and name == "":
         own_source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
@@ -239,11 +242,11 @@ def _entry_document(entry: ConfigEntry) -> dict[str, object]:
     }
 
 
-def _exists(cluster: Any, kind: str, name: str) -> bool:
+def _exists(cluster: Cluster, kind: str, name: str) -> bool:
     return name in _all_names(cluster, kind)
 
 
-def _all_names(cluster: Any, kind: str) -> list[str]:
+def _all_names(cluster: Cluster, kind: str) -> list[str]:
     if kind == "topics":
         return sorted(topic.name for topic in cluster.metadata().topics)
     if kind in ("brokers", "broker-loggers"):

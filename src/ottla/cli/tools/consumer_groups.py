@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -34,6 +34,9 @@ from ottla.cli.tools.group_output import (
 from ottla.cli.tools.partitions import LATEST, Partition, leaders, offsets_at, parse_partitions
 from ottla.cli.tools.reset_offsets import RESET_FORMS, reset_offsets
 from ottla.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "validate_regex")
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
@@ -228,7 +231,7 @@ def _offset_rows(session: Session, group: Group) -> list[list[Any]]:
     return rows
 
 
-def _ends(cluster: Any, partitions: list[Partition]) -> dict[Partition, int]:
+def _ends(cluster: Cluster, partitions: list[Partition]) -> dict[Partition, int]:
     """Where partitions end; one without a leader is left out."""
     known = leaders(cluster, (topic for topic, _ in partitions))
     return offsets_at(cluster, [each for each in partitions if known.get(each, -1) >= 0], LATEST)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +13,9 @@ from ottla.cli.tools.failures import UsageProblem, describe
 from ottla.cli.tools.partitions import Partition, by_leader, by_topic, leaders
 from ottla.errors import ErrorCode
 from ottla.wire.messages import DeleteRecordsRequest
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _TIMEOUT_MS = 30_000
 
@@ -68,7 +71,7 @@ def _read(file: str) -> dict[Partition, int]:
     return wanted
 
 
-def _delete(cluster: Any, wanted: dict[Partition, int]) -> dict[Partition, tuple[int, ErrorCode]]:
+def _delete(cluster: Cluster, wanted: dict[Partition, int]) -> dict[Partition, tuple[int, ErrorCode]]:
     known = leaders(cluster, (topic for topic, _ in wanted))
     kind = DeleteRecordsRequest
     found: dict[Partition, tuple[int, ErrorCode]] = {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.tools.cluster_client import PASSING
 from ottla.cli.tools.failures import UsageProblem, describe, raise_for
@@ -24,6 +25,9 @@ from ottla.wire.messages import (
     OffsetDeleteRequest,
     OffsetFetchRequest,
 )
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 CLASSIC: Final = "Classic"
 CONSUMER: Final = "Consumer"
@@ -80,24 +84,24 @@ class Committed:
     metadata: str
 
 
-def list_groups(cluster: Any) -> list[ListedGroup]:
+def list_groups(cluster: Cluster) -> list[ListedGroup]:
     """All groups of all brokers, by name."""
     found: dict[str, ListedGroup] = {}
     for node in cluster.nodes():
-        answer = cluster.retrying(lambda node=node: _list_on(cluster, node))
+        answer = cluster.retrying(partial(_list_on, cluster, node))
         for each in answer.groups:
             kind = each.group_type.capitalize() or CLASSIC
             found[each.group_id] = ListedGroup(each.group_id, kind, each.protocol_type, each.group_state)
     return [found[name] for name in sorted(found)]
 
 
-def _list_on(cluster: Any, node: int) -> Any:
+def _list_on(cluster: Cluster, node: int) -> Any:
     answer = cluster.ask(ListGroupsRequest(), node)
     raise_for(answer.error_code)
     return answer
 
 
-def consumer_groups(cluster: Any) -> list[ListedGroup]:
+def consumer_groups(cluster: Cluster) -> list[ListedGroup]:
     """The groups of consumers, of both protocols."""
     return [
         group
@@ -106,14 +110,14 @@ def consumer_groups(cluster: Any) -> list[ListedGroup]:
     ]
 
 
-def describe_groups(cluster: Any, group_ids: Sequence[str]) -> dict[str, Group | KafkaError]:
+def describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Group | KafkaError]:
     """Each group, or why it cannot be described."""
     if not group_ids:
         return {}
-    return cluster.retrying(lambda: _describe_groups(cluster, group_ids))  # type: ignore[no-any-return]
+    return cluster.retrying(lambda: _describe_groups(cluster, group_ids))
 
 
-def _describe_groups(cluster: Any, group_ids: Sequence[str]) -> dict[str, Group | KafkaError]:
+def _describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Group | KafkaError]:
     found: dict[str, Group | KafkaError] = {}
     for node, names in cluster.coordinators(group_ids).items():
         left = names
@@ -201,12 +205,12 @@ def _classic_assignment(data: bytes) -> list[Partition]:
     return [(topic.topic, number) for topic in told.assigned_partitions for number in topic.partitions]
 
 
-def committed_offsets(cluster: Any, group_id: str) -> dict[Partition, Committed]:
+def committed_offsets(cluster: Cluster, group_id: str) -> dict[Partition, Committed]:
     """The offsets that a group has committed."""
-    return cluster.retrying(lambda: _fetch_offsets(cluster, group_id))  # type: ignore[no-any-return]
+    return cluster.retrying(lambda: _fetch_offsets(cluster, group_id))
 
 
-def _fetch_offsets(cluster: Any, group_id: str) -> dict[Partition, Committed]:
+def _fetch_offsets(cluster: Cluster, group_id: str) -> dict[Partition, Committed]:
     node = cluster.coordinator(group_id)
     version = cluster.connection(node).version_for(ApiKey.OFFSET_FETCH) or 0
     kind = OffsetFetchRequest
@@ -230,7 +234,7 @@ def _fetch_offsets(cluster: Any, group_id: str) -> dict[Partition, Committed]:
     return dict(sorted(found.items()))
 
 
-def commit_offsets(cluster: Any, group_id: str, offsets: Mapping[Partition, int]) -> None:
+def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[Partition, int]) -> None:
     """Set a group's offsets; KafkaError at the first that is refused."""
     if not offsets:
         return
@@ -260,7 +264,7 @@ def commit_offsets(cluster: Any, group_id: str, offsets: Mapping[Partition, int]
     cluster.retrying(commit)
 
 
-def delete_groups(cluster: Any, group_ids: Sequence[str]) -> dict[str, ErrorCode]:
+def delete_groups(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, ErrorCode]:
     """Delete groups; what became of each."""
     found: dict[str, ErrorCode] = {}
     for node, names in cluster.coordinators(group_ids).items() if group_ids else ():
@@ -270,7 +274,7 @@ def delete_groups(cluster: Any, group_ids: Sequence[str]) -> dict[str, ErrorCode
 
 
 def delete_offsets(
-    cluster: Any, group_id: str, partitions: Iterable[Partition]
+    cluster: Cluster, group_id: str, partitions: Iterable[Partition]
 ) -> tuple[ErrorCode, dict[Partition, ErrorCode]]:
     """Forget a group's offsets of some partitions: what became of the request, and of each partition."""
     kind = OffsetDeleteRequest

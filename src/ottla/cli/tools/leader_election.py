@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,6 +14,9 @@ from ottla.cli.tools.partitions import Partition, by_topic
 from ottla.cli.tools.values import parse_int
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import ElectLeadersRequest
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _TYPES: Final = {"PREFERRED": 0, "UNCLEAN": 1}
 _TIMEOUT_MS: Final = 30_000
@@ -85,7 +88,7 @@ def _read(file: str) -> list[Partition]:
 
 
 def _elect(
-    cluster: Any, election: int, wanted: list[Partition] | None
+    cluster: Cluster, election: int, wanted: list[Partition] | None
 ) -> dict[Partition, tuple[int, str | None]]:
     """What came of each election; for all partitions only those that had one."""
     kind = ElectLeadersRequest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +11,9 @@ from ottla.cli.tools.base import Flags, Session, require, tool
 from ottla.cli.tools.failures import UsageProblem, raise_for
 from ottla.errors import ErrorCode
 from ottla.wire.messages import DescribeLogDirsRequest
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 
 @tool(
@@ -42,7 +45,7 @@ def _brokers(session: Session, text: str) -> list[int]:
     return sorted({int(word) for word in words}) if words else known
 
 
-def _directories(cluster: Any, node: int, topics: set[str]) -> list[dict[str, object]]:
+def _directories(cluster: Cluster, node: int, topics: set[str]) -> list[dict[str, object]]:
     answer = cluster.ask(DescribeLogDirsRequest(topics=None), node)
     raise_for(answer.error_code)
     return [

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ottla.cli.tools.base import open_session, parse_bootstrap
 from ottla.errors import KafkaError
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _TIMEOUT_S: Final = 0.7
 """Longer than any cluster nearby takes, and short enough not to annoy."""
@@ -56,11 +59,11 @@ def _cluster(values: dict[str, Any]) -> Any:
     )
 
 
-def _topics(cluster: Any) -> list[str]:
+def _topics(cluster: Cluster) -> list[str]:
     return [str(topic.name) for topic in cluster.metadata().topics if not topic.is_internal]
 
 
-def _groups(cluster: Any) -> list[str]:
+def _groups(cluster: Cluster) -> list[str]:
     from ottla.cli.tools.group_admin import list_groups
 
     return [group.group_id for group in list_groups(cluster)]

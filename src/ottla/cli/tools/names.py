@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.cli.tools.failures import UsageProblem
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 
 def matcher(expression: str) -> Callable[[str], bool]:
@@ -19,7 +22,9 @@ def matcher(expression: str) -> Callable[[str], bool]:
     return lambda name: pattern.fullmatch(name) is not None
 
 
-def topic_names(cluster: Any, expression: str | None = None, *, exclude_internal: bool = False) -> list[str]:
+def topic_names(
+    cluster: Cluster, expression: str | None = None, *, exclude_internal: bool = False
+) -> list[str]:
     """The cluster's topics in the order of their names."""
     fits = matcher(expression) if expression is not None else lambda _: True
     return sorted(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.cli.tools.failures import UsageProblem, raise_for
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import ListOffsetsRequest
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 Partition = tuple[str, int]
 """A topic's name and a partition's number."""
@@ -31,7 +34,7 @@ class FoundOffset:
     error: ErrorCode
 
 
-def leaders(cluster: Any, topics: Iterable[str]) -> dict[Partition, int]:
+def leaders(cluster: Cluster, topics: Iterable[str]) -> dict[Partition, int]:
     """Every partition of the topics with its leader, -1 for none. KafkaError for an unknown topic."""
     found: dict[Partition, int] = {}
     wanted = sorted(set(topics))
@@ -64,7 +67,7 @@ def by_leader(known: Mapping[Partition, int], wanted: Iterable[Partition]) -> di
     return found
 
 
-def list_offsets(cluster: Any, wanted: Mapping[Partition, int]) -> dict[Partition, FoundOffset]:
+def list_offsets(cluster: Cluster, wanted: Mapping[Partition, int]) -> dict[Partition, FoundOffset]:
     """What each partition's leader has at a time, or at one of the special times above."""
     known = leaders(cluster, (topic for topic, _ in wanted))
     found: dict[Partition, FoundOffset] = {}
@@ -91,7 +94,7 @@ def list_offsets(cluster: Any, wanted: Mapping[Partition, int]) -> dict[Partitio
     return dict(sorted(found.items()))
 
 
-def offsets_at(cluster: Any, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
+def offsets_at(cluster: Cluster, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
     """The same question to all partitions; KafkaError where a leader cannot tell."""
 
     def ask() -> dict[Partition, int]:
@@ -113,7 +116,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     return grouped
 
 
-def parse_partitions(cluster: Any, words: Iterable[str]) -> list[Partition]:
+def parse_partitions(cluster: Cluster, words: Iterable[str]) -> list[Partition]:
     """Partitions from words like `orders` (all of them) and `orders:0,2`."""
     words = list(words)
     chosen: list[Partition] = []

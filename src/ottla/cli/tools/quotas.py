@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.cli.tools.base import Session
 from ottla.cli.tools.failures import UsageProblem, raise_for
@@ -18,6 +18,9 @@ from ottla.wire.messages import (
     DescribeClientQuotasRequest,
     DescribeUserScramCredentialsRequest,
 )
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _ENTITY_TYPES: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 _TITLES: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
@@ -53,7 +56,7 @@ def describe(session: Session, types: list[str], names: list[str]) -> None:
 
 
 def _quotas(
-    cluster: Any, types: list[str], names: list[str]
+    cluster: Cluster, types: list[str], names: list[str]
 ) -> list[tuple[dict[str, str | None], dict[str, float]]]:
     kind = DescribeClientQuotasRequest
     components = []
@@ -116,7 +119,7 @@ def alter(
 
 
 def _alter_quotas(
-    cluster: Any, types: list[str], names: list[str], added: dict[str, str], deleted: list[str]
+    cluster: Cluster, types: list[str], names: list[str], added: dict[str, str], deleted: list[str]
 ) -> None:
     current = next((values for _, values in _quotas(cluster, types, names)), {})
     missing = [key for key in deleted if key not in current]
@@ -141,7 +144,7 @@ def _number(key: str, text: str) -> float:
         raise UsageProblem(f"{key}={text}: expected a number") from None
 
 
-def _alter_credentials(cluster: Any, user: str, added: dict[str, str], deleted: list[str]) -> None:
+def _alter_credentials(cluster: Cluster, user: str, added: dict[str, str], deleted: list[str]) -> None:
     kind = AlterUserScramCredentialsRequest
     deletions = [kind.ScramCredentialDeletion(name=user, mechanism=_MECHANISMS[key][0]) for key in deleted]
     upsertions = [_upsertion(user, mechanism, text) for mechanism, text in added.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -34,6 +34,9 @@ from ottla.cli.tools.reassignments import (
 )
 from ottla.cli.tools.values import parse_int
 from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _LEADER_RATE: Final = "leader.replication.throttled.rate"
 _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
@@ -142,7 +145,7 @@ def _generate(session: Session, flags: Flags) -> None:
     )
 
 
-def _directories_now(cluster: Any, assignment: Assignment) -> dict[Replica, str]:
+def _directories_now(cluster: Cluster, assignment: Assignment) -> dict[Replica, str]:
     """The directories of replicas on brokers that are there."""
     there = cluster.nodes()
     replicas = [
@@ -196,7 +199,7 @@ def _execute(session: Session, flags: Flags) -> None:
         session.dump({"started": [partition_name(each) for each in sorted(wanted)]})
 
 
-def _current(cluster: Any, wanted: Assignment) -> Assignment:
+def _current(cluster: Cluster, wanted: Assignment) -> Assignment:
     all_of_them = current_assignment(cluster, (topic for topic, _ in wanted))
     missing = wanted.keys() - all_of_them.keys()
     if missing:
@@ -295,7 +298,7 @@ def _verify(session: Session, flags: Flags) -> None:
         _clear_throttles(session, plan)
 
 
-def _current_or_none(cluster: Any, plan: Plan) -> Assignment:
+def _current_or_none(cluster: Cluster, plan: Plan) -> Assignment:
     """What is there of the plan's topics; a topic that is gone has no replicas."""
     names = {topic.name for topic in cluster.metadata().topics}
     return current_assignment(cluster, (topic for topic in plan.topics if topic in names))

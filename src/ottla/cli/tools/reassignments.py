@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.cli.tools.failures import UsageProblem, describe, raise_for
 from ottla.cli.tools.partitions import Partition, by_topic
@@ -18,6 +18,9 @@ from ottla.wire.messages import (
     DescribeLogDirsRequest,
     ListPartitionReassignmentsRequest,
 )
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 ANY_DIRECTORY: Final = "any"
 _TIMEOUT_MS: Final = 60_000
@@ -162,7 +165,7 @@ def as_document(assignment: Assignment, directories: Mapping[Replica, str]) -> d
     }
 
 
-def current_assignment(cluster: Any, topics: Iterable[str]) -> Assignment:
+def current_assignment(cluster: Cluster, topics: Iterable[str]) -> Assignment:
     """The replicas of all partitions of topics."""
     found: Assignment = {}
     wanted = sorted(set(topics))
@@ -175,7 +178,7 @@ def current_assignment(cluster: Any, topics: Iterable[str]) -> Assignment:
 
 
 def list_reassignments(
-    cluster: Any, partitions: Iterable[Partition] | None = None
+    cluster: Cluster, partitions: Iterable[Partition] | None = None
 ) -> dict[Partition, Ongoing]:
     """What is being reassigned, of some partitions or of all."""
     kind = ListPartitionReassignmentsRequest
@@ -197,7 +200,7 @@ def list_reassignments(
 
 
 def alter_reassignments(
-    cluster: Any, wanted: Mapping[Partition, list[int] | None], *, same_factor: bool = False
+    cluster: Cluster, wanted: Mapping[Partition, list[int] | None], *, same_factor: bool = False
 ) -> dict[Partition, str]:
     """Start reassignments, or end them for None. What went wrong with which partition."""
     kind = AlterPartitionReassignmentsRequest
@@ -225,7 +228,7 @@ def alter_reassignments(
     }
 
 
-def find_directories(cluster: Any, replicas: Iterable[Replica]) -> dict[Replica, Place]:
+def find_directories(cluster: Cluster, replicas: Iterable[Replica]) -> dict[Replica, Place]:
     """Where replicas lie; the brokers are asked that hold them."""
     by_broker: dict[int, list[Replica]] = {}
     for replica in replicas:
@@ -252,7 +255,7 @@ def find_directories(cluster: Any, replicas: Iterable[Replica]) -> dict[Replica,
     return found
 
 
-def move_directories(cluster: Any, wanted: Mapping[Replica, str]) -> set[Replica]:
+def move_directories(cluster: Cluster, wanted: Mapping[Replica, str]) -> set[Replica]:
     """Ask for replicas to be moved to directories; those that could be asked for yet."""
     kind = AlterReplicaLogDirsRequest
     started: set[Replica] = set()

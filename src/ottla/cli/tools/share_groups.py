@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -39,6 +39,9 @@ from ottla.wire.messages import (
     DescribeShareGroupOffsetsRequest,
     ShareGroupDescribeRequest,
 )
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 _STATES: Final = ("Stable", "Dead", "Empty")
@@ -108,7 +111,7 @@ def _check(flags: Flags, action: str) -> None:
         exactly_one(flags, "dry_run", "execute")
 
 
-def _share_groups(cluster: Any) -> list[ListedGroup]:
+def _share_groups(cluster: Cluster) -> list[ListedGroup]:
     return [group for group in list_groups(cluster) if group.type == "Share"]
 
 
@@ -124,7 +127,7 @@ def _list(session: Session, flags: Flags) -> None:
     session.tell(documents, [row(cells, widths) for cells in rows])
 
 
-def _described(cluster: Any, names: list[str]) -> dict[str, tuple[Node, Any] | KafkaError]:
+def _described(cluster: Cluster, names: list[str]) -> dict[str, tuple[Node, Any] | KafkaError]:
     found: dict[str, tuple[Node, Any] | KafkaError] = {}
     for node, own in cluster.coordinators(names).items() if names else ():
         for told in cluster.ask(ShareGroupDescribeRequest(group_ids=own), node).groups:
@@ -198,7 +201,7 @@ def _show_state(session: Session, node: Node, told: Any, verbose: bool) -> list[
     return _show(session, titles, [cells], widths)
 
 
-def _offsets(cluster: Any, group_id: str) -> dict[Partition, Any]:
+def _offsets(cluster: Cluster, group_id: str) -> dict[Partition, Any]:
     """Where a group's shared partitions begin; KafkaError for an unknown group."""
     kind = DescribeShareGroupOffsetsRequest
     request = kind(groups=[kind.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)])
@@ -264,7 +267,7 @@ def _reset(session: Session, flags: Flags) -> None:
     show_plans(session, {group_id: plan})
 
 
-def _alter(cluster: Any, group_id: str, plan: Plan) -> None:
+def _alter(cluster: Cluster, group_id: str, plan: Plan) -> None:
     kind = AlterShareGroupOffsetsRequest
     topics = [
         kind.AlterShareGroupOffsetsRequestTopic(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,6 +18,9 @@ from ottla.cli.tools.topics import delete_topics
 from ottla.cli.tools.values import now_ms, parse_datetime, parse_duration_ms, parse_int
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import LeaveGroupRequest
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _FORMS: Final = (
     *("to_offset", "to_earliest", "to_latest", "shift_by", "to_datetime", "by_duration", "from_file"),
@@ -97,7 +100,7 @@ def _remove_members(session: Session, flags: Flags) -> None:
     _expel(session.cluster, group)
 
 
-def _expel(cluster: Any, group: Group) -> None:
+def _expel(cluster: Cluster, group: Group) -> None:
     kind = LeaveGroupRequest
     members = [
         kind.MemberIdentity(

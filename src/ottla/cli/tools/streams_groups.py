@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -34,6 +34,9 @@ from ottla.cli.tools.topics import delete_topics
 from ottla.client.connection import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages import StreamsGroupDescribeRequest
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _ACTIONS: Final = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 _STATES: Final = ("NotReady", "Assigning", "Reconciling", "Stable", "Dead", "Empty")
@@ -110,7 +113,7 @@ def _check(flags: Flags, action: str) -> None:
     only_with(flags, "delete_all_internal_topics", "execute", "delete")
 
 
-def _streams_groups(cluster: Any) -> list[ListedGroup]:
+def _streams_groups(cluster: Cluster) -> list[ListedGroup]:
     return [group for group in list_groups(cluster) if group.type == "Streams"]
 
 
@@ -129,7 +132,7 @@ def _list(session: Session, flags: Flags) -> None:
     )
 
 
-def _told(cluster: Any, group_id: str) -> tuple[Node, Any]:
+def _told(cluster: Cluster, group_id: str) -> tuple[Node, Any]:
     """A group, and its coordinator; KafkaError where it cannot be described."""
     node = cluster.coordinator(group_id)
     (told,) = cluster.ask(StreamsGroupDescribeRequest(group_ids=[group_id]), node).groups
@@ -278,7 +281,7 @@ def _show_offsets(session: Session, told: Any, verbose: bool) -> list[object]:
     return _show(session, [*columns, ("OFFSET-LAG", 15 if verbose else 0)], rows)
 
 
-def _input_partitions(cluster: Any, group_id: str) -> list[Partition]:
+def _input_partitions(cluster: Cluster, group_id: str) -> list[Partition]:
     """The partitions of input topics that the group has offsets for."""
     topics = {
         name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,6 +23,9 @@ from ottla.wire.messages import (
     ListPartitionReassignmentsRequest,
 )
 from ottla.wire.uuid import ZERO_UUID, uuid_to_str
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
 _REPORTS: Final = (
@@ -192,10 +195,10 @@ def _delete(session: Session, flags: Flags) -> None:
     session.tell({"deleted": names}, [])
 
 
-def delete_topics(cluster: Any, names: Sequence[str]) -> None:
+def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
     """Delete topics; KafkaError at the first that is refused."""
     kind = DeleteTopicsRequest
-    version = cluster.first().version_for(ApiKey.DELETE_TOPICS)
+    version = cluster.first().version_for(ApiKey.DELETE_TOPICS) or 0
     if version >= 6:
         request = kind(topics=[kind.DeleteTopicState(name=name) for name in names], timeout_ms=_TIMEOUT_MS)
     else:
@@ -291,11 +294,11 @@ def _names_by_id(session: Session, flags: Flags) -> list[str]:
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"TopicId '{flags.topic_id}' does not exist as expected")
 
 
-def _described(cluster: Any, names: list[str], limit: int, *, by_id: bool) -> list[Any]:
+def _described(cluster: Cluster, names: list[str], limit: int, *, by_id: bool) -> list[Any]:
     return list(_from_metadata(cluster, names)) if by_id else describe_topics(cluster, names, limit)
 
 
-def describe_topics(cluster: Any, names: list[str], limit: int = 2000) -> list[Any]:
+def describe_topics(cluster: Cluster, names: list[str], limit: int = 2000) -> list[Any]:
     """Topics with their partitions in order, from as many answers as it takes."""
     if not cluster.supports(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
         return list(_from_metadata(cluster, names))
@@ -325,7 +328,7 @@ def describe_topics(cluster: Any, names: list[str], limit: int = 2000) -> list[A
     return [found[name] for name in sorted(found)]
 
 
-def _from_metadata(cluster: Any, names: list[str]) -> Iterator[Any]:
+def _from_metadata(cluster: Cluster, names: list[str]) -> Iterator[Any]:
     from ottla.wire.messages import DescribeTopicPartitionsResponse as Response
 
     for topic in sorted(cluster.metadata(names).topics, key=lambda topic: str(topic.name)):
@@ -344,7 +347,7 @@ def _from_metadata(cluster: Any, names: list[str]) -> Iterator[Any]:
         )
 
 
-def _reassignments(cluster: Any, described: list[Any]) -> dict[str, dict[int, Any]]:
+def _reassignments(cluster: Cluster, described: list[Any]) -> dict[str, dict[int, Any]]:
     if not described or not cluster.supports(ApiKey.LIST_PARTITION_REASSIGNMENTS):
         return {}
     kind = ListPartitionReassignmentsRequest
@@ -359,7 +362,7 @@ def _reassignments(cluster: Any, described: list[Any]) -> dict[str, dict[int, An
     return {topic.name: {each.partition_index: each for each in topic.partitions} for topic in answer.topics}
 
 
-def _shown(partition: Any, about: _Described, reports: list[str], cluster: Any) -> bool:
+def _shown(partition: Any, about: _Described, reports: list[str], cluster: Cluster) -> bool:
     if not reports:
         return True
     has_leader = partition.leader_id >= 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,6 +20,9 @@ from ottla.wire.messages import (
     ListTransactionsRequest,
     WriteTxnMarkersRequest,
 )
+
+if TYPE_CHECKING:
+    from ottla.cli.tools.cluster_client import Cluster
 
 _ACTIONS: Final = (
     *("list", "describe", "describe-producers", "abort", "find-hanging"),
@@ -78,7 +81,7 @@ def _list(session: Session, flags: Flags) -> None:
 
 
 def _listed(
-    cluster: Any, node: int, producer_ids: list[int], duration: int = -1, pattern: str | None = None
+    cluster: Cluster, node: int, producer_ids: list[int], duration: int = -1, pattern: str | None = None
 ) -> list[Any]:
     def ask() -> list[Any]:
         request = ListTransactionsRequest(
@@ -92,7 +95,7 @@ def _listed(
     return found
 
 
-def _state_of(cluster: Any, transactional_id: str) -> tuple[int, Any]:
+def _state_of(cluster: Cluster, transactional_id: str) -> tuple[int, Any]:
     """The coordinator and the state of a transactional id; KafkaError for an unknown one."""
 
     def ask() -> tuple[int, Any]:
@@ -128,7 +131,7 @@ def _describe(session: Session, flags: Flags) -> None:
     _tell(session, titles, [cells])
 
 
-def _producers(cluster: Any, partitions: list[Partition], node: int | None) -> dict[Partition, list[Any]]:
+def _producers(cluster: Cluster, partitions: list[Partition], node: int | None) -> dict[Partition, list[Any]]:
     """The producers that partitions know; a broker's view of them where one is named, else the leader's."""
     if node is not None:
         by_node = {node: partitions}
@@ -195,7 +198,7 @@ def _abort(session: Session, flags: Flags) -> None:
     session.tell({"aborted": {"topic": flags.topic, "partition": flags.partition}}, [])
 
 
-def _write_abort_marker(cluster: Any, partition: Partition, producer: tuple[int, int, int]) -> None:
+def _write_abort_marker(cluster: Cluster, partition: Partition, producer: tuple[int, int, int]) -> None:
     (leader,) = by_leader(leaders(cluster, [partition[0]]), [partition])
     kind = WriteTxnMarkersRequest
     topic = kind.WritableTxnMarkerTopic(name=partition[0], partition_indexes=[partition[1]])
@@ -255,7 +258,7 @@ def _find_hanging(session: Session, flags: Flags) -> None:
     _tell(session, titles, rows)
 
 
-def _long_open(cluster: Any, flags: Flags) -> list[tuple[Partition, Any]]:
+def _long_open(cluster: Cluster, flags: Flags) -> list[tuple[Partition, Any]]:
     """Producers whose transaction is open for longer than any may be."""
     names = [flags.topic] if flags.topic else [topic.name for topic in cluster.metadata().topics]
     chosen = [
@@ -278,7 +281,7 @@ def _long_open(cluster: Any, flags: Flags) -> list[tuple[Partition, Any]]:
     ]
 
 
-def _expected_partitions(cluster: Any, transactional_id: str) -> set[Partition]:
+def _expected_partitions(cluster: Cluster, transactional_id: str) -> set[Partition]:
     """The partitions whose end the coordinator still owes; none where it does not know the id any more."""
     try:
         _, state = _state_of(cluster, transactional_id)
