@@ -10,6 +10,8 @@ import pytest
 from group_members import BROKER_SETTINGS, CLIENTS, Member, Team, make_topic, shared_out
 
 from ottla.testing.process import BrokerProcess
+from ottla.testing.raw_client import RawClient
+from ottla.wire.messages import DescribeGroupsRequest
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +35,27 @@ def values(member: Member) -> list[bytes]:
     return [value for _, _, value in member.got]
 
 
+def size_of(broker: BrokerProcess, group: str) -> int:
+    """How many members a group has, as the broker says."""
+    request = DescribeGroupsRequest(groups=[group])
+    with RawClient(broker.host, broker.port) as client:
+        return len(client.ask(request, 5).groups[0].members)
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_eight_consumers_of_six_partitions_leave_two_idle(
     broker: BrokerProcess, topic: str, team: Team, client: str
 ) -> None:
     make_topic(broker.bootstrap, topic, 6, [b"%d" % i for i in range(60)])
-    members = [team.add(CLIENTS[client], broker.bootstrap, f"g-{topic}", topic) for _ in range(8)]
-    team.until(lambda: shared_out(members, 6) and sum(len(m.got) for m in members) >= 60)
-    assert sorted(len(member.owned) for member in members) == [0, 0, 1, 1, 1, 1, 1, 1]
+    group = f"g-{topic}"
+    members = [team.add(CLIENTS[client], broker.bootstrap, group, topic) for _ in range(8)]
+
+    def settled() -> bool:
+        shares = sorted(len(member.owned) for member in members)
+        return shares == [0, 0, 1, 1, 1, 1, 1, 1] and size_of(broker, group) == 8
+
+    team.until(lambda: settled() and sum(len(m.got) for m in members) >= 60)
+    assert shared_out(members, 6)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
