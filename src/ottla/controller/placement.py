@@ -9,8 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from ottla.errors import ErrorCode, KafkaError
+
+_NO_BROKER: Final = "All brokers are currently fenced, or all of their log directories are cordoned."
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class _Stripes:
             broker = self._racks[at].unfenced.take(self._round)
             if broker is not None:
                 return at, broker
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, _NO_BROKER)
 
 
 def place_replicas(
@@ -128,12 +131,12 @@ def place_replicas(
             f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
         )
     if all(broker.fenced for broker in usable):
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, _NO_BROKER)
     if replication_factor > len(usable):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{len(usable)} broker(s) are registered.",
+            f"{len(usable)} broker(s) are registered and take new replicas.",
         )
     stripes = _Stripes(usable, rng)
     return [stripes.place(replication_factor) for _ in range(partition_count)]
