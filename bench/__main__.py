@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench import chart, report
 from bench.context import Bench
-from bench.rows import OWN_ROWS, QUICK_ROWS, ROWS, WARM_ROWS
+from bench.rows import FULL_ROWS, OWN_ROWS, QUICK_ROWS, ROWS, WARM_ROWS
 from bench.rows.warm import warm_up
 from bench.scale import SCALES
 from bench.sheet import OTTLA, Sheet, Span
@@ -64,7 +64,7 @@ def _words() -> argparse.Namespace:
 
 def _rows(given: argparse.Namespace) -> list[str]:
     if not given.rows:
-        return list(ROWS if given.scale == "full" else QUICK_ROWS)
+        return list(FULL_ROWS if given.scale == "full" else QUICK_ROWS)
     names = [name.strip() for name in given.rows.split(",") if name.strip()]
     if unknown := [name for name in names if name not in ROWS]:
         sys.exit(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}")

@@ -39,7 +39,7 @@ class Scale:
 
 FULL = Scale(
     name="full",
-    rounds=3,
+    rounds=2,
     small_mb=120,
     large_mb=500,
     seconds=6,

@@ -15,7 +15,7 @@ from bench.rows.latency import RATE
 
 _NODES = 3
 _PARTITIONS = 6
-_WARM_RUNS = 3
+_WARM_RUNS = 2
 _SETTLE_S = 2.0
 _FAULT_AFTER_S = 3.0
 _WATCH_S = {"ottla": 10.0, "kafka": 22.0}
@@ -130,7 +130,7 @@ def failover(bench: Bench) -> None:
         for system in systems:
             system.start()
             time.sleep(_SETTLE_S)
-            for turn in range(bench.scale.rounds):
+            for turn in range(bench.scale.few_rounds):
                 victim = 1 + turn % _NODES
                 for how in ("kill -9", "planned stop"):
                     _fail_one(bench, system, victim, how)

@@ -43,7 +43,7 @@ def groups(bench: Bench) -> None:
         row = f"group of {members}, {protocol} protocol"
         if not _all_serve(bench, row, key):
             continue
-        for system in bench.turns(bench.scale.rounds):
+        for system in bench.turns(bench.scale.few_rounds):
             topic = bench.topic(system, "group", partitions)
             plan = Load(
                 system.bootstrap,
@@ -73,7 +73,7 @@ def _rate(bench: Bench, kind: str) -> None:
         for system in bench.turns(rounds=1):
             _warm(bench, system, kind, clients)
         for system in bench.turns(bench.scale.few_rounds):
-            unit, rate = _run(bench, system, kind, clients)
+            unit, rate = _run(bench, system, kind, clients, bench.scale.seconds)
             bench.sheet.add(system.name, kind, name, unit, rate, higher=True)
 
 
@@ -81,15 +81,15 @@ def _warm(bench: Bench, system: System, kind: str, clients: int) -> None:
     """Until it is no longer getting faster: a JVM goes on compiling for a minute of this work."""
     before = 0.0
     for _ in range(_WARM_RUNS):
-        _, rate = _run(bench, system, kind, clients)
+        _, rate = _run(bench, system, kind, clients, bench.scale.seconds / 2)
         if rate <= before * _FLAT:
             return
         before = rate
 
 
-def _run(bench: Bench, system: System, kind: str, clients: int) -> tuple[str, float]:
+def _run(bench: Bench, system: System, kind: str, clients: int, seconds: float) -> tuple[str, float]:
     topic = bench.topic(system, kind, 1)
-    plan = Load(system.bootstrap, topic, partitions=1, seconds=bench.scale.seconds, connections=clients)
+    plan = Load(system.bootstrap, topic, partitions=1, seconds=seconds, connections=clients)
     (figure,) = load.run(kind, plan).items()
     load.delete_topic(system.bootstrap, topic)
     return figure

@@ -18,17 +18,16 @@ _IDLE_S = 15.0
 def one_node(bench: Bench) -> None:
     """One after the other, each alone on the machine; what was made is removed at the end."""
     names = {system.name for system in bench.systems}
-    for count in bench.scale.restart:
-        row = f"one node, {count:,} partitions"
-        for make in (Ottla, Kafka):
-            if make.name in names:
-                # Without the watchdog, whose timer is more than all that an idle broker does.
-                system = make(bench.directory / f"many-{count}" / make.name, plain=True)
-                try:
-                    _life(bench, system, row, topics_for(count))
-                finally:
-                    system.kill()
-                    system.wipe()
+    count = max(bench.scale.restart)
+    for make in (Ottla, Kafka):
+        if make.name in names:
+            # Without the watchdog, whose timer is more than all that an idle broker does.
+            system = make(bench.directory / f"many-{count}" / make.name, plain=True)
+            try:
+                _life(bench, system, f"one node, {count:,} partitions", topics_for(count))
+            finally:
+                system.kill()
+                system.wipe()
 
 
 def _life(bench: Bench, system: System, row: str, topics: list[str]) -> None:
@@ -36,11 +35,7 @@ def _life(bench: Bench, system: System, row: str, topics: list[str]) -> None:
         bench.sheet.add(system.name, row, name, unit, value)
 
     system.start()
-    begin = time.monotonic()
-    create(system.bootstrap, topics, 1)
-    add("created", "s", time.monotonic() - begin)
-    write_everywhere(system.bootstrap, topics)
-    add("creation until every partition took a write", "s", time.monotonic() - begin)
+    _make(system.bootstrap, topics, 1, add)
     time.sleep(_SETTLE_S)
     add("idle CPU", "% of a core", _idle(lambda: cpu_seconds(system.pid)))
     add("memory", "MB", rss_mb(system.pid))
@@ -56,16 +51,15 @@ def _life(bench: Bench, system: System, row: str, topics: list[str]) -> None:
 def cluster(bench: Bench) -> None:
     """Three nodes, replication factor 3, acks=all."""
     names = {system.name for system in bench.systems}
-    for count in bench.scale.restart:
-        row = f"three nodes, {count:,} partitions"
-        for make in CLUSTERS:
-            if make.name in names:
-                system = make(bench.directory / f"many-three-{count}" / make.name, _NODES, held=False)
-                try:
-                    _cluster_life(bench, system, row, topics_for(count))
-                finally:
-                    system.kill_all()
-                    system.wipe()
+    count = max(bench.scale.restart)
+    for make in CLUSTERS:
+        if make.name in names:
+            system = make(bench.directory / f"many-three-{count}" / make.name, _NODES, held=False)
+            try:
+                _cluster_life(bench, system, f"three nodes, {count:,} partitions", topics_for(count))
+            finally:
+                system.kill_all()
+                system.wipe()
 
 
 def _cluster_life(bench: Bench, system: ClusterSystem, row: str, topics: list[str]) -> None:
@@ -74,11 +68,7 @@ def _cluster_life(bench: Bench, system: ClusterSystem, row: str, topics: list[st
 
     system.start()
     time.sleep(_SETTLE_S)
-    begin = time.monotonic()
-    create(system.bootstrap, topics, _NODES)
-    add("created", "s", time.monotonic() - begin)
-    write_everywhere(system.bootstrap, topics)
-    add("creation until every partition took a write", "s", time.monotonic() - begin)
+    _make(system.bootstrap, topics, _NODES, add)
     until_all_in_sync(system.bootstrap, topics, _NODES)
     time.sleep(_SETTLE_S)
     add("idle CPU of all brokers", "% of a core", _idle(system.cpu_seconds))
@@ -91,6 +81,14 @@ def _cluster_life(bench: Bench, system: ClusterSystem, row: str, topics: list[st
         until_all_in_sync(system.bootstrap, topics, _NODES)
         add(f"back after {how} until all is in sync", "s", time.monotonic() - begin)
     system.stop()
+
+
+def _make(bootstrap: str, topics: list[str], replicas: int, add: Callable[[str, str, float], None]) -> None:
+    begin = time.monotonic()
+    create(bootstrap, topics, replicas)
+    add("created", "s", time.monotonic() - begin)
+    write_everywhere(bootstrap, topics)
+    add("creation until every partition took a write", "s", time.monotonic() - begin)
 
 
 def _idle(cpu: Callable[[], float]) -> float:
