@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ottla.wire.messages import ProduceRequest
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
 
 TOOLS = "org.apache.kafka.tools"
+PATIENCE_S = 60.0
 
 
 def transactions(broker: BrokerProcess, *arguments: object) -> str:
@@ -39,7 +41,11 @@ def create(bootstrap: str, topic: str) -> None:
 
 def begin(bootstrap: str, name: str, topic: str, value: bytes) -> Producer:
     """A producer with an open transaction."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 0})
+    # Nobody is to end it but the test, however long that takes.
+    patience = {"transaction.timeout.ms": 600_000}
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 0, **patience}
+    )
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, value, partition=0)
@@ -47,7 +53,26 @@ def begin(bootstrap: str, name: str, topic: str, value: bytes) -> Producer:
     return producer
 
 
+def wait_until_complete(broker: BrokerProcess, name: str) -> dict[str, str]:
+    """A transaction that was committed, as the tool describes it when all of its markers are written."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        (described,) = rows(transactions(broker, "describe", "--transactional-id", name))
+        if described["TransactionState"] == "CompleteCommit":
+            return described
+        assert time.monotonic() < deadline, described
+
+
+def wait_for_committed(bootstrap: str, topic: str, wanted: list[bytes]) -> None:
+    """A transaction is committed before its markers are there; until then readers do not see it."""
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found := read_committed(bootstrap, topic)) < len(wanted):
+        assert time.monotonic() < deadline, found
+    assert found == wanted
+
+
 def read_committed(bootstrap: str, topic: str) -> list[bytes]:
+    """What a reader sees now."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -87,10 +112,9 @@ def test_the_transactions_tool(broker: BrokerProcess, topic: str) -> None:
         "the coordinator knows it"
     )
     producer.commit_transaction(60)
+    wait_until_complete(broker, topic)
     (writing,) = rows(transactions(broker, "describe-producers", *place))
     assert writing["CurrentTransactionStartOffset"] == "None"
-    (described,) = rows(transactions(broker, "describe", "--transactional-id", topic))
-    assert described["TransactionState"] == "CompleteCommit"
 
 
 def test_a_hanging_transaction_is_found_and_aborted(
@@ -99,6 +123,7 @@ def test_a_hanging_transaction_is_found_and_aborted(
     broker = start_broker(settings={"transaction.partition.verification.enable": "false"})
     create(broker.bootstrap, topic)
     begin(broker.bootstrap, topic, topic, b"known").commit_transaction(60)
+    wait_until_complete(broker, topic)
     (writing,) = rows(transactions(broker, "describe-producers", "--topic", topic, "--partition", 0))
     # A batch that its coordinator knows nothing of: what KIP-890 does away with, unless it is switched off.
     stray = build_batch(
@@ -135,12 +160,12 @@ def test_a_java_producer_of_version_two(broker: BrokerProcess, topic: str) -> No
         f"{TOOLS}.ProducerPerformance",
         *("--topic", topic, "--num-records", 3000, "--record-size", 100, "--throughput", 3000),
         *("--producer-props", f"bootstrap.servers={broker.bootstrap}", "acks=all"),
-        *("--transactional-id", topic, "--transaction-duration-ms", 20),
+        # So short that there are many, also where each takes long to end.
+        *("--transactional-id", topic, "--transaction-duration-ms", 1),
     )
     assert "3000 records sent" in said, said
+    described = wait_until_complete(broker, topic)
     assert len(read_committed(broker.bootstrap, topic)) == 3000
-    (described,) = rows(transactions(broker, "describe", "--transactional-id", topic))
-    assert described["TransactionState"] == "CompleteCommit"
     assert int(described["ProducerEpoch"]) > 5, "each transaction takes an epoch of its own"
 
 
@@ -149,6 +174,7 @@ def test_kafka_reads_our_transaction_log(start_broker: Callable[..., BrokerProce
     create(broker.bootstrap, topic)
     producer = begin(broker.bootstrap, topic, topic, b"a")
     producer.commit_transaction(60)
+    wait_until_complete(broker, topic)
     begin(broker.bootstrap, topic + "-open", topic, b"b")
     assert broker.stop() == 0, broker.log
     logs = [path for path in broker.data.glob("__transaction_state-*/*.log") if path.stat().st_size]
@@ -174,16 +200,16 @@ def test_transactions_move_between_kafka_and_ottla(tmp_path: Path) -> None:
         kafka.stop()
 
         ottla.start()
-        assert read_committed(ottla.bootstrap, "moved") == [b"1"]
+        wait_for_committed(ottla.bootstrap, "moved", [b"1"])
         begin(ottla.bootstrap, "second", "moved", b"2").commit_transaction(60)
-        assert read_committed(ottla.bootstrap, "moved") == [b"1", b"2"]
+        wait_for_committed(ottla.bootstrap, "moved", [b"1", b"2"])
         begin(ottla.bootstrap, "first", "moved", b"never")
         assert ottla.stop() == 0, ottla.log
 
         kafka.start()
-        assert read_committed(kafka.bootstrap, "moved") == [b"1", b"2"]
+        wait_for_committed(kafka.bootstrap, "moved", [b"1", b"2"])
         begin(kafka.bootstrap, "first", "moved", b"3").commit_transaction(60)
-        assert read_committed(kafka.bootstrap, "moved") == [b"1", b"2", b"3"]
+        wait_for_committed(kafka.bootstrap, "moved", [b"1", b"2", b"3"])
         del left_open
     finally:
         ottla.kill()
