@@ -28,7 +28,8 @@ class Load:
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 1,
-                "delivery.timeout.ms": 60_000,
+                # Longer than anything that is done to a cluster takes on a busy machine.
+                "delivery.timeout.ms": 180_000,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.ms": 20,
@@ -63,10 +64,10 @@ class Load:
         """Write no more, and wait until everything is acknowledged or has failed."""
         self._stopping.set()
         self._thread.join()
-        self._producer.flush(60)
+        self._producer.flush(180)
         return self
 
-    def wait_for_more(self, count: int = 20, timeout_s: float = 60.0) -> None:
+    def wait_for_more(self, count: int = 20, timeout_s: float = 120.0) -> None:
         """Until so many more were acknowledged."""
         with self._heard:
             wanted = len(self.acknowledged) + count
@@ -83,17 +84,31 @@ class Load:
         }
 
 
-def read_all(bootstrap: str, topic: str, timeout_s: float = 30.0, **settings: Any) -> dict[int, list[bytes]]:
-    """Every committed record of each partition, in order."""
-    wanted = {"bootstrap.servers": bootstrap, "group.id": "read-all", "enable.partition.eof": True}
-    consumer = Consumer({**wanted, **settings})
+def ends_of(bootstrap: str, topic: str, timeout_s: float) -> dict[int, tuple[int, int]]:
+    """Where each partition begins and ends, records of transactions that are not ended among them."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "read-all", "isolation.level": "read_uncommitted"}
+    )
     try:
-        found = consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions
-        ends = {
+        deadline = time.monotonic() + timeout_s
+        # A broker that has not heard of the topic yet knows no partitions.
+        while not (found := consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions):
+            assert time.monotonic() < deadline, f"nobody knows {topic}"
+        return {
             index: consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=timeout_s)
             for index in found
         }
-        records: dict[int, list[bytes]] = {index: [] for index in found}
+    finally:
+        consumer.close()
+
+
+def read_all(bootstrap: str, topic: str, timeout_s: float = 60.0, **settings: Any) -> dict[int, list[bytes]]:
+    """Every committed record of each partition, in order. Transactions that are about to end are waited for."""
+    ends = ends_of(bootstrap, topic, timeout_s)
+    wanted = {"bootstrap.servers": bootstrap, "group.id": "read-all", "enable.partition.eof": True}
+    consumer = Consumer({**wanted, **settings})
+    try:
+        records: dict[int, list[bytes]] = {index: [] for index in ends}
         left = {index for index, (low, high) in ends.items() if high > low}
         consumer.assign([TopicPartition(topic, index, ends[index][0]) for index in left])
         deadline = time.monotonic() + timeout_s
@@ -106,7 +121,9 @@ def read_all(bootstrap: str, topic: str, timeout_s: float = 30.0, **settings: An
             if message.error() is None:
                 records[message.partition()].append(message.value())
             elif message.error().code() == KafkaError._PARTITION_EOF:
-                left.discard(message.partition())
+                # It may be the end only until a marker is written.
+                if message.offset() >= ends[message.partition()][1]:
+                    left.discard(message.partition())
             else:
                 raise AssertionError(str(message.error()))
         return records

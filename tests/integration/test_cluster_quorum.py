@@ -12,7 +12,8 @@ from cluster_load import Load, check_nothing_lost
 from ottla.cli.formatting import FormatRequest, format_node
 from ottla.cli.settings import node_config
 from ottla.clock import SystemClock
-from ottla.testing.cluster import Cluster, free_ports
+from ottla.testing.cluster import Cluster
+from ottla.testing.ports import free_ports
 from ottla.wire.messages import DescribeClusterRequest
 from ottla.wire.uuid import uuid_to_str
 
@@ -56,15 +57,19 @@ def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def run_tool(cluster: Cluster, *words: str) -> str:
     command = [sys.executable, "-m", "ottla", "metadata-quorum", "--bootstrap-server", cluster.address(1)]
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_clients_see_their_own_listener_only(dynamic: Cluster) -> None:
-    answer = dynamic.ask(DescribeClusterRequest(), 2)
-    shown = {broker.broker_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
-    assert shown == {node_id: dynamic.address(node_id) for node_id in dynamic.broker_ids}
+    def shown() -> dict[int, str]:
+        answer = dynamic.ask(DescribeClusterRequest(), 2)
+        return {broker.broker_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+
+    # One that is ready need not have heard yet that the others are.
+    dynamic.wait_for(lambda: len(shown()) == 3)
+    assert shown() == {node_id: dynamic.address(node_id) for node_id in dynamic.broker_ids}
 
 
 def test_a_controller_is_added_leads_and_is_removed(dynamic: Cluster, topic: str) -> None:
@@ -77,7 +82,7 @@ def test_a_controller_is_added_leads_and_is_removed(dynamic: Cluster, topic: str
     assert all(f'"id": {node_id}' in status for node_id in (1, 2, 3))
 
     # With two voters this would have been the end.
-    killed = dynamic.controller_id()
+    killed = dynamic.wait_for(dynamic.controller_id)
     assert killed is not None
     dynamic.kill(killed)
     dynamic.wait_for(lambda: dynamic.controller_id() not in (None, killed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def two_and_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_brokers_and_a_controller_of_their_own(two_and_one: Cluster, topic: str) -> None:
     cluster = two_and_one
-    assert cluster.controller_id() == FIRST_CONTROLLER_ID
+    cluster.wait_for(lambda: cluster.controller_id() == FIRST_CONTROLLER_ID)
     cluster.create_topic(topic, 4, 2)
     load = Load(cluster.bootstrap, topic).start()
     load.wait_for_more(200)
@@ -85,8 +86,8 @@ def test_three_controllers_and_three_brokers(tmp_path_factory: pytest.TempPathFa
         cluster.create_topic(topic, 6)
         load = Load(cluster.bootstrap, topic).start()
         load.wait_for_more(100)
-        controller = cluster.controller_id()
-        assert controller in cluster.controller_ids
+        controller = cluster.wait_for(cluster.controller_id)
+        assert controller is not None and controller in cluster.controller_ids
         cluster.kill(controller)
         load.wait_for_more(100)
         cluster.wait_for(lambda: cluster.controller_id() not in (None, controller))
@@ -112,9 +113,9 @@ def test_a_node_among_others_does_not_make_up_the_clusters_id(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_node_without_its_quorum_says_what_it_waits_for_and_gives_up(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, settings={"initial.broker.registration.timeout.ms": 6000})
+    cluster = Cluster(tmp_path, settings={"initial.broker.registration.timeout.ms": 9000})
     cluster.prepare()
     with pytest.raises(BrokerFailed) as failed:
         cluster.start_node(1)
     assert "Waiting for the active controller to register this broker" in str(failed.value)
-    assert "waited 6 s in vain for the active controller" in str(failed.value)
+    assert re.search(r"waited \d+ s in vain for the active controller", str(failed.value))

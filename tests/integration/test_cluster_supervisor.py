@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from ottla.testing.cluster import free_ports
+from ottla.testing.ports import free_ports
 from ottla.testing.raw_client import RawClient
 from ottla.wire.messages import MetadataRequest
 
@@ -40,7 +40,7 @@ class Supervised:
             text=True,
         )
 
-    def line(self, timeout_s: float = 60.0) -> str:
+    def line(self, timeout_s: float = 120.0) -> str:
         assert self.process.stdout is not None
         readable, _, _ = select.select([self.process.stdout], [], [], timeout_s)
         assert readable, "it said nothing"
@@ -67,7 +67,7 @@ class Supervised:
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=90)
+        _, errors = self.process.communicate(timeout=120)
         return self.process.returncode, errors
 
 
@@ -88,19 +88,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
 
 def run_of_free_ports(count: int) -> int:
     """A port that, with those after it, is free."""
-    for first in iter(lambda: free_ports(1)[0], None):
-        sockets: list[socket.socket] = []
-        try:
-            for port in range(first, first + count):
-                sockets.append(socket.socket())
-                sockets[-1].bind(("127.0.0.1", port))
-            return first
-        except OSError:
-            continue
-        finally:
-            for sock in sockets:
-                sock.close()
-    raise AssertionError
+    while True:
+        ports = free_ports(count)
+        if ports == list(range(ports[0], ports[0] + count)):
+            return ports[0]
 
 
 def test_a_cluster_from_one_command(start: Callable[..., Supervised]) -> None:
@@ -140,7 +131,7 @@ def test_a_node_that_cannot_live_ends_the_cluster_with_a_clear_line(start: Calla
         taken.bind(("127.0.0.1", port + 1))
         taken.listen()
         cluster = start(port=port)
-        _, errors = cluster.process.communicate(timeout=90)
+        _, errors = cluster.process.communicate(timeout=300)
     assert cluster.process.returncode == 1
     last = errors.strip().splitlines()[-1]
     assert "node 2 failed 5 times in a row" in last
@@ -161,6 +152,6 @@ def test_a_single_nodes_directory_is_left_alone(start: Callable[..., Supervised]
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=1\n")
     cluster = start()
-    _, errors = cluster.process.communicate(timeout=60)
+    _, errors = cluster.process.communicate(timeout=120)
     assert cluster.process.returncode == 1
     assert "holds the data of a single node" in errors

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ottla.testing.maven import classpath
+from ottla.testing.ports import free_ports
 
 VERSION = "4.3.1"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -60,10 +61,7 @@ def run_java(
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 class ApacheKafka:

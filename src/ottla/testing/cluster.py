@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from ottla.cli.local_cluster import Address, NodePlan, plan_nodes, prepare_nodes
 from ottla.errors import ErrorCode
+from ottla.testing.ports import free_ports
 from ottla.testing.process import BrokerProcess
 from ottla.testing.raw_client import RawClient
 from ottla.testing.running import QUICK_SETTINGS
@@ -22,8 +21,6 @@ from ottla.wire import messages
 T = TypeVar("T")
 
 _HOST: Final = "127.0.0.1"
-_PORTS: Final = range(20_000, 32_000)
-"""Below what systems give to outgoing connections: a node that is down must find its port free when it returns."""
 FIRST_CONTROLLER_ID: Final = 101
 """Ids of controllers that are no brokers; brokers count from 1."""
 _LOOK_EACH_S: Final = 0.02
@@ -114,7 +111,7 @@ class Cluster:
         """Write the nodes' files and format their directories, as one cluster."""
         self.cluster_id = prepare_nodes(list(self.plans.values()))
 
-    def start(self, timeout_s: float = 60.0) -> Cluster:
+    def start(self, timeout_s: float = 120.0) -> Cluster:
         """Start all nodes but the spares at once and wait until each is ready."""
         self.prepare()
         started = [process for node_id, process in self.nodes.items() if node_id not in self.spares]
@@ -140,7 +137,7 @@ class Cluster:
         for process in self.nodes.values():
             process.kill()
 
-    def stop(self, node_id: int, timeout_s: float = 30.0) -> int:
+    def stop(self, node_id: int, timeout_s: float = 60.0) -> int:
         return self.nodes[node_id].stop(timeout_s)
 
     def stop_all(self) -> None:
@@ -149,10 +146,10 @@ class Cluster:
             if self.running(node_id):
                 self.stop(node_id)
 
-    def start_node(self, node_id: int, timeout_s: float = 60.0) -> None:
+    def start_node(self, node_id: int, timeout_s: float = 120.0) -> None:
         self.nodes[node_id].start(timeout_s)
 
-    def restart(self, node_id: int, timeout_s: float = 60.0) -> None:
+    def restart(self, node_id: int, timeout_s: float = 120.0) -> None:
         self.nodes[node_id].restart(timeout_s)
 
     def pause(self, node_id: int) -> None:
@@ -218,7 +215,7 @@ class Cluster:
         configs: Mapping[str, object] | None = None,
         assignments: Sequence[Sequence[int]] = (),
     ) -> None:
-        """Create a topic, and wait until every running broker knows it."""
+        """Create a topic, and wait until every broker that runs and is not paused knows it."""
         request = messages.CreateTopicsRequest
         new = request.CreatableTopic(
             name=topic,
@@ -233,11 +230,24 @@ class Cluster:
                 for key, value in (configs or {}).items()
             ],
         )
-        result = self.ask(request(topics=[new], timeout_ms=10_000), 7).topics[0]
-        if result.error_code != ErrorCode.NONE:
-            raise AssertionError(f"{ErrorCode(result.error_code).name}: {result.error_message}")
+        asked = request(topics=[new], timeout_ms=30_000)
+        if self.partition(topic) is not None:
+            raise AssertionError(f"{topic} is there already")
+
+        def created() -> bool:
+            result = self.ask(asked, 7, timeout_s=40).topics[0]
+            code = ErrorCode(result.error_code)
+            # One that is there by now was created by a request whose answer got lost.
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                return True
+            # Brokers count as soon as the controller has let them in again.
+            if code is ErrorCode.INVALID_REPLICATION_FACTOR or code.retriable:
+                return False
+            raise AssertionError(f"{code.name}: {result.error_message}")
+
+        self.wait_for(created)
         for node_id in self.broker_ids:
-            if self.running(node_id):
+            if self.running(node_id) and not self.nodes[node_id].paused:
                 self.wait_for(lambda node_id=node_id: self.partition(topic, node_id=node_id))  # type: ignore[misc]
 
     def wait_for(self, condition: Callable[[], T], timeout_s: float = 60.0) -> T:
@@ -265,6 +275,19 @@ class Cluster:
                 if found is None or found.leader_id < 0 or set(found.isr_nodes) != set(found.replica_nodes):
                     return False
             return True
+
+        self.wait_for(in_sync, timeout_s)
+
+    def wait_all_in_sync(self, timeout_s: float = 60.0) -> None:
+        """The same for every partition of every topic, the coordinators' own among them."""
+
+        def in_sync() -> bool:
+            topics = self.ask(messages.MetadataRequest(topics=None), 12).topics
+            return all(
+                found.leader_id >= 0 and set(found.isr_nodes) == set(found.replica_nodes)
+                for topic in topics
+                for found in topic.partitions
+            )
 
         self.wait_for(in_sync, timeout_s)
 
@@ -301,18 +324,3 @@ def running_cluster(
         stack.callback(cluster.kill_all)
         yield cluster.start()
         cluster.stop_all()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has, and that no outgoing connection will get."""
-    taken: list[socket.socket] = []
-    with contextlib.ExitStack() as stack:
-        while len(taken) < count:
-            sock = stack.enter_context(socket.socket())
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                sock.bind((_HOST, random.choice(_PORTS)))
-            except OSError:
-                continue
-            taken.append(sock)
-        return [sock.getsockname()[1] for sock in taken]

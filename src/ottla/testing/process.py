@@ -81,7 +81,7 @@ class BrokerProcess:
             words += ["--set", f"{key}={value}"]
         return words + self.arguments
 
-    def start(self, timeout_s: float = 60.0) -> BrokerProcess:
+    def start(self, timeout_s: float = 120.0) -> BrokerProcess:
         """Start it and wait for its ready line. A second start keeps the port that the first one got."""
         self.launch()
         return self.wait_ready(timeout_s)
@@ -98,7 +98,7 @@ class BrokerProcess:
                 env={**os.environ, **self.environment},
             )
 
-    def wait_ready(self, timeout_s: float = 60.0) -> BrokerProcess:
+    def wait_ready(self, timeout_s: float = 120.0) -> BrokerProcess:
         """Wait for the ready line of a process that was launched."""
         self.ready_line = self._wait_for_line(timeout_s)
         found = _READY.search(self.ready_line)
@@ -155,7 +155,7 @@ class BrokerProcess:
         os.kill(self.pid, signal.SIGCONT)
         self.paused = False
 
-    def restart(self, timeout_s: float = 60.0) -> BrokerProcess:
+    def restart(self, timeout_s: float = 120.0) -> BrokerProcess:
         """Stop it, if it runs, and start it again on the same data and port."""
         if self.running:
             self.stop(timeout_s)
