@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ from ottla.client.errors import for_code
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
 
+_PATIENCE_S = 60.0
 SECRET = "pencil, with = and ü"
 
 
@@ -69,15 +72,22 @@ def properties(path: Path, name: str, mechanism: str, password: str = SECRET) ->
     return path
 
 
+def until(reached: Callable[[], bool]) -> None:
+    """Ask until it is so: a broker hears of a change a moment after the controller has noted it."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while not reached():
+        assert time.monotonic() < deadline
+
+
 def wait_for_user(apache: ApachePair, name: str, mechanism: str) -> None:
-    """A broker hears of a new user a moment after the controller has noted it."""
-    for _ in range(200):
+    def is_let_in() -> bool:
         try:
             KafkaAdminClient(bootstrap_servers=apache.secure, **as_user(name, mechanism)).close()
-            return
         except SaslAuthenticationFailedError:
-            continue
-    raise AssertionError(f"{name} is not let in")
+            return False
+        return True
+
+    until(is_let_in)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -104,9 +114,7 @@ def test_users_log_in_by_scram(
     with pytest.raises(SaslAuthenticationFailedError):
         KafkaAdminClient(bootstrap_servers=apache_pair.secure, **as_user(user, mechanism, "guess"))
     assert admin.alter_user_scram_credentials([UserScramCredentialDeletion(user, mechanism)]) == {user: None}
-    # A broker hears of it a moment after the controller has noted it.
-    while admin.describe_user_scram_credentials([user])[user]["error"] is None:
-        pass
+    until(lambda: admin.describe_user_scram_credentials([user])[user]["error"] is not None)
 
 
 def test_a_mechanism_that_is_not_offered_is_told(
@@ -140,7 +148,7 @@ def test_who_may_not_is_told_so_in_one_line(
         assert "uthoriz" in said.err, said
     producer = KafkaProducer(bootstrap_servers=apache_pair.secure, **as_user("eve", "SCRAM-SHA-512"))
     with pytest.raises((ClusterAuthorizationFailedError, TopicAuthorizationFailedError)):
-        producer.send("secret", b"x").get(timeout=20)
+        producer.send("secret", b"x").get(timeout=60)
     producer.close()
 
     pattern = ResourcePattern(ResourceType.TOPIC, "secret")
@@ -153,13 +161,13 @@ def test_who_may_not_is_told_so_in_one_line(
         ACLPermissionType.ANY,
         ResourcePatternFilter(ResourceType.TOPIC, "secret", ACLResourcePatternType.ANY),
     )
-    found, error = admin.describe_acls(wanted)
-    assert (found, error) == ([entry], for_code(0))
+    until(lambda: admin.describe_acls(wanted)[0] != [])
+    assert admin.describe_acls(wanted) == ([entry], for_code(0))
     producer = KafkaProducer(bootstrap_servers=apache_pair.secure, **as_user("eve", "SCRAM-SHA-512"))
-    assert producer.send("secret", b"x").get(timeout=20).offset == 0
+    assert producer.send("secret", b"x").get(timeout=60).offset == 0
     producer.close()
     assert admin.delete_acls([wanted]) == [(wanted, [entry], for_code(0))]
-    assert admin.describe_acls(wanted)[0] == []
+    until(lambda: admin.describe_acls(wanted)[0] == [])
 
 
 def test_tls_is_spoken_by_the_tools_and_the_client(apache_pair: ApachePair, tmp_path: Path) -> None:
@@ -181,10 +189,10 @@ def test_tls_is_spoken_by_the_tools_and_the_client(apache_pair: ApachePair, tmp_
         "ssl_cafile": str(apache_pair.authority),
     }
     producer = KafkaProducer(**settings)
-    assert producer.send("sealed", b"two").get(timeout=20).offset == 1
+    assert producer.send("sealed", b"two").get(timeout=60).offset == 1
     producer.close()
     consumer = KafkaConsumer(
-        "sealed", **settings, auto_offset_reset="earliest", group_id=None, consumer_timeout_ms=20_000
+        "sealed", **settings, auto_offset_reset="earliest", group_id=None, consumer_timeout_ms=60_000
     )
     assert [next(consumer).value, next(consumer).value] == [b"one", b"two"]
     consumer.close()
@@ -202,7 +210,13 @@ def test_the_cluster_is_looked_after(admin: KafkaAdminClient) -> None:
     assert admin.alter_partition_reassignments({tp: [2, 1]}) == {tp: None}
     assert isinstance(admin.list_partition_reassignments([tp]), dict)
     assert admin.elect_leaders(ElectionType.PREFERRED, {"moved": [0]}, raise_errors=False)["error_code"] == 0
-    assert admin.describe_topic_partitions(["moved"])["topics"][0]["partitions"][0]["replica_nodes"] == [2, 1]
+
+    def replicas() -> list[int]:
+        (partition,) = admin.describe_topic_partitions(["moved"])["topics"][0]["partitions"]
+        nodes: list[int] = partition["replica_nodes"]
+        return nodes
+
+    until(lambda: replicas() == [2, 1])
     (quorum,) = admin.describe_metadata_quorum()["topics"]
     assert quorum["partitions"][0]["leader_id"] == 1 and quorum["partitions"][0]["error"] is None
     features = admin.describe_features()
@@ -214,7 +228,13 @@ def test_the_cluster_is_looked_after(admin: KafkaAdminClient) -> None:
     assert list(told) == ["group.version"]
     assert admin.get_broker_version_data(2).api_versions[3][1] >= 12
     assert admin.list_partition_offsets({tp: OffsetSpec.LATEST})[tp].offset == 0
-    directories = admin.describe_log_dirs({"moved": [0]}, [1])[0]["log_dirs"]
+
+    def directories_of_first() -> list[dict[str, Any]]:
+        told: list[dict[str, Any]] = admin.describe_log_dirs({"moved": [0]}, [1])[0]["log_dirs"]
+        return told
+
+    until(lambda: any(each["topics"] for each in directories_of_first()))
+    directories = directories_of_first()
     (there,) = [each["log_dir"] for each in directories if each["topics"]]
     (other,) = [each["log_dir"] for each in directories if not each["topics"]]
     replica = TopicPartitionReplica("moved", 0, 1)
