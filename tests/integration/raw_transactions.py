@@ -45,7 +45,7 @@ class RawProducer:
         self._clients: dict[int, RawClient] = {}
         answer = self._ask(
             lambda: coordinator(cluster, name, TRANSACTION),
-            messages.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000),
+            messages.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=600_000),
             5,
             lambda answer: [answer.error_code],
         )
