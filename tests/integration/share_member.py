@@ -110,7 +110,8 @@ class ShareMember:
     ) -> Any:
         request = ShareFetchRequest
         given = {
-            "max_wait_ms": 500,
+            # It ends with the first record: whoever expects none says how long to wait for it.
+            "max_wait_ms": 20_000,
             "min_bytes": 1,
             "max_bytes": 1 << 20,
             "max_records": 500,

@@ -70,9 +70,13 @@ def test_idempotent_producer(broker: BrokerProcess, topic: str) -> None:
 
 def test_records_that_come_while_waiting(broker: BrokerProcess, topic: str) -> None:
     produce(broker, topic, [b"first"])
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused"})
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.partition.eof": True}
+    )
     consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
-    assert consumer.poll(0.5) is None
+    # It has found the end, and waits there.
+    end = consumer.poll(60)
+    assert end is not None and end.error().code() == KafkaError._PARTITION_EOF and end.offset() == 1
     produce(broker, topic, [b"second"])
     message = consumer.poll(60)
     assert message is not None and message.value() == b"second"

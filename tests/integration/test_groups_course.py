@@ -96,7 +96,7 @@ import confluent_kafka
 bootstrap, group, topic = sys.argv[1:]
 consumer = confluent_kafka.Consumer({
     "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-    "enable.auto.commit": False, "session.timeout.ms": 1500, "heartbeat.interval.ms": 100,
+    "enable.auto.commit": False, "session.timeout.ms": 5000, "heartbeat.interval.ms": 100,
 })
 consumer.subscribe([topic])
 read = 0
