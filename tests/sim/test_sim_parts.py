@@ -184,8 +184,8 @@ def test_a_group_that_went_back_is_seen_unless_a_late_commit_explains_it():
 
 def test_a_record_of_a_queue_is_acknowledged_once_and_by_somebody():
     history = History(sends=[sent(b"p0:0"), sent(b"p0:1")])
-    first = Delivery(TP, 0, 1, began=1, accepted=Outcome.OK, ended=2)
-    again = Delivery(TP, 0, 2, began=3, accepted=Outcome.OK, ended=4)
+    first = Delivery(TP, 0, 1, began=1, leader_epoch=1, accepted=Outcome.OK, ended=2)
+    again = Delivery(TP, 0, 2, began=3, leader_epoch=1, accepted=Outcome.OK, ended=4)
     history.deliveries = [first, again]
     found = violations(history, [(0, b"p0:0"), (1, b"p0:1")])
     assert found == [
@@ -196,9 +196,16 @@ def test_a_record_of_a_queue_is_acknowledged_once_and_by_somebody():
 
 def test_who_acknowledges_late_what_another_one_was_given_meanwhile_is_no_violation():
     """Seed 148."""
-    late = Delivery(TP, 0, 1, began=1, accepted=Outcome.OK, ended=9)
-    other = Delivery(TP, 0, 2, began=3, accepted=Outcome.OK, ended=4)
+    late = Delivery(TP, 0, 1, began=1, leader_epoch=1, accepted=Outcome.OK, ended=9)
+    other = Delivery(TP, 0, 2, began=3, leader_epoch=1, accepted=Outcome.OK, ended=4)
     assert violations(History(sends=[sent(b"p0:0")], deliveries=[late, other]), [(0, b"p0:0")]) == []
+
+
+def test_a_leader_of_before_may_give_out_what_its_successor_was_told_of():
+    """Seed 1135."""
+    done = Delivery(TP, 0, 2, began=3, leader_epoch=2, accepted=Outcome.OK, ended=4)
+    stale = Delivery(TP, 0, 2, began=5, leader_epoch=1, accepted=Outcome.UNKNOWN)
+    assert violations(History(sends=[sent(b"p0:0")], deliveries=[done, stale]), [(0, b"p0:0")]) == []
 
 
 COPY = TopicPartition("copies", 0)

@@ -193,8 +193,12 @@ def _copies(history: History, committed: Mapping[TopicPartition, Log]) -> Iterat
 
 
 def _deliveries(history: History, logs: Mapping[TopicPartition, Log]) -> Iterator[str]:
-    """What a share consumer has acknowledged is given to nobody again, and in the end all is acknowledged."""
-    accepted: dict[tuple[TopicPartition, int], float] = {}
+    """What a share consumer has acknowledged is given to nobody again, and in the end all is acknowledged.
+
+    A leader that was replaced and has not heard of it yet knows nothing of what its successor was told. It may give
+    records out once more, as Kafka's does, but its consumers' acknowledgements are refused.
+    """
+    accepted: dict[tuple[TopicPartition, int], tuple[float, int]] = {}
     done: set[tuple[TopicPartition, int]] = set()
     for delivery in history.deliveries:
         key = (delivery.partition, delivery.offset)
@@ -202,9 +206,11 @@ def _deliveries(history: History, logs: Mapping[TopicPartition, Log]) -> Iterato
             done.add(key)
         if delivery.accepted is Outcome.OK:
             # A member that was late is told yes, too, once all up to there is done with: as Kafka does it.
-            accepted[key] = min(delivery.ended, accepted.get(key, delivery.ended))
+            told = (delivery.ended, delivery.leader_epoch)
+            accepted[key] = min(told, accepted.get(key, told))
     for delivery in history.deliveries:
-        if accepted.get((delivery.partition, delivery.offset), delivery.began) < delivery.began:
+        ended, epoch = accepted.get((delivery.partition, delivery.offset), (delivery.began, 0))
+        if ended < delivery.began and epoch <= delivery.leader_epoch:
             yield f"{delivery.offset} of {delivery.partition} was given out after it was acknowledged"
     if history.deliveries:
         tp = history.deliveries[0].partition

@@ -74,6 +74,8 @@ class Delivery:
     """Which delivery it was, as the broker told."""
     began: float
     """When it was asked for."""
+    leader_epoch: int
+    """In which the leader was asked, as far as the consumer knew."""
     accepted: Outcome | None = None
     """What became of the acknowledgement; None where there was none."""
     ended: float = 0.0

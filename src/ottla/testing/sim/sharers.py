@@ -88,6 +88,7 @@ class Sharer:
 
     async def _work(self) -> None:
         address = await self.client.leader(self.tp)
+        epoch = self.client.leader_epoch(self.tp)
         if address != self._session_at:
             self._session_at, self._session_epoch = address, 0
         topic_id = await self.client.topic_id(self.tp.topic)
@@ -121,7 +122,7 @@ class Sharer:
                     return
                 for acquired in found.acquired_records:
                     for offset in range(acquired.first_offset, acquired.last_offset + 1):
-                        taken.append(Delivery(self.tp, offset, acquired.delivery_count, began))
+                        taken.append(Delivery(self.tp, offset, acquired.delivery_count, began, epoch))
         self.history.deliveries += taken
         if taken:
             await asyncio.sleep(self.client.random.random() * 0.1)
