@@ -25,7 +25,7 @@ from kafka.admin import NewTopic as PyNewTopic
 
 from ottla.testing.process import BrokerProcess
 
-TIMEOUT_S = 10
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def test_brokers_do_not_answer_for_the_controller(pair: Cluster) -> None:
 def test_a_controller_takes_admin_requests_itself(pair: Cluster, topic: str) -> None:
     request = messages.CreateTopicsRequest
     new = request.CreatableTopic(name=topic, num_partitions=2, replication_factor=1)
-    answer = pair.ask(request(topics=[new], timeout_ms=5000), 7, node_id=CONTROLLER)
+    answer = pair.ask(request(topics=[new], timeout_ms=60_000), 7, node_id=CONTROLLER)
     assert answer.topics[0].error_code == 0
     pair.wait_for(lambda: pair.leader_of(topic, 1) == 1)
     found: Any = pair.partition(topic, 1)

@@ -78,7 +78,7 @@ def test_a_transaction_is_found_and_ended(broker: BrokerProcess, admin: KafkaAdm
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic)
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send(topic, b"open").get(timeout=20)
+    producer.send(topic, b"open").get(timeout=60)
     tp = TopicPartition(topic, 0)
     (listed,) = admin.list_transactions(transactional_id_pattern=topic)[1]
     assert (listed.transactional_id, listed.state) == (topic, TransactionState.ONGOING)
@@ -133,7 +133,7 @@ def test_what_is_not_served_is_told(admin: KafkaAdminClient) -> None:
 def test_a_consumer_waits_for_its_cluster(start_broker: Callable[..., BrokerProcess]) -> None:
     process = start_broker()
     consumer = KafkaConsumer(bootstrap_servers=process.bootstrap)
-    consumer.bootstrap(timeout_ms=20_000)
+    consumer.bootstrap(timeout_ms=60_000)
     process.kill()
     with pytest.raises(KafkaTimeoutError):
         consumer.bootstrap(timeout_ms=0)

@@ -23,7 +23,7 @@ def test_write_and_read(shared_ottla_broker, topic):
             bootstrap_servers=bootstrap,
             group_id=topic,
             auto_offset_reset="earliest",
-            consumer_timeout_ms=5000,
+            consumer_timeout_ms=60_000,
         ) as consumer:
             values = [(await consumer.getone()).value]
             async for record in consumer:

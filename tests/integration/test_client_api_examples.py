@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 
 import pytest
 
@@ -39,11 +40,13 @@ def test_a_first_producer_and_consumer(bootstrap, topic):
     producer.close()
 
     consumer = KafkaConsumer(
-        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=2000
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=60_000
     )
-    messages = list(consumer)
+    messages = list(islice(consumer, 101))
     assert len(messages) == 101
     assert {message.value for message in messages} == {b"some_message_bytes", b"1234"}
+    consumer.close()
+    consumer = KafkaConsumer(topic, bootstrap_servers=bootstrap, consumer_timeout_ms=500)
     assert list(consumer) == []
     consumer.close()
 
@@ -130,7 +133,7 @@ def test_groups_that_rebalance_step_by_step(bootstrap, topic, settings):
         bootstrap_servers=bootstrap,
         group_id=topic,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=10_000,
+        consumer_timeout_ms=60_000,
         **settings,
     )
     assert len([next(consumer) for _ in range(40)]) == 40
@@ -234,10 +237,10 @@ def test_nowhere_to_begin(bootstrap, topic):
     with KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="none") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         with pytest.raises(KafkaError, match="auto_offset_reset"):
-            consumer.poll(1000)
+            consumer.poll(60_000)
         consumer.seek(TopicPartition(topic, 0), 50)
         with pytest.raises(KafkaError, match="OffsetOutOfRange"):
-            consumer.poll(5000)
+            consumer.poll(60_000)
 
 
 def test_an_offset_that_is_gone_is_reset_by_the_policy(bootstrap, topic):

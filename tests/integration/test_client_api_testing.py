@@ -32,7 +32,7 @@ def test_records_survive_a_kill_and_a_restart(ottla_broker):
     producer.send("topic", b"after the restart").get(60)
     producer.close()
     with KafkaConsumer(
-        "topic", bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=10_000
+        "topic", bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=60_000
     ) as consumer:
         values = [next(consumer).value for _ in range(3)]
     assert values == [b"before", b"after the kill", b"after the restart"]

@@ -149,5 +149,5 @@ def test_the_group_lives_through_a_restart(start_broker: Callable[[], BrokerProc
         described = admin.describe_consumer_groups([topic])[topic].result(60)
         assert len(described.members) == 2
         late = team.add(NewProtocol, broker.bootstrap, topic, topic)
-        team.until(lambda: evenly([*members, late], 4), 30)
+        team.until(lambda: evenly([*members, late], 4))
         assert all(member.owned <= had for member, had in zip(members, before, strict=True))

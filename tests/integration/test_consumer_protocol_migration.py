@@ -11,7 +11,7 @@ from group_members import Confluent, Member, Team, make_topic, shared_out
 from ottla.testing.process import BrokerProcess
 
 PARTITIONS = 6
-COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky", "session_timeout_ms": 6000}
+COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky", "session_timeout_ms": 30_000}
 
 
 def group_type(broker: BrokerProcess, group: str) -> ConsumerGroupType:
@@ -26,7 +26,7 @@ def test_a_group_moves_to_the_new_protocol_and_back(broker: BrokerProcess, topic
     with Team() as team:
 
         def reached(*members: Member) -> None:
-            team.until(lambda: shared_out(members, PARTITIONS) and all(m.owned for m in members), 40)
+            team.until(lambda: shared_out(members, PARTITIONS) and all(m.owned for m in members))
 
         classic = [team.add(Confluent, *words, **COOPERATIVE) for _ in range(2)]
         reached(*classic)
@@ -61,5 +61,5 @@ def test_an_eager_classic_member_gets_on_with_a_new_one(broker: BrokerProcess, t
     with Team() as team:
         new = team.add(NewProtocol, *words)
         team.until(lambda: shared_out([new], PARTITIONS))
-        eager = team.add(Confluent, *words, session_timeout_ms=6000)
-        team.until(lambda: shared_out([new, eager], PARTITIONS) and len(eager.owned) == 3, 40)
+        eager = team.add(Confluent, *words)
+        team.until(lambda: shared_out([new, eager], PARTITIONS) and len(eager.owned) == 3)

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing.process import BrokerProcess
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def create(broker: BrokerProcess, topic: str, **config: object) -> None:

@@ -24,11 +24,7 @@ from ottla.wire import messages
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     data = tmp_path_factory.mktemp("replicas")
-    settings = {
-        "replica.lag.time.max.ms": 2000,
-        "broker.session.timeout.ms": 3000,
-        "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
-    }
+    settings = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
     with Cluster(data, settings=settings, racks=("north", "east", "south")) as cluster:
         yield cluster
 

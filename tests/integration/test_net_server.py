@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from ottla.errors import ErrorCode
+from ottla.testing.ports import free_ports
 from ottla.testing.process import BrokerProcess
 from ottla.testing.raw_client import RawClient
 from ottla.wire import messages
@@ -141,9 +142,7 @@ def test_caps_on_connections_change_while_the_broker_runs(start_broker: Start) -
 
 
 def test_a_controller_listener_answers_what_kafkas_does(start_broker: Start) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     broker = start_broker(
         settings={
             "process.roles": "broker,controller",

@@ -25,7 +25,7 @@ from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 from ottla.wire.headers import encode_request
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class Service:

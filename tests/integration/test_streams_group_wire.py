@@ -15,6 +15,8 @@ from ottla.testing.raw_client import RawClient
 from ottla.wire import messages as m
 
 PATIENCE_S = 60.0
+GROUPS = ["both", "consumers", "counts", "refused"]
+"""Each may be in a partition of its own, which is loaded in its own time."""
 heartbeat = m.StreamsGroupHeartbeatRequest
 
 
@@ -29,8 +31,8 @@ def connect(broker: BrokerProcess) -> RawClient:
     client = RawClient(broker.host, broker.port)
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        client.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "both"]), 4)
-        asked = client.ask(m.StreamsGroupDescribeRequest(group_ids=["g", "both"]), 0)
+        client.ask(m.FindCoordinatorRequest(key_type=0, coordinator_keys=GROUPS), 4)
+        asked = client.ask(m.StreamsGroupDescribeRequest(group_ids=GROUPS), 0)
         if all(group.error_code in (0, ErrorCode.GROUP_ID_NOT_FOUND) for group in asked.groups):
             return client
         assert time.monotonic() < deadline, asked

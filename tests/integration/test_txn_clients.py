@@ -69,7 +69,7 @@ def read(broker: BrokerProcess, topic: str, isolation: str = "read_committed") -
 
 def committed(broker: BrokerProcess, group: str, topic: str) -> int:
     with consuming(broker, group) as consumer:
-        (found,) = consumer.committed([TopicPartition(topic, 0)], 10)
+        (found,) = consumer.committed([TopicPartition(topic, 0)], 60)
         return found.offset
 
 
@@ -116,19 +116,19 @@ def test_offsets_are_committed_with_the_transaction(broker: BrokerProcess, topic
     producer = transactional(broker, topic)
     with consuming(broker, group) as consumer:
         consumer.subscribe([source])
-        records = [message for message in consumer.consume(10, 30) if message.error() is None]
+        records = [message for message in consumer.consume(10, 60) if message.error() is None]
         for commit in (False, True):
             producer.begin_transaction()
             for record in records:
                 producer.produce(topic, record.value())
             producer.send_offsets_to_transaction(
-                [TopicPartition(source, 0, len(records))], consumer.consumer_group_metadata(), 10
+                [TopicPartition(source, 0, len(records))], consumer.consumer_group_metadata(), 60
             )
             if commit:
                 producer.commit_transaction(60)
             else:
                 producer.abort_transaction(60)
-                (found,) = consumer.committed([TopicPartition(source, 0)], 10)
+                (found,) = consumer.committed([TopicPartition(source, 0)], 60)
                 assert found.offset < 0, "the offsets were aborted with their transaction"
     assert committed(broker, group, source) == len(records)
     assert read(broker, topic) == [record.value() for record in records]
@@ -210,23 +210,23 @@ def test_offsets_of_transactions_survive_compaction_and_a_kill(
     for number in range(1, 1001):
         producer.begin_transaction()
         note = str(number).ljust(4000)
-        producer.send_offsets_to_transaction([TopicPartition(topic, 0, number, note)], member, 10)
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, number, note)], member, 60)
         if number % 2:
             producer.commit_transaction(60)
         else:
             producer.abort_transaction(60)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while logged_bytes(broker, "__consumer_offsets-0") > 3 << 20:
         assert time.monotonic() < deadline, "the topic was not compacted"
         assert committed(broker, topic, topic) == 999
     producer.begin_transaction()
-    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 5000)], member, 10)
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 5000)], member, 60)
     broker.kill()
     broker.start()
     successor = transactional(broker, topic)
     assert committed(broker, topic, topic) == 999, "what was open was aborted"
     successor.begin_transaction()
-    successor.send_offsets_to_transaction([TopicPartition(topic, 0, 1001)], member, 10)
+    successor.send_offsets_to_transaction([TopicPartition(topic, 0, 1001)], member, 60)
     successor.commit_transaction(60)
     assert committed(broker, topic, topic) == 1001
     assert "Traceback" not in broker.log, broker.log
