@@ -168,7 +168,7 @@ def callbacks(api: Any, bootstrap: str, topic: str, group: str) -> Any:
 
 
 def refusals_of_send(api: Any, bootstrap: str, topic: str, group: str) -> Any:
-    producer = api.KafkaProducer(bootstrap_servers=bootstrap, max_request_size=100_000, max_block_ms=2000)
+    producer = api.KafkaProducer(bootstrap_servers=bootstrap, max_request_size=100_000, max_block_ms=60_000)
     results = [
         outcome(lambda: producer.send(topic)),
         outcome(lambda: producer.send(topic, b"v", partition=99)),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -12,6 +14,12 @@ from consumer_protocol import NewProtocol
 from group_members import Member, Team, make_topic, shared_out
 
 from ottla.testing.process import BrokerProcess
+
+COMING_UP = (
+    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.NOT_COORDINATOR,
+)
 
 
 @pytest.fixture
@@ -23,6 +31,17 @@ def team() -> Iterator[Team]:
 def evenly(members: list[Member], partitions: int) -> bool:
     sizes = [len(member.owned) for member in members]
     return shared_out(members, partitions) and max(sizes) - min(sizes) <= 1
+
+
+def describe(admin: AdminClient, group: str) -> Any:
+    """The group, once its coordinator has read all there is of it."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return admin.describe_consumer_groups([group])[group].result(60)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() not in COMING_UP or time.monotonic() > deadline:
+                raise
 
 
 def test_eight_members_of_six_partitions_leave_two_idle(
@@ -146,8 +165,7 @@ def test_the_group_lives_through_a_restart(start_broker: Callable[[], BrokerProc
         broker.kill()
         broker.start()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        described = admin.describe_consumer_groups([topic])[topic].result(60)
-        assert len(described.members) == 2
+        assert len(describe(admin, topic).members) == 2
         late = team.add(NewProtocol, broker.bootstrap, topic, topic)
         team.until(lambda: evenly([*members, late], 4))
         assert all(member.owned <= had for member, had in zip(members, before, strict=True))

@@ -35,10 +35,26 @@ def write_plan(file: Path, topic: str, replicas: list[list[int]]) -> Path:
     return file
 
 
+def wait_for_leaders(cluster: Cluster, topic: str, *leaders: int) -> None:
+    """Until every broker, whichever a tool asks, knows these leaders."""
+
+    def known() -> bool:
+        found = [
+            cluster.partition(topic, number, node_id=node_id)
+            for node_id in cluster.broker_ids
+            for number in range(len(leaders))
+        ]
+        told = [None if each is None else each.leader_id for each in found]
+        return told == [*leaders] * len(cluster.broker_ids)
+
+    cluster.wait_for(known)
+
+
 def test_partitions_move_with_their_records_and_leaders_come_back(
     cluster: Cluster, topic: str, tmp_path: Path
 ) -> None:
     ottla(cluster, "topics", "--create", "--topic", topic, "--replica-assignment", "1:2,1:2")
+    wait_for_leaders(cluster, topic, 1, 1)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(200):
         producer.produce(topic, str(number), partition=number % 2)
@@ -50,6 +66,7 @@ def test_partitions_move_with_their_records_and_leaders_come_back(
     while "in progress" in (told := ottla(cluster, *verify)):
         pass
     assert f"Reassignment of partition {topic}-1 is completed." in told
+    wait_for_leaders(cluster, topic, 3, 2)
     assert ottla(cluster, "reassign-partitions", "--list") == "No partition reassignments found.\n"
     (described,) = json.loads(ottla(cluster, "topics", "--describe", "--topic", topic, "--json"))
     assert [each["replicas"] for each in described["partitions"]] == [[3, 2], [2, 3]]
