@@ -33,9 +33,17 @@ def consume(broker: BrokerProcess, group: str, count: int, *arguments: object) -
         f"{TOOLS}.consumer.ConsoleConsumer",
         *("--bootstrap-server", broker.bootstrap, "--group", group, "--from-beginning"),
         *("--command-property", "group.protocol=consumer"),
-        *("--max-messages", count, "--timeout-ms", 20000, *arguments),
+        *("--max-messages", count, "--timeout-ms", 60000, *arguments),
     )
+    wait_until_empty(broker, group)
     return [line for line in said.splitlines() if line.startswith(group)]
+
+
+def wait_until_empty(broker: BrokerProcess, group: str) -> None:
+    """A consumer says that it leaves, and does not wait for the answer."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    while admin.describe_consumer_groups([group])[group].result(60).members:
+        pass
 
 
 def groups(broker: BrokerProcess, *arguments: object) -> str:
@@ -88,4 +96,5 @@ def test_two_verifiable_consumers_share_a_topic(broker: BrokerProcess, topic: st
         for process in running:
             process.terminate()
             process.communicate(timeout=60)
+    wait_until_empty(broker, topic)
     assert re.search(r"Empty\s+0", groups(broker, "--describe", "--group", topic, "--state"))

@@ -116,7 +116,7 @@ def test_the_console_consumer_goes_on_where_its_group_was(broker: BrokerProcess,
         said = run_tool(
             f"{TOOLS}.consumer.ConsoleConsumer",
             *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--group", f"g-{topic}"),
-            *("--from-beginning", "--max-messages", count, "--timeout-ms", 20000),
+            *("--from-beginning", "--max-messages", count, "--timeout-ms", 60000),
         )
         return [line for line in said.splitlines() if line.isdigit()]
 
@@ -129,7 +129,7 @@ def test_the_verifiable_consumer_verifies(broker: BrokerProcess, topic: str) -> 
     said = run_tool(
         f"{TOOLS}.VerifiableConsumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--group-id", f"g-{topic}"),
-        *("--max-messages", 300, "--reset-policy", "earliest", "--session-timeout", 6000),
+        *("--max-messages", 300, "--reset-policy", "earliest", "--session-timeout", 45000),
     )
     events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     names = [event["name"] for event in events]

@@ -66,13 +66,13 @@ class Dialogue:
         protocols = more.pop("protocols", {"range": b"\0\0"})
         fields: dict[str, Any] = {
             "group_id": self.group,
-            "session_timeout_ms": 10_000,
+            "session_timeout_ms": 60_000,
             "member_id": member_id,
             "protocol_type": "consumer",
             **more,
         }
         if version >= 1:
-            fields["rebalance_timeout_ms"] = 20_000
+            fields["rebalance_timeout_ms"] = 60_000
         return self.ask(
             request(
                 protocols=[

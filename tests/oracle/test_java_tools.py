@@ -36,7 +36,7 @@ def receive(broker: BrokerProcess, topic: str, count: int, *arguments: object) -
     said = run_tool(
         f"{TOOLS}.consumer.ConsoleConsumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--partition", 0, "--offset", "earliest"),
-        *("--max-messages", count, "--timeout-ms", 20000, *arguments),
+        *("--max-messages", count, "--timeout-ms", 60000, *arguments),
     )
     return [line for line in said.splitlines() if not line.startswith(("Processed a total", "SLF4J"))]
 
@@ -156,7 +156,7 @@ def test_performance_tools(broker: BrokerProcess, topic: str) -> None:
     said = run_tool(
         f"{TOOLS}.ConsumerPerformance",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-records", 20000),
-        *("--timeout", 30000),
+        *("--timeout", 60000),
     )
     figures = said.strip().splitlines()[-1].split(",")
     assert int(figures[4]) == 20000, said

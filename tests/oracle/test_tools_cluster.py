@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from oracle.kafka_tools import needs_java
-from oracle.tools_oracle import JavaTools, Said, run_ottla
+from oracle.tools_oracle import PATIENCE_S, JavaTools, Said, only_shows, run_ottla
 from oracle.tools_systems import ApachePair
 from ottla.testing.cluster import Cluster
 
@@ -55,6 +56,26 @@ class Both:
         ours, theirs = (lines(said[by].out.replace("-self", "-java")) for by in ("self", "java"))
         assert ours == theirs
         return said["self"]
+
+    def come_to_show(
+        self,
+        line: str,
+        wanted: Callable[[str], bool] = lambda out: True,
+        shape: Callable[[str], list[str]] = lines,
+    ) -> None:
+        """The same for a line that only shows, or that says the same however often it is run.
+
+        It is run again while the two differ, or show something else than what is wanted: they need not ask the same
+        broker, and one hears of a change a moment after others.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            said = self.run(line)
+            ours, theirs = (shape(said[by].out.replace("-self", "-java")) for by in ("self", "java"))
+            ended_well = {each.code for each in said.values()} == {0}
+            if ended_well and ours == theirs and all(wanted(each.out) for each in said.values()):
+                return
+            assert time.monotonic() < deadline, said
 
     def refused(self, line: str, **words: object) -> None:
         """Both end with 1, ours with one line."""
@@ -105,17 +126,17 @@ def test_partitions_move_alike(both: Both, tmp_path: Path) -> None:
         f"reassign-partitions --execute --reassignment-json-file {plan} --throttle 5000000",
         then=lambda by: wait_until_moved(both, tmp_path / f"plan-{by}.json"),
     )
-    throttles = both.alike("configs --describe --topic move-{by}").out
-    assert "follower.replication.throttled.replicas=0:2,1:2" in throttles
+    throttled = "follower.replication.throttled.replicas=0:2,1:2"
+    both.come_to_show("configs --describe --topic move-{by}", lambda out: throttled in out)
     done = both.alike(f"reassign-partitions --verify --reassignment-json-file {plan}").out
     assert "Reassignment of partition move-self-1 is completed." in done
-    assert "throttled" not in both.alike("configs --describe --topic move-{by}").out
+    both.come_to_show("configs --describe --topic move-{by}", lambda out: "throttled" not in out)
     for by in ("java", "self"):
         plan_file(tmp_path, by, [[1], [2, 1]])
-    told = both.alike(
-        f"reassign-partitions --verify --reassignment-json-file {plan} --preserve-throttles"
-    ).out
-    assert "replica set is 2 rather than 1" in told
+    both.come_to_show(
+        f"reassign-partitions --verify --reassignment-json-file {plan} --preserve-throttles",
+        lambda out: "replica set is 2 rather than 1" in out,
+    )
     both.alike(f"reassign-partitions --cancel --reassignment-json-file {plan}")
     both.alike(f"reassign-partitions --cancel --preserve-throttles --reassignment-json-file {plan}")
 
@@ -125,9 +146,10 @@ def test_moves_that_go_on_are_listed_and_cancelled_alike(on_apache: Both, tmp_pa
     producer = Producer({"bootstrap.servers": on_apache.at[1]})
     for by in ("java", "self"):
         run_ottla("topics", *on_apache.at, "--create", "--topic", f"slow-{by}", "--replica-assignment", "1")
-        for _ in range(20):
+        # A throttled fetch takes a megabyte all the same, and then none for some seconds: this is for minutes.
+        for _ in range(300):
             producer.produce(f"slow-{by}", b"x" * 100_000)
-        producer.flush()
+        assert producer.flush(120) == 0
         file = tmp_path / f"slow-{by}.json"
         partition = {"topic": f"slow-{by}", "partition": 0, "replicas": [2]}
         file.write_text(json.dumps({"version": 1, "partitions": [partition]}))
@@ -178,7 +200,10 @@ def test_a_proposal_keeps_the_replicas_apart(both: Both, tmp_path: Path) -> None
     file = tmp_path / "topics.json"
     file.write_text(json.dumps({"topics": [{"topic": "spread"}], "version": 1}))
     topics = ["--topics-to-move-json-file", file, "--broker-list", "1,2"]
-    while '"any"' in run_ottla("reassign-partitions", *both.at, "--generate", *topics).out.splitlines()[1]:
+    # Brokers hear of the topic, and have logs for it, a moment after it was made.
+    while not (said := run_ottla("reassign-partitions", *both.at, "--generate", *topics)).out or (
+        '"any"' in said.out.splitlines()[1]
+    ):
         pass
     said = both.run(
         f"reassign-partitions --generate --topics-to-move-json-file {file} --broker-list 1,2 --disable-rack-aware"
@@ -266,15 +291,15 @@ acls --remove --topic pre-{by} --resource-pattern-type prefixed --force
 """
 
 
+def not_indented(text: str) -> list[str]:
+    """The first entry that is added stands apart from the others, and which one that is, is chance."""
+    return sorted(line.strip() for line in text.splitlines())
+
+
 def test_access_is_given_and_taken_alike(on_apache: Both) -> None:
     for line in ACLS.strip().splitlines():
-        said = on_apache.run(line)
-        assert (said["java"].code, said["self"].code) == (0, 0), (line, said)
-        ours, theirs = (said[by].out.replace("-self", "-java") for by in ("self", "java"))
-        # The first entry that is added stands apart from the others, and which one that is, is chance.
-        assert sorted(each.strip() for each in ours.splitlines()) == sorted(
-            each.strip() for each in theirs.splitlines()
-        ), line
+        # The tools say what the controller was asked for and then what a broker knows, which may be a moment behind.
+        on_apache.come_to_show(line, shape=not_indented)
     for by in ("java", "self"):
         run_ottla("acls", *on_apache.at, "--remove", "--cluster", "--group", f"team-{by}", "--force")
 
@@ -316,11 +341,11 @@ client-metrics --list
 
 def test_metrics_are_subscribed_alike(both: Both) -> None:
     for line in METRICS.strip().splitlines():
-        both.alike(line)
+        both.come_to_show(line) if only_shows(line) else both.alike(line)
     made = run_ottla("client-metrics", *both.at, "--alter", "--generate-name", "--interval", 900)
     name = made.out.split()[-1].rstrip(".")
-    assert name in both.alike("client-metrics --list").out
-    assert f"Client metrics configs for {name}" in both.alike("client-metrics --describe").out
+    both.come_to_show("client-metrics --list", lambda out: name in out)
+    both.come_to_show("client-metrics --describe", lambda out: f"Client metrics configs for {name}" in out)
     for line in ("client-metrics", "client-metrics --list --name x", "client-metrics --alter --interval 5"):
         both.refused(line)
     both.refused("client-metrics --alter --name x --interval soon")

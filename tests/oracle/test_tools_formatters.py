@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer, T
 
 from oracle.kafka_tools import needs_java
 from oracle.streams_member import StreamsMember
-from oracle.tools_oracle import JavaTools, Said, run_ottla
+from oracle.tools_oracle import PATIENCE_S, JavaTools, Said, run_ottla
 from oracle.tools_systems import ApachePair
 from ottla.testing.process import BrokerProcess
 from ottla.wire.classes import message_class
@@ -88,12 +89,13 @@ def busy(request: pytest.FixtureRequest) -> Iterator[BrokerProcess | ApachePair]
 
 def _commit(consumer: Consumer, offsets: list[TopicPartition]) -> None:
     """Commit, as soon as Apache Kafka has a coordinator for it."""
-    for last in [False] * 300 + [True]:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
         try:
             consumer.commit(offsets=offsets, asynchronous=False)
             return
         except KafkaException as error:
-            if last or not error.args[0].retriable():
+            if not error.args[0].retriable() or time.monotonic() > deadline:
                 raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,19 @@ JAVA_CLASSES = {
     "storage": "kafka.tools.StorageTool",
     "metadata-shell": "org.apache.kafka.shell.MetadataShell",
 }
+
+
+PATIENCE_S = 60.0
+
+_SHOWS = re.compile(r"\s(--describe|--list|describe|list|--dry-run)\b")
+
+
+def only_shows(line: str) -> bool:
+    """Whether a line may be run again while two runs of it differ.
+
+    A broker hears of a change a moment after others, and the two tools need not ask the same one.
+    """
+    return _SHOWS.search(line) is not None and not line.startswith(("!", "?"))
 
 
 class Said(NamedTuple):
@@ -97,6 +111,6 @@ def run_ottla(tool: str, *arguments: object, stdin: str = "") -> Said:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     return Said(done.returncode, done.stdout, done.stderr)
