@@ -170,8 +170,21 @@ def fill(bootstrap: str, count: int, replicas: int) -> list[list[bytes]]:
     return values
 
 
+def ends_of_output(bootstrap: str) -> list[int]:
+    """Where the partitions of the output end, decided or not."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_uncommitted"}
+    )
+    try:
+        partitions = [TopicPartition(OUTPUT, partition) for partition in range(PARTITIONS)]
+        return [int(consumer.get_watermark_offsets(each, timeout=120)[1]) for each in partitions]
+    finally:
+        consumer.close()
+
+
 def read_committed(bootstrap: str) -> list[list[bytes]]:
-    """Everything that a read_committed reader finds in the output."""
+    """Everything that a read_committed reader finds in the output, once all that was written is decided."""
+    ends = ends_of_output(bootstrap)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -190,7 +203,8 @@ def read_committed(bootstrap: str) -> list[list[bytes]]:
         for message in consumer.consume(1000, 1.0):
             if message.error() is None:
                 values[message.partition()].append(message.value())
-            elif message.error().name() == "_PARTITION_EOF":
+            # It may be the end only until a marker is written.
+            elif message.error().name() == "_PARTITION_EOF" and message.offset() >= ends[message.partition()]:
                 ended.add(message.partition())
     consumer.close()
     return values
@@ -225,6 +239,7 @@ def run(
                     kill_in = rng.choice(PHASES)
         assert not kills, f"{len(kills)} kills were left over"
         assert job.starts > job_kills
+        brokers.wait()
         assert read_committed(brokers.bootstrap) == [[transform(value) for value in part] for part in values]
         brokers.finish()
         return job.starts

@@ -17,7 +17,8 @@ def suffer(directory: Path, kinds: Sequence[str], cycles: int) -> Verdict:
     plan = Plan(
         directory,
         kinds,
-        seconds=60,
+        # It is the cycles that end it.
+        seconds=400,
         cycles=cycles,
         seed=cycles,
         mixed=0.0,

@@ -34,7 +34,7 @@ class Load:
                 "reconnect.backoff.max.ms": 50,
                 "retry.backoff.ms": 10,
                 "retry.backoff.max.ms": 50,
-                "message.timeout.ms": 120_000,
+                "message.timeout.ms": 300_000,
                 "queue.buffering.max.messages": 2_000,
                 "log_level": 0,
             }
@@ -68,13 +68,13 @@ class Load:
         """Until so many more records are acknowledged: the load's own measure of time."""
         with self._news:
             goal = len(self.acknowledged) + count
-            done = self._news.wait_for(lambda: self.failures or len(self.acknowledged) >= goal, timeout=60)
-        assert done and not self.failures, self.failures or f"no {count} acknowledgements within a minute"
+            done = self._news.wait_for(lambda: self.failures or len(self.acknowledged) >= goal, timeout=120)
+        assert done and not self.failures, self.failures or f"no {count} acknowledgements within two minutes"
 
     def finish(self) -> None:
         self._stopping.set()
         self._thread.join()
-        assert self._producer.flush(60) == 0
+        assert self._producer.flush(120) == 0
         assert not self.failures
 
 
