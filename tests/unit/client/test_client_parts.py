@@ -190,4 +190,4 @@ def test_the_engines_log_says_the_same_thing_once(caplog: pytest.LogCaptureFixtu
 def test_nobody_at_the_address_is_explained() -> None:
     for kind in (ottla.KafkaProducer, ottla.KafkaConsumer):
         with pytest.raises(NoBrokersAvailable, match=r"Connection refused.*is it running there"):
-            kind(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=400)
+            kind(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=1000)

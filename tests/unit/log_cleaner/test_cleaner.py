@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 
 import pytest
 from hypothesis import given, settings
@@ -388,7 +389,17 @@ def test_the_pace_keeps_to_the_configured_rate():
 
 
 def test_cleaning_in_threads_leaves_the_event_loop_running(tmp_path):
-    rig = Rig(OsFs(), str(tmp_path))
+    turned = threading.Event()
+
+    class PatientFs(OsFs):
+        """A thread that opens a file waits until the loop has turned; the loop itself would not."""
+
+        def open(self, path, *, create=False, truncate=False):
+            if threading.current_thread() is not threading.main_thread():
+                assert turned.wait(60)
+            return super().open(path, create=create, truncate=truncate)
+
+    rig = Rig(PatientFs(), str(tmp_path))
     for index in range(40):
         rig.put(*((b"k%d" % n, b"%d" % index) for n in range(50)))
     rig.roll()
@@ -399,6 +410,8 @@ def test_cleaning_in_threads_leaves_the_event_loop_running(tmp_path):
         turns = 0
         while cleaner.checkpoint(rig.tp) is None:
             turns += 1
+            if turns > 10:
+                turned.set()
             await asyncio.sleep(0)
         cleaner.stop()
         return turns

@@ -7,8 +7,8 @@ import gc
 import os
 import socket
 import struct
-from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -108,7 +108,7 @@ def to(other: OtherNode) -> Endpoint:
     return Endpoint(1, "127.0.0.1", other.port)
 
 
-def ask(peer: SocketPeer, request: Any, *, timeout_s: float = 5.0, **options: Any) -> asyncio.Future[Any]:
+def ask(peer: SocketPeer, request: Any, *, timeout_s: float = 30.0, **options: Any) -> asyncio.Future[Any]:
     """The answer, or the failure."""
     outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     peer.send(request, outcome.set_result, outcome.set_result, timeout_s=timeout_s, **options)
@@ -120,10 +120,12 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(story(), 60))
 
 
-def unused_port() -> int:
+@contextmanager
+def unused_port() -> Iterator[int]:
+    """A port where nobody listens, nor begins to: it is taken."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+        yield int(sock.getsockname()[1])
 
 
 def test_it_asks_once_for_versions_and_speaks_the_newest_both_know() -> None:
@@ -217,9 +219,9 @@ def test_an_answer_that_makes_no_sense_ends_the_connection(nonsense: bytes) -> N
 
 
 def test_nobody_listens() -> None:
-    async def story() -> None:
+    async def story(port: int) -> None:
         async with nodes(PeerSettings(first_pause_s=0.02)) as (_, peers):
-            peer = peers.open(Endpoint(2, "127.0.0.1", unused_port()), "tests")
+            peer = peers.open(Endpoint(2, "127.0.0.1", port), "tests")
             clock = asyncio.get_running_loop()
             began = clock.time()
             waited = []
@@ -229,7 +231,8 @@ def test_nobody_listens() -> None:
             # The first retry is immediate, those after it are not.
             assert waited[4] - waited[1] >= 0.02 * 0.8 * (1 + 2 + 4)
 
-    run(story)
+    with unused_port() as port:
+        run(lambda: story(port))
 
 
 def test_a_node_that_is_not_reachable_is_not_taken_for_gone() -> None:
@@ -256,7 +259,8 @@ def test_a_node_that_is_not_reachable_is_not_taken_for_gone() -> None:
 
 def test_a_node_that_takes_the_connection_and_says_nothing_has_timed_out() -> None:
     async def story() -> None:
-        async with nodes(PeerSettings(setup_timeout_s=0.05)) as (other, peers):
+        # Long enough for the connection itself to be made in any case.
+        async with nodes(PeerSettings(setup_timeout_s=0.5)) as (other, peers):
             other.says_its_versions = False
             assert (
                 await ask(peers.open(to(other), "tests"), DescribeClusterRequest()) is PeerFailure.TIMED_OUT
@@ -293,7 +297,7 @@ def test_an_answer_that_does_not_come_in_time() -> None:
             other.answer = lambda request, version: None
             late, behind = (
                 ask(peer, DescribeClusterRequest(), timeout_s=0.05),
-                ask(peer, DescribeClusterRequest(), timeout_s=5),
+                ask(peer, DescribeClusterRequest(), timeout_s=30),
             )
             assert await late is PeerFailure.TIMED_OUT
             # Answers keep the order: what came after it cannot be had on this connection either.
@@ -332,7 +336,7 @@ def test_a_senders_mistake_costs_nobody_else_the_connection() -> None:
     async def story() -> None:
         async with nodes() as (other, peers):
             peer = peers.open(to(other), "tests")
-            peer.send(DescribeClusterRequest(), lambda answer: 1 / 0, lambda failure: None, timeout_s=5)
+            peer.send(DescribeClusterRequest(), lambda answer: 1 / 0, lambda failure: None, timeout_s=30)
             assert (await ask(peer, DescribeClusterRequest())).cluster_id == "c"
             assert other.connections == 1
 
@@ -340,16 +344,17 @@ def test_a_senders_mistake_costs_nobody_else_the_connection() -> None:
 
 
 def test_probes() -> None:
-    async def story() -> None:
+    async def story(unused: int) -> None:
         async with nodes() as (other, peers):
             outcomes = []
-            for port in (other.port, unused_port()):
+            for port in (other.port, unused):
                 done = asyncio.get_running_loop().create_future()
-                peers.probe(Endpoint(-1, "localhost", port), done.set_result, timeout_s=5)
+                peers.probe(Endpoint(-1, "localhost", port), done.set_result, timeout_s=30)
                 outcomes.append(await done)
             assert outcomes == [None, PeerFailure.REFUSED]
 
-    run(story)
+    with unused_port() as port:
+        run(lambda: story(port))
 
 
 def test_a_probe_closes_its_own_descriptor_only() -> None:
@@ -361,7 +366,7 @@ def test_a_probe_closes_its_own_descriptor_only() -> None:
         async with nodes() as (other, peers):
             for _ in range(50):
                 done = asyncio.get_running_loop().create_future()
-                peers.probe(to(other), done.set_result, timeout_s=5)
+                peers.probe(to(other), done.set_result, timeout_s=30)
                 assert await done is None
                 opened.append(os.open(os.devnull, os.O_RDONLY))
                 gc.collect(1)  # the young ones: earlier tests leave a lot to look through
