@@ -32,7 +32,7 @@ def test_a_broken_broker_is_found_out(mutation):
     words = ["--mutation", mutation, "--seeds", "60", "--until-failure", "--jobs", "1"]
     words += ["--faults", faults, "--clients", clients, "--seconds", str(seconds)]
     done = subprocess.run(
-        [sys.executable, "-m", "ottla.testing.sim", *words], capture_output=True, text=True, timeout=280
+        [sys.executable, "-m", "ottla.testing.sim", *words], capture_output=True, text=True, timeout=560
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "VIOLATED" in done.stdout

@@ -10,7 +10,7 @@ import pytest
 def simulate(*words):
     """The simulator as a developer starts it; its order of sets has to be the seed's, so it is a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "ottla.testing.sim", *words], capture_output=True, text=True, timeout=280
+        [sys.executable, "-m", "ottla.testing.sim", *words], capture_output=True, text=True, timeout=560
     )
 
 
