@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer, T
 
 from oracle.kafka_tools import needs_java
 from oracle.streams_member import StreamsMember
-from oracle.tools_oracle import JavaTools, Said, run_ottla
+from oracle.tools_oracle import PATIENCE_S, JavaTools, Said, run_ottla
 from oracle.tools_systems import ApachePair
 from ottla.testing.process import BrokerProcess
 
@@ -59,7 +59,16 @@ def busy(system: BrokerProcess | ApachePair) -> Iterator[BrokerProcess | ApacheP
         commit(consumer, [TopicPartition("orders", each, 4 + each) for each in range(3)])
         consumer.close()
     members = [
-        Consumer({**settings, "group.id": group, "client.id": f"{group}-1", "group.protocol": protocol})
+        Consumer(
+            {
+                **settings,
+                "group.id": group,
+                "client.id": f"{group}-1",
+                "group.protocol": protocol,
+                # They stay, and nobody polls them any more.
+                "max.poll.interval.ms": 3_600_000,
+            }
+        )
         for group, protocol in (("classic-live", "classic"), ("consumer-live", "consumer"))
     ]
     for member in members:
@@ -73,7 +82,7 @@ def busy(system: BrokerProcess | ApachePair) -> Iterator[BrokerProcess | ApacheP
         queue.poll(0.1)
     streamer = StreamsMember(system.bootstrap, "counts", "orders").join()
     run_ottla("topics", *at, "--create", "--topic", "old-app-store-changelog")
-    writer = Producer({**settings, "transactional.id": "till", "transaction.timeout.ms": 600_000})
+    writer = Producer({**settings, "transactional.id": "till", "transaction.timeout.ms": 900_000})
     writer.init_transactions()
     writer.begin_transaction()
     writer.produce("visits", "one", partition=0)
@@ -253,14 +262,21 @@ transactions find-hanging --topic visits
 
 @pytest.mark.parametrize("line", READING.strip().splitlines())
 def test_what_is_shown_is_the_same(busy: BrokerProcess | ApachePair, java: JavaTools, line: str) -> None:
-    theirs, ours = run_both(busy, java, line)
-    assert theirs.code == 0, theirs.err
-    assert ours.code == 0, ours.err
-    if line.startswith("log-dirs"):
-        assert ours.out.splitlines()[:2] == theirs.out.splitlines()[:2]
-        assert in_order(ours.out.splitlines()[2]) == in_order(theirs.out.splitlines()[2])
-    else:
-        assert comparable(ours.out) == comparable(theirs.out)
+    def shape(text: str) -> object:
+        if not line.startswith("log-dirs"):
+            return comparable(text)
+        before, after, document = text.splitlines()
+        return before, after, in_order(document)
+
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        theirs, ours = run_both(busy, java, line)
+        codes = (theirs.code, ours.code)
+        # The two need not ask the same broker, and one may be a moment behind the other.
+        if (codes == (0, 0) and shape(ours.out) == shape(theirs.out)) or time.monotonic() > deadline:
+            break
+    assert codes == (0, 0), theirs.err + ours.err
+    assert shape(ours.out) == shape(theirs.out)
 
 
 def test_an_open_transaction_is_described_alike(busy: BrokerProcess | ApachePair, java: JavaTools) -> None:
@@ -421,7 +437,7 @@ def test_a_share_group_is_measured_in_the_same_columns(
         )
         said = run(
             *("share-consumer-perf-test", *at, "--topic", topic, "--group", group, "--num-records", 300),
-            *("--show-consumer-stats", "--timeout", 20_000),
+            *("--show-consumer-stats", "--timeout", 60_000),
         )
         assert said.code == 0, said
         shown.append(said.out.splitlines())
