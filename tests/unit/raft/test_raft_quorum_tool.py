@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,7 +34,7 @@ class DynamicQuorum:
             self.processes[i] = BrokerProcess(self.data(i), config=self.file(i))
             self.processes[i].launch()
         for process in self.processes.values():
-            process.wait_ready(60)
+            process.wait_ready(120)
 
     def file(self, i: int) -> Path:
         return self.directory / f"node-{i}.properties"
@@ -69,6 +70,16 @@ class DynamicQuorum:
 
     def add(self, i: int, **asked: object) -> str:
         return self.tool("--command-config", self.file(i), "add-controller", **asked)
+
+    def wait_until_all_have_all(self) -> None:
+        """Until the leader says of no node that it lacks a part of the log."""
+        deadline = time.monotonic() + 60
+        while True:
+            said = self.tool("describe", "--replication")
+            rows = [line.split() for line in said.splitlines() if line[:1].isdigit()]
+            if {row[0] for row in rows} == {"1", "2", "3"} and all(row[3] == "0" for row in rows):
+                return
+            assert time.monotonic() < deadline, said
 
     def kill_all(self) -> None:
         for process in self.processes.values():
@@ -110,6 +121,7 @@ def test_controllers_are_described_added_and_removed(quorum: DynamicQuorum) -> N
     voters = next(line for line in status.splitlines() if line.startswith("CurrentVoters"))
     assert '"id": 1' not in voters and '"id": 2' in voters and '"id": 3' in voters
 
+    quorum.wait_until_all_have_all()
     quorum.kill_all()
     for i in quorum.processes:
         segment = next((quorum.data(i) / "__cluster_metadata-0").glob("*.log"))
