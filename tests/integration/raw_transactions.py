@@ -18,7 +18,7 @@ from ottla.testing.raw_client import RawClient
 from ottla.wire import messages
 
 GROUP, TRANSACTION = 0, 1
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 _FINE = {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}
 

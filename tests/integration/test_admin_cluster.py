@@ -15,7 +15,7 @@ from ottla.testing.cluster import Cluster
 from ottla.wire import messages
 
 BROKERS = 4
-SESSION_S = 120
+SESSION_S = 240
 """Nothing that is tested with it waits for it to end."""
 SHORT_SESSION_S = 8
 

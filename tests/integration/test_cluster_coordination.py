@@ -130,7 +130,7 @@ def copy(cluster: Cluster, source: str, sink: str, total: int, events: dict[int,
     reader = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", **QUICK})
     reader.assign([TopicPartition(source, index, 0) for index in range(3)])
     copied = number = 0
-    end = time.monotonic() + 6 * PATIENCE_S
+    end = time.monotonic() + 3 * PATIENCE_S
     while copied < total:
         assert time.monotonic() < end, f"copied {copied} of {total}"
         records = [message for message in reader.consume(50, 0.5) if message.error() is None]

@@ -22,7 +22,7 @@ ALL, ONE = -1, 1
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     # A follower that is silent stays in sync for longer than any scene takes.
-    settings = {"replica.lag.time.max.ms": 120_000, "broker.session.timeout.ms": 120_000}
+    settings = {"replica.lag.time.max.ms": 600_000, "broker.session.timeout.ms": 600_000}
     with Cluster(tmp_path_factory.mktemp("stage"), 3, controllers=1, settings=settings) as cluster:
         yield cluster
 

@@ -250,7 +250,7 @@ class Cluster:
             if self.running(node_id) and not self.nodes[node_id].paused:
                 self.wait_for(lambda node_id=node_id: self.partition(topic, node_id=node_id))  # type: ignore[misc]
 
-    def wait_for(self, condition: Callable[[], T], timeout_s: float = 60.0) -> T:
+    def wait_for(self, condition: Callable[[], T], timeout_s: float = 120.0) -> T:
         """Ask again and again until the answer is something; gives it back."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -266,7 +266,7 @@ class Cluster:
                 raise AssertionError(f"it did not come to be within {timeout_s} s: {reason}\n{self.logs()}")
             time.sleep(_LOOK_EACH_S)
 
-    def wait_in_sync(self, topic: str, partitions: int = 1, timeout_s: float = 60.0) -> None:
+    def wait_in_sync(self, topic: str, partitions: int = 1, timeout_s: float = 120.0) -> None:
         """Until every replica of these partitions is in the ISR and there is a leader."""
 
         def in_sync() -> bool:
@@ -278,7 +278,7 @@ class Cluster:
 
         self.wait_for(in_sync, timeout_s)
 
-    def wait_all_in_sync(self, timeout_s: float = 60.0) -> None:
+    def wait_all_in_sync(self, timeout_s: float = 120.0) -> None:
         """The same for every partition of every topic, the coordinators' own among them."""
 
         def in_sync() -> bool:
