@@ -54,6 +54,8 @@ class Sharer:
         self._session_at: Any = None
         """The broker that has the session."""
         self._assigned = False
+        self._answered = False
+        """Whether the last heartbeat was: else what it said has to be said again, and so is what it was to be told."""
 
     async def run(self) -> None:
         while True:
@@ -68,14 +70,17 @@ class Sharer:
             await asyncio.sleep(0.1 + self.client.random.random() * self.pause_s)
 
     async def _heartbeat(self) -> None:
+        says_all = self._epoch == 0 or not self._answered
         request = messages.ShareGroupHeartbeatRequest(
             group_id=self.group,
             member_id=self._member_id,
             member_epoch=self._epoch,
-            subscribed_topic_names=[self.tp.topic] if self._epoch == 0 else None,
+            subscribed_topic_names=[self.tp.topic] if says_all else None,
         )
+        self._answered = False
         address = await self.client.coordinator(_GROUP, self.group)
         answer = await self.client.ask(address, request, _VERSION)
+        self._answered = True
         code = ErrorCode.of(answer.error_code)
         if code in _GONE:
             self._epoch, self._assigned = 0, False
