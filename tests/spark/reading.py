@@ -11,8 +11,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-_END_S = 20.0
-_MARKERS_S = 3.0
+_END_S = 60.0
+_MARKERS_S = 20.0
 """A transaction is committed before its markers are in all partitions; until then readers do not see it."""
 
 

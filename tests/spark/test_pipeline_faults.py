@@ -18,6 +18,7 @@ from killing import Job, kill_while_it_runs
 
 from ottla.pipeline.standalone import StandaloneCluster
 from ottla.testing.apache import run_java
+from ottla.testing.ports import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(7200)]
 
@@ -44,7 +45,10 @@ def test_each_result_once_while_processes_are_killed(
         kafka.fill(source, ((str(number), f"id-{number}") for number in range(IDS)))
     file = written(TEXTS[state], tmp_path, source, target)
     started, lags = time.monotonic(), [lag(kafka, application, source)]
-    with StandaloneCluster(workers=2, cores=1, memory="700m", directory=tmp_path / "cluster") as cluster:
+    port, web_port = free_ports(2)
+    with StandaloneCluster(
+        workers=2, cores=1, memory="700m", port=port, web_port=web_port, directory=tmp_path / "cluster"
+    ) as cluster:
         more = ("--once", "--batch-records", str(2 * IDS // BATCHES), "--master", cluster.master)
         job = Job(run_command(file, kafka, application, tmp_path / "state", *more), tmp_path / "driver.log")
         killed = kill_while_it_runs(

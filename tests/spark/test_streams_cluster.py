@@ -16,6 +16,7 @@ from applications import COUNTS, run_command, written
 from killing import Job, watcher
 
 from ottla.pipeline.standalone import StandaloneCluster
+from ottla.testing.ports import free_ports
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(1200)]
 
@@ -52,10 +53,13 @@ def test_an_application_goes_on_elsewhere_and_its_stale_driver_is_fenced(
     kafka.fill(source, [(None, line) for line in lines])
     file = written(COUNTS, tmp_path, source, target)
     more = ("--once", "--batch-records", str(PER_BATCH))
-    stale = Job(
-        run_command(file, kafka, application, state, *more, "--master", "local[2]"), tmp_path / "local.log"
-    )
-    with StandaloneCluster(workers=2, cores=1, memory="700m", directory=tmp_path / "cluster") as cluster:
+    # Spark is not to think, when it wakes up, that its own threads have died.
+    patient = ("--conf", f"spark.network.timeout={2 * _LONGEST_S:.0f}s", "--master", "local[2]")
+    stale = Job(run_command(file, kafka, application, state, *more, *patient), tmp_path / "local.log")
+    port, web_port = free_ports(2)
+    with StandaloneCluster(
+        workers=2, cores=1, memory="700m", port=port, web_port=web_port, directory=tmp_path / "cluster"
+    ) as cluster:
         fresh = Job(
             run_command(file, kafka, application, state, *more, "--master", cluster.master),
             tmp_path / "cluster.log",

@@ -128,7 +128,9 @@ def test_a_running_application_answers_stops_and_begins_anew(
         "error": "there is no state store words; there are counts, totals"
     }
 
-    shown = ask(address, "/status")
+    # What is told of a batch comes a moment after what it has left in the stores.
+    while "lag" not in (shown := ask(address, "/status")):
+        assert time.monotonic() < deadline
     assert (shown["running"], shown["application_id"], shown["lag"]) == (True, application, 0)
     assert shown["state_rows"] > 0
     metrics = ask(address, "/metrics")
