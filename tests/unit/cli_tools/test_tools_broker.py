@@ -120,7 +120,7 @@ def test_performance_is_told_in_kafkas_words(broker: BrokerProcess, topic: str) 
     assert re.fullmatch("400 steady state" + tail, sent.out.splitlines()[2])
     read = ottla(
         broker,
-        *("consumer-perf-test", "--topic", topic, "--num-records", 500, "--hide-header"),
+        *("consumer-perf-test", "--topic", topic, "--num-records", 500, "--hide-header", "--timeout", 60_000),
         *("--command-property", "group.protocol=consumer"),
     )
     assert read.out.split(", ")[4] == "500", read
@@ -212,5 +212,5 @@ def test_a_broker_without_an_authorizer_says_so(broker: BrokerProcess, tmp_path:
 @pytest.mark.parametrize("script", ["topics", "console-consumer", "consumer-groups", "dump-log"])
 def test_kafkas_scripts_run_the_tools(script: str) -> None:
     path = Path(__file__).parents[3] / "bin" / f"kafka-{script}.sh"
-    done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "Usage: ottla" in done.stdout
