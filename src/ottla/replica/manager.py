@@ -486,7 +486,7 @@ class ReplicaManager:
         if self._fetchers is not None:
             self._fetchers.stop()
         self.waiting.close()
-        for parked in {
+        for parked in dict.fromkeys(
             parked for partition in self.partitions() for parked in (*partition.waiters, *partition.tails)
-        }:
+        ):
             parked.expire()

@@ -58,7 +58,8 @@ class ShareStateRoutes:
         self._brokers = brokers
         self._timeout_s = timeout_s
         self._outbox: Outbox[_Way, _Question] = Outbox(clock, self._send)
-        self._in_flight: dict[_Way, set[_Question]] = {}
+        self._in_flight: dict[_Way, dict[_Question, None]] = {}
+        """In the order in which they were asked, which is also that in which they are asked again."""
 
     def ask(self, api: StateApi, key: StateKey, part: Message, done: Answer) -> None:
         """See `ottla.coordinator.share.service.Ask`."""
@@ -71,7 +72,7 @@ class ShareStateRoutes:
         else:
             way = _Way(leader, api, key.group_id)
             question = _Question(key, part, done)
-            self._in_flight.setdefault(way, set()).add(question)
+            self._in_flight.setdefault(way, {})[question] = None
             self._outbox.add(way, question)
 
     def leaders_changed(self) -> None:
@@ -109,7 +110,8 @@ class ShareStateRoutes:
 
         def settle(result_of: Callable[[_Question], Message]) -> None:
             waiting = self._in_flight[way]
-            waiting.difference_update(questions)
+            for question in questions:
+                del waiting[question]
             if not waiting:
                 del self._in_flight[way]
             for question in questions:

@@ -56,7 +56,8 @@ class MarkerRoutes:
         self._brokers = brokers
         self._timeout_s = timeout_s
         self._outbox: Outbox[int, _Remote] = Outbox(clock, self._send)
-        self._in_flight: dict[int, set[_Remote]] = {}
+        self._in_flight: dict[int, dict[_Remote, None]] = {}
+        """In the order in which they were asked, which is also that in which they are asked again."""
 
     def write(self, marker: TxnMarker, partitions: Iterable[TopicPartition], done: MarkersDone) -> None:
         """`done` is called once or more, with the partitions that something has become known of."""
@@ -71,7 +72,7 @@ class MarkerRoutes:
                 done(dict.fromkeys(led, ErrorCode.NOT_LEADER_OR_FOLLOWER))
             else:
                 remote = _Remote(marker, led, done)
-                self._in_flight.setdefault(leader, set()).add(remote)
+                self._in_flight.setdefault(leader, {})[remote] = None
                 self._outbox.add(leader, remote)
 
     def leaders_changed(self, image: MetadataImage) -> None:
@@ -100,7 +101,8 @@ class MarkerRoutes:
             settle(lambda marker, tp: ErrorCode.NETWORK_EXCEPTION)
 
         def settle(code_of: Callable[[TxnMarker, TopicPartition], ErrorCode]) -> None:
-            self._in_flight[broker].difference_update(batch)
+            for remote in batch:
+                del self._in_flight[broker][remote]
             for remote in batch:
                 remote.settle({tp: code_of(remote.marker, tp) for tp in remote.open})
 
