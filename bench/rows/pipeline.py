@@ -31,7 +31,7 @@ _RECORDS = {"full": 400_000, "quick": 100_000}
 _SLOW_ENGINE = 10
 """Quix Streams gets a tenth of the records, so as not to take ten times as long."""
 
-_LATENCY_RECORDS = 100
+_LATENCY_RECORDS = 60
 
 _APPLICATION = """from ottla.streams import StreamsBuilder, col, tumbling
 
