@@ -8,6 +8,7 @@ import pytest
 from exactly_once import One, Three, run
 
 
+@pytest.mark.slow
 def test_a_small_job_survives_a_kill_of_each(tmp_path: Path) -> None:
     one = One(tmp_path / "data")
     run(one, tmp_path / "job.stderr", records=6_000, per_transaction=250, job_kills=1, broker_kills=1)

@@ -121,6 +121,7 @@ def kill_under_load(data: Path, kills: int, seed: int) -> None:
         broker.kill()
 
 
+@pytest.mark.slow
 def test_killed_a_few_times(tmp_path: Path) -> None:
     kill_under_load(tmp_path / "data", kills=3, seed=1)
 

@@ -78,6 +78,7 @@ def many(broker: BrokerProcess, count: int) -> Iterator[list[socket.socket]]:
 # -- unbounded allocation before authentication (CVE-2023-34455, CVE-2022-34917 and their kind)
 
 
+@pytest.mark.slow
 def test_cve_announced_sizes_are_not_allocated(broker: BrokerProcess) -> None:
     serves(broker)
     before = forget_peak(broker)
@@ -308,6 +309,7 @@ def test_slow_lorises_do_not_hurt_good_clients_and_are_reaped(start_broker: Star
     serves(broker)
 
 
+@pytest.mark.slow
 def test_who_never_reads_costs_little_and_is_reaped(start_broker: Start) -> None:
     broker = start_broker(settings={"connections.max.idle.ms": 2_000})
     serves(broker)

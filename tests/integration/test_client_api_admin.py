@@ -62,6 +62,7 @@ def test_offsets_are_looked_up_and_groups_reset(
         admin.list_partition_offsets({TopicPartition("nowhere", 0): OffsetSpec.LATEST})
 
 
+@pytest.mark.slow
 def test_members_are_sent_away(broker: BrokerProcess, admin: KafkaAdminClient, topic: str) -> None:
     fill(broker, topic, 1)
     consumer = KafkaConsumer(topic, bootstrap_servers=broker.bootstrap, group_id=topic, client_id="reader")

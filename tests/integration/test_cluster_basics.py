@@ -18,6 +18,8 @@ from ottla.errors import ErrorCode
 from ottla.testing.cluster import Cluster
 from ottla.wire import messages
 
+pytestmark = pytest.mark.slow
+
 
 def produce(bootstrap: str, topic: str, values: list[bytes], **settings: object) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 1, **settings})

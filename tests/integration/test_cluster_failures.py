@@ -13,6 +13,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from integration.raw_transactions import GROUP, TRANSACTION, coordinator
 from ottla.testing.cluster import Cluster
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 6
 LAG_S = 6
 
@@ -63,7 +65,6 @@ def test_kill_9_costs_no_acknowledged_record(nodes: Cluster, load: Load, role: s
     load.wait_for_more(100)
 
 
-@pytest.mark.slow
 def test_a_broker_that_stops_hands_over_first(nodes: Cluster, load: Load) -> None:
     victim = victim_of(nodes, load.topic, "leader")
     assert nodes.stop(victim) == 0
@@ -72,7 +73,6 @@ def test_a_broker_that_stops_hands_over_first(nodes: Cluster, load: Load) -> Non
     nodes.wait_in_sync(load.topic, PARTITIONS)
 
 
-@pytest.mark.slow
 def test_a_rolling_restart_costs_no_errors(nodes: Cluster, load: Load) -> None:
     for node_id in nodes.broker_ids:
         nodes.restart(node_id)
@@ -81,7 +81,6 @@ def test_a_rolling_restart_costs_no_errors(nodes: Cluster, load: Load) -> None:
     assert load.errors == []
 
 
-@pytest.mark.slow
 def test_a_wiped_directory_refills(nodes: Cluster, load: Load) -> None:
     victim = victim_of(nodes, load.topic, "leader")
     # Were it the only one in sync, all would be gone with it.
@@ -95,7 +94,6 @@ def test_a_wiped_directory_refills(nodes: Cluster, load: Load) -> None:
     load.wait_for_more(50)
 
 
-@pytest.mark.slow
 def test_all_killed_at_once(nodes: Cluster, load: Load) -> None:
     nodes.kill_all()
     for process in nodes.nodes.values():
@@ -106,7 +104,6 @@ def test_all_killed_at_once(nodes: Cluster, load: Load) -> None:
     nodes.wait_in_sync(load.topic, PARTITIONS)
 
 
-@pytest.mark.slow
 def test_with_two_of_three_gone_writes_are_refused_and_go_on_when_they_return(
     nodes: Cluster, topic: str
 ) -> None:
@@ -141,7 +138,6 @@ def test_with_two_of_three_gone_writes_are_refused_and_go_on_when_they_return(
     assert outcomes[2] is None
 
 
-@pytest.mark.slow
 def test_a_paused_follower_leaves_the_isr_and_returns(nodes: Cluster, load: Load) -> None:
     nodes.wait_in_sync(load.topic, PARTITIONS)
     controller = nodes.wait_for(nodes.controller_id)
@@ -165,7 +161,6 @@ def nodes_isr(nodes: Cluster, topic: str, partition: int, silent: int) -> list[i
     return [] if found is None else list(found.isr_nodes)
 
 
-@pytest.mark.slow
 def test_a_group_survives_its_coordinator(nodes: Cluster, load: Load) -> None:
     group = f"{load.topic}-group"
     settings = {
@@ -198,7 +193,6 @@ def _committed(consumer: Consumer, topic: str) -> dict[int, int]:
     return {part.partition: max(part.offset, 0) for part in parts}
 
 
-@pytest.mark.slow
 def test_a_transaction_survives_its_coordinator(nodes: Cluster, load: Load, topic: str) -> None:
     target = f"{load.topic}-txn"
     nodes.create_topic(target, 3)

@@ -17,6 +17,8 @@ from ottla.testing.ports import free_ports
 from ottla.wire.messages import DescribeClusterRequest
 from ottla.wire.uuid import uuid_to_str
 
+pytestmark = pytest.mark.slow
+
 LATE = 3
 """This node is formatted without the others' voters, and added later."""
 

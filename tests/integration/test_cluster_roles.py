@@ -16,6 +16,8 @@ from ottla.testing.raw_client import RawClient
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def two_and_one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -80,7 +82,6 @@ def test_brokers_go_on_without_a_controller_and_find_it_again(two_and_one: Clust
     assert load.errors == []
 
 
-@pytest.mark.slow
 def test_three_controllers_and_three_brokers(tmp_path_factory: pytest.TempPathFactory, topic: str) -> None:
     with Cluster(tmp_path_factory.mktemp("cluster"), 3, controllers=3) as cluster:
         cluster.create_topic(topic, 6)
@@ -102,7 +103,6 @@ def test_three_controllers_and_three_brokers(tmp_path_factory: pytest.TempPathFa
         assert load.errors == []
 
 
-@pytest.mark.slow
 def test_a_node_among_others_does_not_make_up_the_clusters_id(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     for plan in cluster.plans.values():
@@ -111,7 +111,6 @@ def test_a_node_among_others_does_not_make_up_the_clusters_id(tmp_path: Path) ->
         cluster.start_node(1)
 
 
-@pytest.mark.slow
 def test_a_node_without_its_quorum_says_what_it_waits_for_and_gives_up(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, settings={"initial.broker.registration.timeout.ms": 9000})
     cluster.prepare()

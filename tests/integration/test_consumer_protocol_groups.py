@@ -54,6 +54,7 @@ def test_eight_members_of_six_partitions_leave_two_idle(
     assert sorted(len(member.owned) for member in members) == [0, 0, 1, 1, 1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_partitions_move_when_members_come_and_go(broker: BrokerProcess, topic: str, team: Team) -> None:
     make_topic(broker.bootstrap, topic, 6)
     first = team.add(NewProtocol, broker.bootstrap, topic, topic)

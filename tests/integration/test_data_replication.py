@@ -20,6 +20,8 @@ from ottla.testing.cluster import Cluster
 from ottla.testing.raw_client import RawClient
 from ottla.wire import messages
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -215,7 +217,6 @@ def move(cluster: Cluster, topic: str, node_id: int, directory: str) -> int:
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-@pytest.mark.slow
 def test_a_replica_moves_between_log_directories(two_disks: Cluster, topic: str, leader: int) -> None:
     two_disks.create_topic(topic, assignments=[[leader, 3 - leader]])
     values = [b"%d" % n for n in range(200)]
@@ -233,7 +234,6 @@ def test_a_replica_moves_between_log_directories(two_disks: Cluster, topic: str,
     assert read(two_disks.address(2), topic, 201) == [*values, b"later"]
 
 
-@pytest.mark.slow
 def test_a_failed_directory_takes_only_its_own_partitions(two_disks: Cluster, topic: str) -> None:
     """Runs last: the directory does not come back."""
     other = topic + "-other"

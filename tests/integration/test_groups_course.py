@@ -79,6 +79,7 @@ def test_a_fourth_consumer_takes_partitions_over(
     team.until(lambda: shared_out([*members, fourth], 6) and len(fourth.owned) >= 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 def test_what_a_member_leaves_the_others_take(
     broker: BrokerProcess, topic: str, team: Team, client: str
@@ -112,6 +113,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_successor_of_a_killed_consumer_starts_at_the_committed_offset(
     broker: BrokerProcess, topic: str, team: Team, client: str

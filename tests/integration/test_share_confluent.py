@@ -52,6 +52,7 @@ def poll_until(
     return got
 
 
+@pytest.mark.slow
 def test_each_message_goes_to_one_consumer(broker: BrokerProcess, topic: str) -> None:
     make(broker, topic, partitions=2)
     consumers = [consumer(broker, topic) for _ in range(3)]

@@ -164,6 +164,7 @@ def test_a_record_limit_is_strict_and_a_batch_is_not(
     assert acquired(one.fetch(max_records=3, share_acquire_mode=0)) == [(3, 9, 1)]
 
 
+@pytest.mark.slow
 def test_a_lock_ends_and_the_record_goes_to_another(
     queues: BrokerProcess, topic: str, member: Member
 ) -> None:
@@ -181,6 +182,7 @@ def test_a_lock_ends_and_the_record_goes_to_another(
     assert two.acknowledge(0, 1, [ACCEPT]) is ErrorCode.NONE
 
 
+@pytest.mark.slow
 def test_a_renewed_lock_holds_on(queues: BrokerProcess, topic: str, member: Member) -> None:
     make(queues, topic, **{"share.record.lock.duration.ms": "4000"})
     produce(queues, topic, 1)
@@ -254,6 +256,7 @@ def test_a_lost_connection_gives_its_records_back(queues: BrokerProcess, topic: 
     assert acquired(two.fetch()) == [(0, 4, 2)]
 
 
+@pytest.mark.slow
 def test_a_group_begins_where_its_config_says(queues: BrokerProcess, topic: str, member: Member) -> None:
     make(queues, topic, **{"share.auto.offset.reset": "latest"})
     produce(queues, topic, 3)
@@ -275,6 +278,7 @@ def test_a_group_begins_by_duration(queues: BrokerProcess, topic: str, member: M
     assert acquired(one.fetch()) == [(1, 2, 1)]
 
 
+@pytest.mark.slow
 def test_partitions_are_shared_out_and_shared(queues: BrokerProcess, topic: str, member: Member) -> None:
     make(queues, topic, partitions=3)
     one = member(queues, topic).join(lambda assigned: any(len(parts) == 3 for parts in assigned.values()))

@@ -89,6 +89,7 @@ def test_committed_is_seen_and_aborted_is_not(broker: BrokerProcess, topic: str)
     assert len(read(broker, topic, "read_uncommitted")) >= 9
 
 
+@pytest.mark.slow
 def test_a_zombie_is_fenced(broker: BrokerProcess, topic: str) -> None:
     create(broker, topic)
     zombie = transactional(broker, topic)
@@ -106,6 +107,7 @@ def test_a_zombie_is_fenced(broker: BrokerProcess, topic: str) -> None:
     assert read(broker, topic, "read_uncommitted") == [b"zombie", b"successor"]
 
 
+@pytest.mark.slow
 def test_offsets_are_committed_with_the_transaction(broker: BrokerProcess, topic: str) -> None:
     source, group = topic + "-in", topic + "-group"
     create(broker, topic, source)

@@ -172,6 +172,7 @@ def test_the_doctor_sees_an_advertised_address_that_leads_nowhere(
     assert "advertised.listeners must name an address" in said.stdout
 
 
+@pytest.mark.slow
 def test_top_tells_of_topics_and_groups(broker: BrokerProcess, topic: str) -> None:
     at = ("--bootstrap-server", broker.bootstrap)
     ottla("produce", *at, "--topic", topic, stdin="1\n2\n3\n")

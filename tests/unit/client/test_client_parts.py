@@ -187,6 +187,7 @@ def test_the_engines_log_says_the_same_thing_once(caplog: pytest.LogCaptureFixtu
     assert log.problem == "something else"
 
 
+@pytest.mark.slow
 def test_nobody_at_the_address_is_explained() -> None:
     for kind in (ottla.KafkaProducer, ottla.KafkaConsumer):
         with pytest.raises(NoBrokersAvailable, match=r"Connection refused.*is it running there"):
