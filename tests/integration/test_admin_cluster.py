@@ -121,7 +121,7 @@ def test_a_paused_broker_keeps_its_session(tmp_path: Path, topic: str) -> None:
         try:
             pair.wait_for(lambda: pair.leader_of(topic) == 2)
             # It was heard of last some time before.
-            assert time.monotonic() - paused_at > SHORT_SESSION_S / 2
+            assert time.monotonic() - paused_at > SHORT_SESSION_S - 2
         finally:
             pair.resume(1)
         pair.wait_in_sync(topic)

@@ -58,7 +58,7 @@ ChangesOf = Callable[[MetadataImage, Message], Changes]
 
 
 def incremental_alter_configs(
-    image: MetadataImage, request: Message, settings: Settings, *, forwarded: bool = True
+    image: MetadataImage, request: Message, settings: Settings, *, forwarded: bool
 ) -> ControllerResult[Message]:
     """IncrementalAlterConfigsRequest -> IncrementalAlterConfigsResponse.
 
@@ -70,7 +70,7 @@ def incremental_alter_configs(
 
 
 def alter_configs(
-    image: MetadataImage, request: Message, settings: Settings, *, forwarded: bool = True
+    image: MetadataImage, request: Message, settings: Settings, *, forwarded: bool
 ) -> ControllerResult[Message]:
     """AlterConfigsRequest -> AlterConfigsResponse: what the request does not name is removed."""
     return _alter(image, request, settings, replacing_changes, AlterConfigsResponse, forwarded=forwarded)

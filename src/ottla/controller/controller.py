@@ -269,7 +269,7 @@ class Controller:
             request.timeout_ms,
         )
 
-    def alter_configs(self, request: Message, done: Done, failed: Failed, *, forwarded: bool = True) -> None:
+    def alter_configs(self, request: Message, done: Done, failed: Failed, *, forwarded: bool) -> None:
         self._change_configs(
             lambda: configs.alter_configs(self.image, request, self.settings, forwarded=forwarded),
             done,
@@ -277,7 +277,7 @@ class Controller:
         )
 
     def incremental_alter_configs(
-        self, request: Message, done: Done, failed: Failed, *, forwarded: bool = True
+        self, request: Message, done: Done, failed: Failed, *, forwarded: bool
     ) -> None:
         self._change_configs(
             lambda: configs.incremental_alter_configs(

@@ -127,3 +127,26 @@ def test_what_does_not_belong_into_an_envelope_is_refused(
     channel: Channel, frame: bytes, code: ErrorCode
 ) -> None:
     assert pass_on(channel, frame).code is code
+
+
+def pass_on_part(channel: Any) -> Any:
+    """The answer to the rest of a request, or the error."""
+    node = SimpleNamespace(to_controller=channel, config=SimpleNamespace(int=lambda key: 30_000))
+    ctx = InnerRequest(print, api_key=19, version=7, received_at=0.0, principal="User:alice")
+    request = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="rest")])
+    outcome: list[Any] = []
+    envelope.pass_on_part(node, ctx, request, outcome.append, outcome.append)  # type: ignore[arg-type]
+    return outcome[0]
+
+
+def test_the_rest_of_a_request_is_passed_on_for_its_client(channel: Channel) -> None:
+    assert [topic.name for topic in pass_on_part(channel).topics] == ["rest"]
+    assert envelope._decode_principal(channel.sent[0].request_principal) == "User:alice"
+
+
+def test_an_answer_that_cannot_be_read_is_an_error_and_not_silence() -> None:
+    class Garbage:
+        def send(self, request: Any, done: Any, failed: Any, *, timeout_s: float) -> None:
+            done(EnvelopeResponse(response_data=b"\x00"))
+
+    assert pass_on_part(Garbage()).code is ErrorCode.UNKNOWN_SERVER_ERROR

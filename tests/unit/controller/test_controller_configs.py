@@ -57,7 +57,7 @@ def replace_all(image: MetadataImage, kind: int, name: str, **values: Any) -> tu
     request = cls(
         resources=[cls.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)]
     )
-    result = alter_configs(image, request, settings_with())
+    result = alter_configs(image, request, settings_with(), forwarded=True)
     return replayed(image, result.records), result.response.responses[0]
 
 
@@ -134,8 +134,9 @@ def test_changes_that_are_refused(kind: int, name: str, configs: Any, code: Erro
 
 
 def test_only_a_broker_itself_adds_to_its_cordoned_directories() -> None:
-    def cordon(image: MetadataImage, value: str, **how: bool) -> tuple[MetadataImage, int]:
-        image, answers, _ = change(image, (BROKER, "2", [("cordoned.log.dirs", SET, value)]), **how)  # type: ignore[arg-type]
+    def cordon(image: MetadataImage, value: str, forwarded: bool = True) -> tuple[MetadataImage, int]:
+        resource = (BROKER, "2", [("cordoned.log.dirs", SET, value)])
+        image, answers, _ = change(image, resource, forwarded=forwarded)
         return image, answers[0][0]
 
     image, code = cordon(IMAGE, "/a,/b")

@@ -79,8 +79,14 @@ def pass_on_part(
 
     def answered(data: bytes) -> None:
         key = request.API_KEY
-        _, offset = decode_response_header(key, version, data)
-        response, _ = decode_prefix(response_class(key), version, data, offset)
+        try:
+            _, offset = decode_response_header(key, version, data)
+            response, _ = decode_prefix(response_class(key), version, data, offset)
+        except DecodeError as error:
+            failed(
+                KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller's answer cannot be read: {error}")
+            )
+            return
         done(response)
 
     pass_on(node, ctx, frame[_SIZE_BYTES:], answered, failed)
