@@ -22,6 +22,7 @@ from ottla.wire.primitives import Buffer
 if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.net.dispatch import Dispatcher
+    from ottla.net.vigil import Vigil
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ _JOIN_BELOW_BYTES = 16 << 10
 """Answers smaller than this are joined: one copy is cheaper than several entries in the write queue."""
 
 
+_SMALL_READ_BYTES = 4 << 10
 _BYTES_PER_TURN = 1 << 20
 """After so much from one client the others and the timers come first: libuv would read 32 times in a row."""
 
@@ -68,6 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         "_since_turn",
         "_slots",
         "_transport",
+        "_vigil",
         "_write_paused",
         "dispatcher",
         "last_active",
@@ -85,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         max_request_bytes: int,
         peer: Peer,
         on_lost: Callable[[Connection], None],
+        vigil: Vigil | None = None,
     ) -> None:
         self.dispatcher = dispatcher
         self._buffers = buffers
@@ -93,6 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self._max_request_bytes = max_request_bytes
         self.peer = peer
         self._on_lost = on_lost
+        self._vigil = vigil
         self._transport: asyncio.Transport | None = None
         self._own: bytearray | None = None
         self._end = 0
@@ -125,6 +130,8 @@ class Connection(asyncio.BufferedProtocol):
         if own is None:
             self.last_active = now
             self._take_frames(self._buffers.scratch[:nbytes], now)
+            if nbytes < _SMALL_READ_BYTES and self._vigil is not None:
+                self._vigil.asked(self, now)
         else:
             if nbytes >= _PROGRESS_BYTES:
                 self.last_active = now

@@ -22,6 +22,7 @@ from ottla.net.connection import Connection
 from ottla.net.dispatch import Dispatcher
 from ottla.net.idle import IdleReaper
 from ottla.net.listener import Listener, ListenerSettings, bind
+from ottla.net.vigil import Vigil, vigil
 
 
 class Front:
@@ -34,6 +35,7 @@ class Front:
         self._listeners: dict[str, Listener] = {}
         self._buffers = ReceiveBuffers(config.int("queued.max.request.bytes"))
         self._admission = Admission(Limits.of(config), clock.monotonic())
+        self._vigil: Vigil | None = None
         self._reaper = IdleReaper(clock, config.int("connections.max.idle.ms"), self._connections)
         try:
             for listener in config.listeners:
@@ -53,6 +55,8 @@ class Front:
 
     def open(self, node: Node, *, controllers: bool) -> None:
         """Accept connections on the controllers' listeners, or on all others."""
+        if self._vigil is None:
+            self._vigil = vigil(self._clock.monotonic, asyncio.get_running_loop().call_soon)
         for configured in self._configured(controllers=controllers):
             now = self._clock.monotonic()
             self._admission.add_listener(configured.name, _limits(self._config, configured.name), now)
@@ -63,6 +67,7 @@ class Front:
                 self._buffers,
                 self._admission,
                 self._clock,
+                self._vigil,
             )
             listener.on_room = self._room
             self._listeners[configured.name] = listener
