@@ -1,7 +1,7 @@
 """How fast a cleaning may go: the configured bytes per second, and often enough a moment for the event loop.
 
-A thread that computes keeps the interpreter from the event loop for up to five milliseconds at a time; one that
-pauses every millisecond does not.
+Whenever the event loop wants the interpreter back from a thread that computes, it waits for Python's switch interval
+(set low by `ottla start`); one that pauses every millisecond lets it go first more often.
 """
 
 from __future__ import annotations
