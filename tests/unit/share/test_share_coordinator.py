@@ -123,6 +123,19 @@ def test_what_was_written_is_read() -> None:
     assert [Batch.of(batch) for batch in found.state_batches] == [Batch(5, 9, 2, 1), Batch(20, 29, 0, 1)]
 
 
+def test_a_write_that_was_overtaken_does_not_bring_the_start_back() -> None:
+    coordinator = Coordinator()
+    coordinator.initialize()
+    assert coordinator.write(Batch(60, 64, 2, 1), start=65, done=0) == ErrorCode.NONE
+    assert coordinator.write(Batch(65, 66, 2, 1), start=65, done=2) == ErrorCode.NONE
+    # Asked again, as its answer was lost: else the records between would be nobody's.
+    assert coordinator.write(Batch(60, 60, 2, 1), start=60, done=1) == ErrorCode.NONE
+    for shard in (coordinator.shard, coordinator.reloaded()):
+        state = shard.states[KEY]
+        assert (state.start_offset, state.delivery_complete_count) == (65, 2)
+        assert state.batches == (Batch(65, 66, 2, 1),)
+
+
 def test_a_snapshot_follows_so_many_updates() -> None:
     coordinator = Coordinator(updates_per_snapshot=2)
     coordinator.initialize()

@@ -200,12 +200,17 @@ class ShareCoordinatorShard:
         )
         if error is not None:
             return _refused(result, key, error)
+        state = self.states[key]
+        start, complete = part.start_offset, part.delivery_complete_count
+        if NO_OFFSET < start < state.start_offset:
+            # Asked again, and overtaken by what its leader said later: what is before the start is forgotten.
+            start, complete = state.start_offset, state.delivery_complete_count
         record = self._record(
             key,
             now_ms,
-            self.states[key].leader_epoch,
-            part.start_offset,
-            part.delivery_complete_count,
+            state.leader_epoch,
+            start,
+            complete,
             tuple(map(Batch.of, part.state_batches)),
         )
         return CoordinatorResult([record], result(partition=key.partition))
