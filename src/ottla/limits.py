@@ -43,6 +43,9 @@ MAX_PARKED_REQUESTS: Final = 100_000
 MAX_QUEUED_APPEND_BYTES: Final = 64 << 20
 """Batches of one partition that may wait to be looked into before they are appended."""
 
+MAX_BYTES_WAITING_FOR_LOGS: Final = 64 << 20
+"""Records that may wait for the logs of new partitions; with more, the logs are made at once."""
+
 MAX_WAITING_FOR_PRODUCER_ID: Final = 10_000
 """Producers that may wait for the controller's next block of ids."""
 

@@ -5,6 +5,7 @@ Decides where logs of different leaders part; the file is Kafka's text format, v
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -22,14 +23,17 @@ class EpochEntry(NamedTuple):
 class LeaderEpochCache:
     """Entries ascending in both epoch and start offset. Every change reaches the file before it returns, but for
     `assign`: an epoch without a record is forgotten with the process anyway, so `write` is due before its first one.
+    Changed on the event loop; `write` and `sync` may come from a thread.
     """
 
     __slots__ = (
+        "_changes",
         "_directory",
         "_entries",
         "_fs",
         "_noted",
         "_unsynced",
+        "_writing",
         "_written",
         "had_file",
         "unwritten",
@@ -39,6 +43,9 @@ class LeaderEpochCache:
         self._fs = fs
         self._directory = directory
         self._entries: list[EpochEntry] = []
+        self._changes = 0
+        """Goes up with every `assign`, so that a thread notices what came while it wrote."""
+        self._writing = threading.Lock()
         self.had_file = False
         """There was a file to load. Made before the first record: records without it lost it in a crash."""
         self.unwritten = False
@@ -84,10 +91,11 @@ class LeaderEpochCache:
         if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
             return
         self._insert(EpochEntry(epoch, start_offset))
+        self._changes += 1
         self.unwritten = True
 
     def write(self) -> None:
-        """Bring the file in line with what was assigned."""
+        """Bring the file in line with what was assigned. Safe in a thread."""
         if self.unwritten:
             self._write()
 
@@ -149,7 +157,8 @@ class LeaderEpochCache:
         self._write()
 
     def moved_to(self, directory: str) -> None:
-        self._directory = directory
+        with self._writing:  # else a thread might still write where another log comes to lie
+            self._directory = directory
 
     def settle(self, log_start_offset: int, log_end_offset: int) -> None:
         """After loading: forget what lies outside the log, and bring the file in line with what recovery found."""
@@ -179,17 +188,20 @@ class LeaderEpochCache:
 
     def _write(self) -> None:
         # No fsync here: the file survives a killed process, and `PartitionLog.flush` syncs it with the data.
-        text = format_checkpoint(self._entries)
-        if self._written is None:
-            self._fs.write_bytes(self._path, text)
-        elif _is_longer(text, self._written):
-            # A replacement costs a disk a hundred times as much, and a failover may bring thousands.
-            self._fs.overwrite(self._path, text)
-        else:
-            self._fs.write_atomic(self._path, text, sync=False)
-        self._written = text
-        self._unsynced = True
-        self.unwritten = False
+        with self._writing:
+            changes = self._changes
+            text = format_checkpoint(self._entries)
+            if self._written is None:
+                self._fs.write_bytes(self._path, text)
+            elif _is_longer(text, self._written):
+                # A replacement costs a disk a hundred times as much, and a failover may bring thousands.
+                self._fs.overwrite(self._path, text)
+            else:
+                self._fs.write_atomic(self._path, text, sync=False)
+            self._written = text
+            self._unsynced = True
+            if changes == self._changes:
+                self.unwritten = False
 
 
 def _is_longer(text: bytes, written: bytes) -> bool:

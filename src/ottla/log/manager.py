@@ -19,6 +19,7 @@ from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.cleaner import CleanerConfig, LogCleaner, MakeThreads, make_threads
 from ottla.log.context import LogContext
+from ottla.log.creation import NewLog
 from ottla.log.files import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
@@ -31,9 +32,9 @@ from ottla.log.fs import Fs
 from ottla.log.housekeeping import Housekeeping
 from ottla.log.log_dir import LogDir, LogDirError
 from ottla.log.partition_log import PartitionLog
-from ottla.log.recovery import ANYWHERE, Recovered, create_log, open_log
+from ottla.log.recovery import ANYWHERE, Recovered, open_log
 from ottla.log.relocation import Announce, Relocation
-from ottla.log.types import TopicPartition
+from ottla.log.types import NO_EPOCH, TopicPartition
 from ottla.wire.uuid import uuid_to_str
 
 _logger = logging.getLogger(__name__)
@@ -63,6 +64,8 @@ class LogManager:
         self._on_dir_failure = on_dir_failure
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._future_logs: dict[TopicPartition, PartitionLog] = {}
+        self._begun: dict[TopicPartition, NewLog] = {}
+        """Logs that are being made, or will be."""
         self._dir_of: dict[PartitionLog, LogDir] = {}
         self._contexts = {directory.path: self._context(directory) for directory in self.dirs}
         self._housekeeping = Housekeeping(self, fs, clock, executor)
@@ -73,6 +76,7 @@ class LogManager:
         self._to_remove: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loaded = False
+        self._stopped = False
 
     def _context(self, directory: LogDir) -> LogContext:
         return LogContext(
@@ -238,20 +242,49 @@ class LogManager:
         if log is not None:
             log.assign_topic_id(topic_id)
             return log
-        directory = self._directory_for(self._preferred.pop(tp, directory_id))
-        self._forget_checkpoints(directory, tp)
-        path = f"{directory.path}/{tp}"
-        context = self._contexts[directory.path]
+        new = self.begin(tp, topic_id, config, directory_id=directory_id)
         try:
-            if self.fs.exists(path):
-                log = open_log(context, path, config, clean=False, topic_id=topic_id)
-            else:
-                log = create_log(context, path, config, topic_id)
+            log = self._take(tp, new)
         except OSError as e:
-            self._dir_failed(directory, e)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be made in {path}: {e}") from e
+            self._dir_failed(new.directory, e)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be made in {new.path}: {e}") from e
+        if log.config is not config:
+            log.update_config(config)
+        return log
+
+    def begin(
+        self,
+        tp: TopicPartition,
+        topic_id: bytes,
+        config: TopicConfig,
+        *,
+        directory_id: bytes | None = None,
+        leader_epoch: int = NO_EPOCH,
+    ) -> NewLog:
+        """Prepare a new log, so that a thread can `make` it; `get_or_create` takes it, made or not.
+
+        With a leader epoch, everything that its first record needs is made too.
+        """
+        new = self._begun.get(tp)
+        if new is not None and new.topic_id != topic_id:
+            self.delete(tp, new.topic_id)  # of a topic that was deleted before anybody took it
+            new = None
+        if new is None:
+            directory = self._directory_for(self._preferred.pop(tp, directory_id))
+            self._forget_checkpoints(directory, tp)
+            context = self._contexts[directory.path]
+            path = f"{directory.path}/{tp}"
+            new = self._begun[tp] = NewLog(context, directory, path, config, topic_id, leader_epoch)
+        return new
+
+    def _take(self, tp: TopicPartition, new: NewLog) -> PartitionLog:
+        del self._begun[tp]
+        log = new.take()
+        if new.directory.error is not None:
+            log.close_files()
+            raise new.directory.error
         self._logs[tp] = log
-        self._dir_of[log] = directory
+        self._dir_of[log] = new.directory
         return log
 
     def _directory_for(self, directory_id: bytes | None) -> LogDir:
@@ -265,7 +298,7 @@ class LogManager:
         if len(open_ones) <= 1:
             return (open_ones or online)[0]
         counts = dict.fromkeys((directory.path for directory in open_ones), 0)
-        for directory in self._dir_of.values():
+        for directory in (*self._dir_of.values(), *(new.directory for new in self._begun.values())):
             if directory.path in counts:
                 counts[directory.path] += 1
         return min(open_ones, key=lambda directory: counts[directory.path])
@@ -326,8 +359,14 @@ class LogManager:
 
     # -- deleting -----------------------------------------------------------------------------------------
 
-    def delete(self, tp: TopicPartition) -> None:
-        """Take a log away: its directory is renamed at once and removed after `file.delete.delay.ms`."""
+    def delete(self, tp: TopicPartition, topic_id: bytes) -> None:
+        """Take a topic's log away: its directory is renamed at once and removed after `file.delete.delay.ms`."""
+        new = self._begun.get(tp)
+        if new is not None and new.topic_id == topic_id:
+            self._call_off(tp)
+        found = self._logs.get(tp)
+        if found is None or found.topic_id != topic_id:
+            return
         for table in (self._future_logs, self._logs):
             log = table.pop(tp, None)
             if log is not None:
@@ -360,6 +399,14 @@ class LogManager:
             return
         log.moved_to(target)
         log.close_files()
+
+    def _call_off(self, tp: TopicPartition) -> None:
+        """Make no more of a log that was begun. If it is there already, it is one like the others."""
+        new = self._begun.pop(tp)
+        log = new.call_off()
+        if log is not None and new.directory.error is None:
+            self._logs[tp] = log
+            self._dir_of[log] = new.directory
 
     # -- moving -------------------------------------------------------------------------------------------
 
@@ -469,13 +516,20 @@ class LogManager:
         if self._on_dir_failure is not None:
             self._on_dir_failure(directory)
 
+    def stop(self) -> None:
+        """Begin no more work. On the event loop; `shutdown` is due then."""
+        if not self._stopped:
+            self._stopped = True
+            self._housekeeping.stop()
+            if self.cleaner is not None:
+                self.cleaner.stop()
+            self._relocation.stop()
+            for tp in list(self._begun):
+                self._call_off(tp)
+
     def shutdown(self, broker_epoch: int = -1) -> None:
-        """Flush and close all logs, write checkpoints and the clean-shutdown marker, unlock. Blocks."""
-        self._housekeeping.stop()
-        if self.cleaner is not None:
-            self.cleaner.stop()
-        self._relocation.stop()
-        self._loop = None
+        """Flush and close all logs, write checkpoints and the clean-shutdown marker, unlock. Blocks: use a thread."""
+        self.stop()
         self._housekeeping.wait_for_checkpoint()
         if self._loaded:
             self._flush_all()
@@ -492,6 +546,7 @@ class LogManager:
             self._loaded = False
         for directory in self.dirs:
             directory.release()
+        self._loop = None
 
     def _flush_all(self) -> None:
         def flush(log: PartitionLog) -> None:

@@ -36,6 +36,8 @@ _JOIN_BELOW_BYTES = 16 << 10
 _SMALL_READ_BYTES = 4 << 10
 _BYTES_PER_TURN = 1 << 20
 """After so much from one client the others and the timers come first: libuv would read 32 times in a row."""
+_SECONDS_PER_TURN = 0.01
+"""The same for the time that its requests take, be they as small as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +141,7 @@ class Connection(asyncio.BufferedProtocol):
             self._take_frames(memoryview(own)[: self._end], now)
         self._since_turn += nbytes
         if self._since_turn >= _BYTES_PER_TURN:
-            self._since_turn = 0
-            if self._reading:
-                self._stop_reading()
-                self._schedule_resume()
+            self._let_others()
 
     def eof_received(self) -> bool:
         # Parked requests of a client that closed its side are of no use to it any more.
@@ -239,17 +238,22 @@ class Connection(asyncio.BufferedProtocol):
             len(slots) >= MAX_PIPELINED_REQUESTS or self._held_answer_bytes > MAX_WRITE_BUFFER_BYTES
         )
 
-    def _take_frames(self, view: memoryview, now: float) -> None:
-        """Hand every whole frame to the dispatcher, as far as the bounds allow, and keep the rest."""
+    def _take_frames(self, view: memoryview, now: float) -> bool:
+        """Hand every whole frame to the dispatcher, as far as the bounds allow, and keep the rest.
+
+        True: that took so long that the rest has to come in another turn.
+        """
         position, end = 0, len(view)
         missing = 0
+        late = False
+        until = now + _SECONDS_PER_TURN
         dispatch = self.dispatcher.dispatch
         while end - position >= 4 and not self._blocked:
             size: int = _SIZE.unpack_from(view, position)[0]
             if size < 0 or size > self._max_request_bytes:
                 self._refuse_size(size)
                 self._release_own()
-                return
+                return False
             start = position + 4
             if end - start < size:
                 missing = size - (end - start)
@@ -258,11 +262,24 @@ class Connection(asyncio.BufferedProtocol):
             dispatch(self, view[start:position], now)
             if self._closing:
                 self._release_own()
-                return
+                return False
+            if self._clock.monotonic() >= until:
+                late = True
+                break
         if position:
             self.last_active = now
         if position < end or self._own is not None or self._blocked:
             self._keep(view, position, missing)
+        if late:
+            self._let_others()
+        return late
+
+    def _let_others(self) -> None:
+        """Go on in another turn of the event loop."""
+        self._since_turn = 0
+        self._stop_reading()
+        if self._granted:
+            self._schedule_resume()
 
     def _keep(self, view: memoryview, position: int, missing: int) -> None:
         """Keep what was not taken, with room for the bytes that its first frame still misses."""
@@ -314,14 +331,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def _resume(self) -> None:
         self._resume_scheduled = False
-        if self._closing or self._blocked:
+        if self._reading or self._closing or self._blocked:
             return
         if self._own is not None:
             if not self._granted and self._buffers.exhausted:
                 self._buffers.wait(self._schedule_resume)
                 return
-            self._take_frames(memoryview(self._own)[: self._end], self._clock.monotonic())
-            if self._closing or self._blocked or not self._granted:
+            late = self._take_frames(memoryview(self._own)[: self._end], self._clock.monotonic())
+            if late or self._closing or self._blocked or not self._granted:
                 return
         self._reading = True
         if self._transport is not None:

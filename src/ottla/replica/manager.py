@@ -1,7 +1,8 @@
 """The replicas this broker hosts: which partitions there are, following the metadata.
 
-Partitions appear and vanish here at once; their logs are made and removed in slices between other work, or when
-first needed. What a partition does is `ottla.replica.partition`; the logs are `ottla.log`'s.
+Partitions appear and vanish here at once; their logs are made in a thread (`ottla.replica.making`) or when first
+needed, and removed in slices between other work. What a partition does is `ottla.replica.partition`; the logs are
+`ottla.log`'s.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
-from ottla.log.types import TopicPartition
+from ottla.log.types import NO_EPOCH, TopicPartition
 from ottla.metadata.image import EMPTY_IMAGE, ConfigResourceType
 from ottla.metadata.partitions import DIRECTORY_UNASSIGNED
 from ottla.peers import Endpoint, Peers
 from ottla.replica.alter_partition import AlterPartitionSender, Send
 from ottla.replica.assignments import DirectoryAssignments
 from ottla.replica.fetchers import Fetchers
+from ottla.replica.making import SLICE_S, LogMaker, Make
 from ottla.replica.offload import Offload
 from ottla.replica.partition import Partition, PartitionHost
 from ottla.replica.selector import RACK_AWARE, nearer_replica
@@ -42,9 +44,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-SLICE_S: Final = 0.003
-"""How long making and removing logs may hold the loop at a time."""
-
 _Topic = dict[int, Partition]
 
 
@@ -54,6 +53,7 @@ class ReplicaManager:
     __slots__ = (
         "_alter_partition",
         "_assignments",
+        "_built_config",
         "_config",
         "_default_topic_config",
         "_doomed",
@@ -62,10 +62,12 @@ class ReplicaManager:
         "_host",
         "_hosted",
         "_lag_check",
+        "_maker",
         "_node_id",
         "_rack_aware",
         "_scheduled",
         "_stopped",
+        "_unready",
         "_work",
         "clock",
         "image",
@@ -122,6 +124,11 @@ class ReplicaManager:
             max_lag_ms=lambda: self._config.int("replica.lag.time.max.ms"),
         )
         self._default_topic_config: TopicConfig | None = None
+        self._built_config: tuple[object, TopicConfig] | None = None
+        """The last one that was built, with what for: the partitions of a topic come one after another."""
+        self._maker = LogMaker(clock, self.offload, self._begin_log, self._ensure_log)
+        self._unready = 0
+        """How many hosted partitions are not `ready`."""
         self._hosted: dict[str | bytes, _Topic] = {}
         """Partitions by index, of each topic by its name and again by its id."""
         self._doomed: dict[TopicPartition, bytes] = {}
@@ -268,7 +275,7 @@ class ReplicaManager:
         self._follower_throttle.update_config(config)
         if self._fetchers is not None:
             self._fetchers.update_config(config)
-        self._default_topic_config = None
+        self._default_topic_config = self._built_config = None
         for topic in [topic for topic in self._hosted if isinstance(topic, str)]:
             self._later(partial(self._update_topic_config, topic))
 
@@ -276,7 +283,9 @@ class ReplicaManager:
         """A topic's configuration in force. Topics without configs of their own share one object."""
         overrides = self.image.configs.of(ConfigResourceType.TOPIC, topic)
         if overrides:
-            return TopicConfig.in_force(self._config, overrides)
+            if self._built_config is None or self._built_config[0] is not overrides:
+                self._built_config = overrides, TopicConfig.in_force(self._config, overrides)
+            return self._built_config[1]
         if self._default_topic_config is None:
             self._default_topic_config = TopicConfig.build(self._config)
         return self._default_topic_config
@@ -309,7 +318,8 @@ class ReplicaManager:
             partition = Partition(topic, index, topic_id, self._host)
             partition.update(registration)
             partitions[index] = partition
-            self._later(partial(self._ensure_log, partition))
+            self._unready += 1
+            self._maker.add(partition)
         else:
             partition.update(registration)
             self._follow(partition)
@@ -344,6 +354,8 @@ class ReplicaManager:
         if self._fetchers is not None:
             self._fetchers.unfollow(partition)
         partition.remove()
+        self._is_ready(partition)
+        self._maker.discard(partition)
         self._doomed[tp] = partition.topic_id
         self._later(partial(self._delete_log, tp))
 
@@ -362,6 +374,37 @@ class ReplicaManager:
                     log.update_config(config)
 
     # -- logs
+
+    def _begin_log(self, partition: Partition, for_records: bool) -> Make | None:
+        """What a thread has to do before the partition has its log, or can take records. None: nothing."""
+        if for_records:
+            self._is_ready(partition)
+        if partition.gone or partition.offline:
+            return None
+        tp = partition.topic_partition
+        if tp in self._doomed:
+            self._delete_log(tp)
+        if partition.log is None and self.log_manager.get(tp) is not None:
+            self._ensure_log(partition)
+        if partition.log is not None:
+            wanting = for_records and partition.log.leader_epochs.unwritten
+            return partition.log.write_epochs if wanting else None
+        try:
+            return self.log_manager.begin(
+                tp,
+                partition.topic_id,
+                self.topic_config(partition.topic),
+                directory_id=self._assigned_directory(partition),
+                leader_epoch=partition.leader_epoch if for_records and partition.is_leader else NO_EPOCH,
+            ).make
+        except KafkaError as error:
+            _logger.error("Cannot make the log of %s: %s", tp, error.message)
+            return None
+
+    def _is_ready(self, partition: Partition) -> None:
+        if not partition.ready:
+            partition.ready = True
+            self._unready -= 1
 
     def _ensure_log(self, partition: Partition) -> None:
         if partition.gone:
@@ -439,22 +482,23 @@ class ReplicaManager:
 
     def _delete_log(self, tp: TopicPartition) -> None:
         topic_id = self._doomed.pop(tp, None)
-        if topic_id is None:
-            return
-        log = self.log_manager.get(tp)
-        if log is not None and log.topic_id == topic_id:
-            self.log_manager.delete(tp)
+        if topic_id is not None:
+            self.log_manager.delete(tp, topic_id)
 
     # -- work in slices
 
     @property
-    def making_logs(self) -> bool:
-        """Whether logs are still to be made or removed."""
-        return bool(self._work)
+    def unready(self) -> bool:
+        """Whether there are partitions that records may have to wait for."""
+        return self._unready > 0 or self._maker.busy
+
+    def make_ready(self, partitions: list[Partition], size: int, go_on: Callable[[], None]) -> None:
+        """Call back when records, `size` bytes in all, can be appended to these, after those that came before."""
+        self._maker.hurry(partitions, size, go_on)
 
     def after_new_logs(self, callback: Callable[[], None]) -> None:
-        """Call back when the logs that are to be made and removed now have been."""
-        self._later(callback)
+        """Call back when the logs that are to be made now have been."""
+        self._maker.after_all(callback)
 
     def _later(self, work: Callable[[], None]) -> None:
         self._work.append(work)
@@ -477,6 +521,7 @@ class ReplicaManager:
 
     def shutdown(self) -> None:
         """Answer who waits with what there is, and stop making logs. The logs are closed by their manager."""
+        self._maker.stop()
         self._stopped = True
         self._work.clear()
         if self._lag_check is not None:

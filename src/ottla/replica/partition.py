@@ -73,6 +73,7 @@ class Partition:
         "log",
         "offline",
         "partition_epoch",
+        "ready",
         "replicas",
         "tails",
         "topic",
@@ -100,6 +101,8 @@ class Partition:
         """No longer hosted here: whoever holds a reference must look it up again."""
         self.offline = False
         """Its log directory has failed."""
+        self.ready = False
+        """The files that the first record needs have been seen to: nobody has to wait for them any more."""
         self.early = 0
         """Requests that wait for logs to be made before they append, here among others."""
         self.waiters: dict[Waiter, None] = {}

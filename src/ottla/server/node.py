@@ -128,9 +128,7 @@ class Server:
             on_dir_failure=self._on_dir_failure,
             cleaner_threads=self._surroundings.cleaner_threads,
         )
-        self._undo.append(
-            lambda: log_manager.shutdown(-1 if self.broker is None else self.broker.broker_epoch)
-        )
+        self._undo.append(lambda: self._close_logs(log_manager, executor))
         self.cluster_id = open_directories(fs, config, clock, log_manager, self._undo)
         peers = SocketPeers(clock, loop, config.node_id, peer_settings(config), self._surroundings.connect)
         self._undo.append(peers.close)
@@ -318,6 +316,12 @@ class Server:
             waited_s += _LOOK_FOR_LEADER_S
             leaderless_s = 0.0 if self._is_led(raft) else leaderless_s + _LOOK_FOR_LEADER_S
         lifecycle.stop()
+
+    async def _close_logs(self, log_manager: LogManager, executor: Executor) -> None:
+        """In a thread: thousands of logs take seconds."""
+        epoch = -1 if self.broker is None else self.broker.broker_epoch
+        log_manager.stop()
+        await asyncio.get_running_loop().run_in_executor(executor, log_manager.shutdown, epoch)
 
     def _is_led(self, raft: RaftDriver) -> bool:
         """There is a leader of the quorum that can still decide something, as far as this node knows."""

@@ -206,7 +206,7 @@ def test_a_deleted_log_is_renamed_and_removed_later() -> None:
     node = Node()
     node.append(TP, "a")
     log = node.manager.logs[TP]
-    node.manager.delete(TP)
+    node.manager.delete(TP, node.manager.logs[TP].topic_id)
     assert node.manager.get(TP) is None
     (name,) = [name for name in node.fs.listdir("/data") if name.startswith("orders")]
     assert name.startswith("orders-0.")
@@ -222,7 +222,7 @@ def test_a_deleted_log_is_renamed_and_removed_later() -> None:
 def test_deletions_go_on_after_a_restart() -> None:
     node = Node()
     node.append(TP, "a")
-    node.manager.delete(TP)
+    node.manager.delete(TP, node.manager.logs[TP].topic_id)
     node.manager.shutdown()
     node.start()
     assert any(name.endswith("-delete") for name in node.fs.listdir("/data"))
@@ -263,7 +263,7 @@ def test_a_recreated_topic_does_not_inherit_the_offsets_of_the_old_one() -> None
     node.append(TP, *"abcdefgh")
     node.manager.logs[TP].advance_log_start(8)
     node.clock.advance(61)
-    node.manager.delete(TP)
+    node.manager.delete(TP, node.manager.logs[TP].topic_id)
     node.append(TP, "new")
     assert isinstance(node.fs, MemFs)
     node.fs = node.fs.kill()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import struct
+from typing import Any
 
 import pytest
 from net_harness import API_VERSIONS, METADATA, PRODUCE, Client, Service, frame, heartbeat, produce
 
+from ottla.api.base import Api
 from ottla.clock import VirtualClock
 from ottla.errors import ErrorCode, KafkaError
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
@@ -130,6 +132,29 @@ def test_a_client_that_sends_much_lets_the_others_come_first(client: Client, ser
     assert not client.transport.reading
     client.turn()
     assert client.transport.reading
+
+
+def test_a_client_whose_requests_take_long_lets_the_others_come_first(
+    client: Client, service: Service, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = service.apis[API_VERSIONS]
+
+    def slow(*args: Any) -> Any:
+        clock._now_s += 0.004
+        return api.handle(*args)
+
+    monkeypatch.setitem(service.apis, API_VERSIONS, Api(API_VERSIONS, 0, 4, slow))
+    client.send(b"".join(frame(API_VERSIONS, 0, n) for n in range(8)))
+    assert client.transport.answers() == [0, 1, 2]
+    assert not client.transport.reading
+    client.turn()
+    assert client.transport.answers() == list(range(6))
+    assert not client.transport.reading
+    client.turn()
+    assert client.transport.answers() == list(range(8))
+    assert client.transport.reading
+    client.send(frame(API_VERSIONS, 0, 8))
+    assert client.transport.answers() == list(range(9))
 
 
 def test_large_answers_behind_a_parked_one_are_bounded(client: Client, service: Service) -> None:

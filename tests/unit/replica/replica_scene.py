@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +25,7 @@ from ottla.metadata.image import (
 )
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
+from ottla.replica import making
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
 from ottla.replica.producer_ids import ProducerIds
@@ -40,14 +42,14 @@ class ManualExecutor:
 
     def submit(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        self.waiting.append((future, lambda: work(*args)))
+        self.waiting.append((future, partial(work, *args)))
         return future
 
-    def run(self) -> int:
-        """Run everything that waits, also what that adds; how many."""
+    def run(self, only: Callable[..., Any] | None = None) -> int:
+        """Run everything that waits, or only calls of one function, also what that adds; how many."""
         count = 0
-        while self.waiting:
-            future, work = self.waiting.pop(0)
+        while (at := self._next(only)) is not None:
+            future, work = self.waiting.pop(at)
             count += 1
             try:
                 result = work()
@@ -56,6 +58,12 @@ class ManualExecutor:
             else:
                 future.set_result(result)
         return count
+
+    def _next(self, only: Callable[..., Any] | None) -> int | None:
+        for at, (_, work) in enumerate(self.waiting):
+            if only is None or (isinstance(work, partial) and work.func is only):
+                return at
+        return None
 
 
 class Context:
@@ -104,6 +112,8 @@ class Scene:
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     publishers: list[Callable[[Any, Any], None]] = field(default_factory=list)
     """Told of new metadata after the replicas."""
+    ready_at_once: bool = False
+    """Whether new partitions have all files that records need before anybody comes."""
 
     def create_topic(
         self,
@@ -128,7 +138,15 @@ class Scene:
             resources = {**image.configs.resources, (ConfigResourceType.TOPIC, name): configs}
             image = replace(image, configs=ConfigurationsImage(resources))
         self.publish(image, changed=topic)
+        if self.ready_at_once:
+            self.make_ready(name)
         return topic_id
+
+    def make_ready(self, name: str) -> None:
+        """Have a topic's files made, those included that its first records need."""
+        here = [each for each in self.replicas.partitions() if each.topic == name]
+        self.replicas.make_ready(here, 0, lambda: None)
+        self.turn()
 
     def delete_topic(self, name: str) -> None:
         image = self.replicas.image
@@ -185,8 +203,10 @@ class Scene:
         self.replicas.publish(delta, self.broker.image)
 
     def turn(self) -> None:
-        """One turn of the event loop, in which no time passes."""
+        """A few turns of the event loop, in which no time passes, and the thread that makes logs."""
         self.clock.advance(0)
+        while self.executor.run(making.run):
+            self.clock.advance(0)
 
     def append(self, topic: str, index: int, *values: bytes, **options: Any) -> int:
         """Append a batch as a producer would; its first offset."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from replica_scene import Context
+from replica_scene import Context, Scene, make_scene
 
 from ottla.api.base import NO_RESPONSE, PARKED
 from ottla.api.data import produce
@@ -13,6 +13,13 @@ from ottla.errors import ErrorCode
 from ottla.records.batch import iter_batches, iter_records, read_header
 from ottla.records.codecs import Compression
 from ottla.wire.messages import ProduceRequest
+
+
+@pytest.fixture
+def scene() -> Scene:
+    scene = make_scene()
+    scene.ready_at_once = True
+    return scene
 
 
 def request(*entries: tuple[Any, int, bytes | None], acks: int = -1, **options: Any) -> Any:
@@ -309,25 +316,3 @@ def test_an_unexpected_error_in_a_thread_is_told_and_does_not_block_the_partitio
     assert results(ctx.response)[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     scene.executor.run()
     assert results(after.response)[0].base_offset == 0
-
-
-def test_a_request_for_many_new_partitions_waits_for_their_logs_and_keeps_its_place(scene):
-    scene.create_topic("t", 20)
-    first, second, small = Context(12), Context(12), Context(12)
-    entries = [("t", index, scene.batch(b"first")) for index in range(10)]
-    assert produce.handle(scene.broker, first, request(*entries)) is PARKED
-    assert not scene.log_manager.logs
-    assert produce.handle(scene.broker, second, request(("t", 9, scene.batch(b"second")))) is PARKED
-    assert produce.handle(scene.broker, small, request(("t", 15, scene.batch(b"few")))) is not PARKED
-    scene.turn()
-    assert [answer.base_offset for answer in results(first.response)] == [0] * 10
-    assert [answer.base_offset for answer in results(second.response)] == [1]
-    assert len(scene.log_manager.logs) == 20
-
-
-def test_without_acknowledgements_nobody_waits_for_new_logs(scene):
-    scene.create_topic("t", 10)
-    entries = [("t", index, scene.batch(b"a")) for index in range(10)]
-    assert produce.handle(scene.broker, Context(12), request(*entries, acks=0)) is NO_RESPONSE
-    scene.turn()
-    assert {log_of(scene, index).log_end_offset for index in range(10)} == {1}

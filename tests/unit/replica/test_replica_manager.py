@@ -119,22 +119,6 @@ def test_broker_defaults_reach_topics_that_do_not_set_their_own(scene):
     assert scene.append("own", 0, b"x" * 200) == 0
 
 
-def test_many_logs_are_made_in_slices(scene, monkeypatch):
-    scene.create_topic("t", 50)
-    # Each log takes two milliseconds: the third would go past the slice.
-    make = scene.log_manager.get_or_create
-
-    def slow(*args, **options):
-        scene.clock._now_s += 0.002
-        return make(*args, **options)
-
-    monkeypatch.setattr(scene.log_manager, "get_or_create", slow)
-    scene.replicas._run_slice()
-    assert len(scene.log_manager.logs) == 2
-    scene.clock.advance(1)
-    assert len(scene.log_manager.logs) == 50
-
-
 def test_too_few_replicas_in_sync_refuse_acks_all_only(scene):
     scene.create_topic("t", replicas=(1, 2, 3), configs={"min.insync.replicas": "2"})
     scene.change_partition("t", 0, isr=(1,))

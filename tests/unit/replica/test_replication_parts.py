@@ -32,6 +32,7 @@ def sessions(cluster: ClusterScene, node_id: int) -> list[Any]:
 
 def test_a_followers_session_looks_only_at_what_is_new(cluster):
     cluster.create_topic(assignments=[(1, 2, 3)] * 50)
+    cluster.produce(b"before", index=7, acks=1)
     cluster.run(2)
     first, second = sessions(cluster, 1)
     assert len(first.partitions) == len(second.partitions) == 50

@@ -47,13 +47,17 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     refusal = _refusal(request)
     if refusal is not None:
         return _finish(broker, ctx, request.acks, on_error(ctx, request, refusal))
-    if request.transactional_id is not None:
-        return produce_transactional.handle(broker, ctx, request, _append)
-    if broker.replicas.making_logs:
-        append = partial(_append, broker, ctx, request, NOT_TRANSACTIONAL)
-        answer = wait_for_logs(broker, ctx, request, append, by_id=ctx.version >= _TOPIC_IDS)
+    if broker.replicas.unready:
+        go_on = partial(_go_on, broker, ctx, request)
+        answer = wait_for_logs(broker, ctx, request, go_on, on_error, by_id=ctx.version >= _TOPIC_IDS)
         if answer is not None:
             return answer
+    return _go_on(broker, ctx, request)
+
+
+def _go_on(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    if request.transactional_id is not None:
+        return produce_transactional.handle(broker, ctx, request, _append)
     return _append(broker, ctx, request, NOT_TRANSACTIONAL)
 
 

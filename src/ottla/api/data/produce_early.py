@@ -1,58 +1,80 @@
-"""A Produce request for many partitions whose logs are still being made: it waits for them, and keeps its place.
+"""A Produce request for partitions whose files are still to be made: it waits for them, and keeps its place.
 
-A log takes most of a millisecond to be made; making hundreds of them at once would hold up everybody else.
+They are made in a thread, for a disk that is busy takes its time. Requests after it for the same partitions wait too.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from ottla.api.base import NO_RESPONSE, PARKED, Answer, Message, RequestContext
+from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Answer, Message, RequestContext
 from ottla.api.broker import Broker
 from ottla.errors import KafkaError
 
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
 
-NEW_LOGS_AT_ONCE: Final = 4
+_logger = logging.getLogger(__name__)
 
 Append = Callable[[], Answer]
+OnError = Callable[[RequestContext, Message, KafkaError], Message]
 
 
 def wait_for_logs(
-    broker: Broker, ctx: RequestContext, request: Message, append: Append, *, by_id: bool
+    broker: Broker, ctx: RequestContext, request: Message, append: Append, on_error: OnError, *, by_id: bool
 ) -> Answer | None:
-    """Append later, when the logs are there. None where there is nothing to wait for."""
+    """Append later, when the files are there. None where there is nothing to wait for."""
     partitions = _partitions(broker, request, by_id=by_id)
-    missing = sum(1 for partition in partitions if partition.log is None)
-    if missing <= NEW_LOGS_AT_ONCE and not any(partition.early for partition in partitions):
+    unready = [partition for partition in partitions if not partition.ready and partition.is_leader]
+    if not unready and not any(partition.early for partition in partitions):
         return None
+    size = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
-            # The request's buffer goes when this returns.
-            data.records = None if data.records is None else bytes(data.records)
+            if data.records is not None:
+                # The request's buffer goes when this returns.
+                data.records = bytes(data.records)
+                size += len(data.records)
     for partition in partitions:
         partition.early += 1
 
     def go_on() -> None:
         for partition in partitions:
             partition.early -= 1
-        answer = append()
+        answer = _answer(ctx, request, append, on_error)
         if answer is not PARKED and answer is not NO_RESPONSE:
             ctx.respond(answer)
 
-    broker.replicas.after_new_logs(go_on)
+    broker.replicas.make_ready(unready, size, go_on)
     return PARKED if request.acks else NO_RESPONSE
+
+
+def _answer(ctx: RequestContext, request: Message, append: Append, on_error: OnError) -> Answer:
+    try:
+        return append()
+    except KafkaError as error:
+        failure = error
+    except Exception:
+        # Whatever goes wrong in one request, the broker goes on.
+        _logger.exception("Unexpected error in a Produce request")
+        failure = UNEXPECTED
+    if request.acks:
+        return on_error(ctx, request, failure)
+    ctx.abort()
+    return NO_RESPONSE
 
 
 def _partitions(broker: Broker, request: Message, *, by_id: bool) -> list[Partition]:
     """Those that are here: the append finds out about the others."""
     found = []
+    find = broker.replicas.find
     for topic in request.topic_data:
+        key = topic.topic_id if by_id else topic.name
         for data in topic.partition_data:
             try:
-                found.append(broker.replicas.find((topic.topic_id if by_id else topic.name, data.index)))
+                found.append(find((key, data.index)))
             except KafkaError:
                 continue
     return found
