@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.service import GroupCoordinator
     from ottla.coordinator.transaction.service import TransactionCoordinator
     from ottla.log.manager import LogManager
+    from ottla.log.write_gate import WriteGate
     from ottla.metadata.image import MetadataImage
     from ottla.peers import Peers
     from ottla.raft.driver import RaftDriver
@@ -55,6 +56,8 @@ class Node:
     """None on a node without the controller role."""
     to_controller: ControllerChannel
     """The way to the active controller, whichever node that is."""
+    gate: WriteGate
+    """What clients' writes have to pass."""
     fail: Callable[[BaseException], None]
     """Stop the node because of an error that nobody can repair; the reason is logged."""
 

@@ -10,9 +10,13 @@ import fcntl
 import os
 import shutil
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ottla.log.room import NEVER
 from ottla.log.types import WouldBlock
+
+if TYPE_CHECKING:
+    from ottla.log.room import Reserve, Room
 
 Buffer = bytes | bytearray | memoryview
 
@@ -51,6 +55,17 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None: ...
+
+    def make_room(self, size: int, limit: int) -> int:
+        """Have space set aside, soon, for a file of `size` that may grow to `limit`: a hint.
+
+        Gives the size at which to ask again.
+        """
+        ...
+
+    def give_back_room(self) -> None:
+        """The file does not grow any more: let go of what was set aside for it."""
+        ...
 
     def fsync(self) -> None: ...
 
@@ -114,6 +129,10 @@ class Fs(Protocol):
         """(total, usable) bytes of the volume that holds the path."""
         ...
 
+    def use_room(self, room: Room) -> None:
+        """From now on set space aside for files that grow fast, where disks are slow to find it."""
+        ...
+
 
 class _Descriptor:
     """A file descriptor that closes itself when the last reference is gone: readers in threads hold one."""
@@ -137,11 +156,16 @@ _MAX_BUFFERS = 512
 class OsFile:
     """A file of the operating system, opened for appending."""
 
-    __slots__ = ("_fd", "path")
+    __slots__ = ("_fd", "_room", "looked", "path", "room_until")
 
-    def __init__(self, path: str, fd: int) -> None:
+    def __init__(self, path: str, fd: int, room: Room | None = None) -> None:
         self.path = path
         self._fd: _Descriptor | None = _Descriptor(fd)
+        self._room = room
+        self.looked = (0.0, 0)
+        """When the room was last asked, and how large the file was then."""
+        self.room_until = 0
+        """Up to where space is set aside."""
 
     def _descriptor(self) -> _Descriptor:
         fd = self._fd
@@ -195,6 +219,20 @@ class OsFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor().number, size)
 
+    def make_room(self, size: int, limit: int) -> int:
+        return NEVER if self._room is None else self._room.look(self, size, limit)
+
+    def set_aside(self, reserve: Reserve, offset: int, size: int) -> None:
+        """Set space aside now; blocks."""
+        fd = self._descriptor()
+        reserve(fd.number, offset, size)
+
+    def give_back_room(self) -> None:
+        size = self.size()
+        if self.room_until > size:
+            self.room_until = 0
+            self.truncate(size)
+
     def fsync(self) -> None:
         fd = self._descriptor()
         os.fdatasync(fd.number)
@@ -224,7 +262,13 @@ class _OsLock:
 class OsFs:
     """The machine's own file system."""
 
-    __slots__ = ()
+    __slots__ = ("_room",)
+
+    def __init__(self) -> None:
+        self._room: Room | None = None
+
+    def use_room(self, room: Room) -> None:
+        self._room = room
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
@@ -232,7 +276,7 @@ class OsFs:
             flags |= os.O_CREAT
         if truncate:
             flags |= os.O_TRUNC
-        return OsFile(path, os.open(path, flags, 0o644))
+        return OsFile(path, os.open(path, flags, 0o644), self._room)
 
     def listdir(self, path: str) -> list[str]:
         return os.listdir(path)

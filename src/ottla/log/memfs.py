@@ -10,9 +10,14 @@ import errno
 import os
 import random
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ottla.log.fs import Buffer, DirEntry, Lock, Stat
+from ottla.log.room import NEVER
 from ottla.log.types import WouldBlock
+
+if TYPE_CHECKING:
+    from ottla.log.room import Room
 
 
 class _Inode:
@@ -67,6 +72,12 @@ class MemFile:
             del node.data[size:]
         else:
             node.data += bytes(size - len(node.data))
+
+    def make_room(self, size: int, limit: int) -> int:
+        return NEVER
+
+    def give_back_room(self) -> None:
+        """Nothing was set aside."""
 
     def fsync(self) -> None:
         self._fs._check("fsync", self.path)
@@ -246,6 +257,9 @@ class MemFs:
         for name in [p for p in self._files if p.startswith(path + "/")]:
             del self._files[name]
         self._dirs = {d for d in self._dirs if d != path and not d.startswith(path + "/")}
+
+    def use_room(self, room: Room) -> None:
+        """Memory has no map of free blocks that has to be read first."""
 
     def fsync_dir(self, path: str) -> None:
         """The names in the directory are on disk afterwards: new ones are there, old ones gone."""

@@ -8,7 +8,7 @@ from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment, SegmentSettings
 
 
 def segment_settings(config: TopicConfig) -> SegmentSettings:
-    return SegmentSettings(config.index_interval_bytes, config.segment_index_bytes)
+    return SegmentSettings(config.index_interval_bytes, config.segment_index_bytes, config.segment_bytes)
 
 
 def is_full(segment: Segment, config: TopicConfig, size: int, last_offset: int) -> bool:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ottla.log.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, stem
 from ottla.log.fs import Buffer, File, Fs
 from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.room import FIRST_LOOK_BYTES
 from ottla.log.txn_index import TransactionIndex
 from ottla.log.types import NO_TIMESTAMP, AbortedTxn
 from ottla.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader, CorruptBatchError, read_header
@@ -57,6 +58,8 @@ class SegmentSettings(NamedTuple):
 
     index_interval_bytes: int
     max_index_bytes: int
+    max_bytes: int
+    """More than this a segment's log does not take."""
 
 
 @dataclass(slots=True)
@@ -84,6 +87,7 @@ class Segment:
         "_fs",
         "_indexes_full",
         "_log",
+        "_look_at",
         "_max",
         "_suffix",
         "_tail",
@@ -135,6 +139,8 @@ class Segment:
         """The indexes are complete, but perhaps not on disk."""
         self.cut = False
         """The log file was truncated, and the disk may not know yet."""
+        self._look_at = FIRST_LOOK_BYTES
+        """At this size more space is wanted for the log file."""
         self.used = False
         """The log file was asked for since the last look at idle files."""
         self.entries_synced = False
@@ -250,6 +256,8 @@ class Segment:
         self._bytes_since_entry = since
         if not start:
             self.first_timestamp = batches[0][2]
+        if position >= self._look_at:
+            self._look_at = self.log.make_room(position, self.settings.max_bytes)
         if len(tail.positions) > _TAIL_BATCHES:
             drop = len(tail.positions) - _TAIL_BATCHES // 2
             self._tail = _Tail(
@@ -466,6 +474,8 @@ class Segment:
         self._write_last_time_entry()
         self.offset_index.ensure_file()
         self.time_index.ensure_file()
+        if self._log is not None:
+            self._log.give_back_room()
         self.close_files()
 
     def close_files(self) -> None:

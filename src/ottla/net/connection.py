@@ -21,6 +21,7 @@ from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.clock import Clock
+    from ottla.log.write_gate import WriteGate
     from ottla.net.dispatch import Dispatcher
     from ottla.net.vigil import Vigil
 
@@ -64,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         "_finishing",
         "_granted",
         "_held_answer_bytes",
+        "_held_by",
         "_max_request_bytes",
         "_on_lost",
         "_own",
@@ -110,6 +112,8 @@ class Connection(asyncio.BufferedProtocol):
         self._since_turn = 0
         self._write_paused = False
         self._finishing = False
+        self._held_by: WriteGate | None = None
+        """The gate that the next request waits at."""
         self._resume_scheduled = False
         self.last_active = clock.monotonic()
         self.on_disconnect: dict[Hashable, Callable[[], None]] = {}
@@ -159,6 +163,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._release_own()
+        if self._held_by is not None:
+            self._held_by.forget(self._let_through)
         slots, self._slots = self._slots, deque()
         self._held_answer_bytes = 0
         self._on_lost(self)
@@ -187,6 +193,16 @@ class Connection(asyncio.BufferedProtocol):
     def add(self, request: Request) -> None:
         """Take the next place in the queue of answers."""
         self._slots.append(request)
+
+    def hold(self, gate: WriteGate) -> None:
+        """Leave the request that is being looked at where it is, and take none until the gate opens."""
+        self._held_by = gate
+        gate.wait(self._let_through)
+
+    def _let_through(self) -> None:
+        self._held_by = None
+        self.last_active = self._clock.monotonic()
+        self._schedule_resume()
 
     def answered(self, request: Request) -> None:
         """A request has its answer: write all answers whose turn it is."""
@@ -230,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _blocked(self) -> bool:
-        if self._write_paused or self._finishing:
+        if self._write_paused or self._finishing or self._held_by is not None:
             return True
         # Mostly every request has been answered at once, and there is nothing to count.
         slots = self._slots
@@ -258,8 +274,10 @@ class Connection(asyncio.BufferedProtocol):
             if end - start < size:
                 missing = size - (end - start)
                 break
+            dispatch(self, view[start : start + size], now)
+            if self._held_by is not None:
+                break
             position = start + size
-            dispatch(self, view[start:position], now)
             if self._closing:
                 self._release_own()
                 return False
@@ -291,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
             # Not granted by the pool: else those who wait for memory would be the ones who hold it.
             self._own, self._granted = bytearray(view[position:]), False
         else:
-            if old is None or rest == len(old):
+            if old is None or (rest == len(old) and self._held_by is None):
                 whole = rest + max(missing, 1)
                 # A length that was only announced is believed step by step.
                 least = min(whole, rest * GROWTH)

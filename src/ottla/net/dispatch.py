@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Api, Message
 from ottla.api.forwarding.envelope import pass_on
@@ -22,30 +22,39 @@ from ottla.wire.messages import request_class
 
 if TYPE_CHECKING:
     from ottla.api.broker import Node
+    from ottla.log.write_gate import WriteGate
     from ottla.net.connection import Connection
 
 log = logging.getLogger(__name__)
 
 
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+
+
 class Dispatcher:
     """Serves the APIs of one kind of listener."""
 
-    __slots__ = ("_apis", "_node", "_served")
+    __slots__ = ("_apis", "_gate", "_node", "_served")
 
-    def __init__(self, node: Node, apis: Mapping[int, Api]) -> None:
+    def __init__(self, node: Node, apis: Mapping[int, Api], gate: WriteGate | None = None) -> None:
         self._node = node
         self._apis = apis
+        self._gate = gate
+        """What producers have to pass, if anything."""
         self._served: dict[tuple[int, int], tuple[Api, type]] = {}
         """By API key and version, those found to be served, with their requests. Filled as they come."""
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
-        """Take one request: answer it, park it, or close the connection that sent it."""
+        """Take one request: answer it, park it, hold its connection, or close it."""
         try:
             key, version, correlation_id, client_id, offset = read_request_start(frame)
             served = self._served.get((key, version)) or self._learn(connection, key, version)
             if served is None:
                 if key == ApiKey.API_VERSIONS:
                     self._answer_unknown_version(connection, correlation_id, now)
+                return
+            if key == _PRODUCE and self._gate is not None and not self._gate.admits(len(frame)):
+                connection.hold(self._gate)
                 return
             api, asked = served
             # As Kafka does, bytes after the request are let be: librdkafka sends three when it asks for all topics.

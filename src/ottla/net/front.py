@@ -63,7 +63,7 @@ class Front:
             listener = Listener(
                 _settings(self._config, configured),
                 self._sockets[configured.name],
-                Dispatcher(node, supported(on_controller_listener=controllers)),
+                Dispatcher(node, supported(on_controller_listener=controllers), node.gate),
                 self._buffers,
                 self._admission,
                 self._clock,

@@ -96,6 +96,7 @@ class Fetcher:
         "_session_id",
         "_throttle",
         "_valid_from",
+        "appended_bytes",
         "followed",
         "out_of_range",
         "sequence",
@@ -113,6 +114,8 @@ class Fetcher:
         max_rest_ms: int,
     ) -> None:
         self.followed: dict[Key, Followed] = {}
+        self.appended_bytes = 0
+        """For whoever counts them: he sets it back."""
         self.out_of_range: dict[Key, Followed] = {}
         """Those for which the leader has to be asked for its bounds (`bounds_request`)."""
         self._node_id = node_id
@@ -323,6 +326,7 @@ class Fetcher:
     def _append(self, followed: Followed, log: PartitionLog, records: Any) -> None:
         info = followed.partition.append_from_leader(records)
         if info.size:
+            self.appended_bytes += info.size
             self._throttle.record(followed.partition, self._node_id, info.size)
             self._changed[followed.key] = followed
 

@@ -18,6 +18,7 @@ from ottla.replica.fetcher import EARLIEST, LATEST, Fetcher, Followed
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.log.write_gate import WriteGate
     from ottla.replica.partition import Partition
     from ottla.replica.throttle import ReplicationThrottle
 
@@ -37,6 +38,7 @@ class _Source:
         "_asking_bounds",
         "_broker_epoch",
         "_clock",
+        "_gate",
         "_in_flight",
         "_max_pause_s",
         "_pause_s",
@@ -57,8 +59,10 @@ class _Source:
         broker_epoch: Callable[[], int],
         timeout_s: float,
         max_pause_s: float,
+        gate: WriteGate | None,
     ) -> None:
         self.fetcher = fetcher
+        self._gate = gate
         self._clock = clock
         self._peer = peer
         self._broker_epoch = broker_epoch
@@ -85,6 +89,8 @@ class _Source:
     def stop(self) -> None:
         self._stopped = True
         self._cancel_waking()
+        if self._gate is not None:
+            self._gate.forget(self.schedule)
         self._peer.close()
 
     def _now_ms(self) -> float:
@@ -104,6 +110,8 @@ class _Source:
         if (self._in_flight == 0 and fetcher.has_work) or (
             self._in_flight < _MAX_IN_FLIGHT and fetcher.has_changes
         ):
+            if not self._may_write():
+                return  # it is woken when more can be written
             request = fetcher.request(broker_epoch, now_ms)
             if request.topics or request.forgotten_topics_data or request.session_epoch > 0:
                 self._in_flight += 1
@@ -115,6 +123,16 @@ class _Source:
                 )
             else:
                 self._wake_at(fetcher.wake(now_ms), now_ms)
+
+    def _may_write(self) -> bool:
+        """More is only asked for while it can be written without a wait."""
+        if self._gate is None:
+            return True
+        size, self.fetcher.appended_bytes = self.fetcher.appended_bytes, 0
+        if self._gate.admits(size):
+            return True
+        self._gate.wait(self.schedule)
+        return False
 
     def _wake_at(self, due_ms: float | None, now_ms: float) -> None:
         self._cancel_waking()
@@ -198,6 +216,7 @@ class Fetchers:
         "_clock",
         "_config",
         "_endpoint_of",
+        "_gate",
         "_node_id",
         "_peers",
         "_source_of",
@@ -216,6 +235,7 @@ class Fetchers:
         broker_epoch: Callable[[], int],
         endpoint_of: Callable[[int], Endpoint | None],
         throttle: ReplicationThrottle,
+        gate: WriteGate | None = None,
     ) -> None:
         self._clock = clock
         self._peers = peers
@@ -224,6 +244,7 @@ class Fetchers:
         self._broker_epoch = broker_epoch
         self._endpoint_of = endpoint_of
         self._throttle = throttle
+        self._gate = gate
         self._sources: dict[tuple[int, int], tuple[Endpoint, _Source]] = {}
         """By leader and number."""
         self._source_of: dict[Partition, tuple[int, int]] = {}
@@ -319,6 +340,7 @@ class Fetchers:
             self._broker_epoch,
             config.int("replica.socket.timeout.ms") / 1000,
             max_pause_ms / 1000,
+            self._gate,
         )
         self._sources[key] = (endpoint, source)
         return source

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ottla.log.log_dir import LogDir
     from ottla.log.manager import LogManager
     from ottla.log.partition_log import PartitionLog
+    from ottla.log.write_gate import WriteGate
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
     from ottla.replica.fetch_sessions import FetchPartition
@@ -89,6 +90,7 @@ class ReplicaManager:
         peers: Peers | None = None,
         to_controller: Send | None = None,
         broker_epoch: Callable[[], int] = lambda: -1,
+        gate: WriteGate | None = None,
     ) -> None:
         self.log_manager = log_manager
         self.offload = Offload(executor, call_soon_threadsafe)
@@ -111,7 +113,7 @@ class ReplicaManager:
         self._fetchers: Fetchers | None = None
         if peers is not None:
             self._fetchers = Fetchers(
-                clock, peers, node_id, config, broker_epoch, self.endpoint_of, self._follower_throttle
+                clock, peers, node_id, config, broker_epoch, self.endpoint_of, self._follower_throttle, gate
             )
         self._host = PartitionHost(
             node_id=node_id,

@@ -85,6 +85,7 @@ def make_broker(
             request, done, failed, timeout_s=config.int("request.timeout.ms") / 1000
         ),
         broker_epoch=lambda: lifecycle.broker_epoch,
+        gate=node.gate,
     )
 
     def end_offsets(*marker: Any) -> None:

@@ -23,6 +23,8 @@ from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.log_dir import LogDir
 from ottla.log.manager import LogManager
+from ottla.log.room import Room
+from ottla.log.write_gate import WriteGate
 from ottla.metadata.format import read_bootstrap_records
 from ottla.metadata.publisher import MetadataLoader
 from ottla.net.peer import SocketPeers
@@ -64,6 +66,7 @@ class Server:
         self._surroundings = surroundings or Surroundings()
         self._clock = self._surroundings.clock
         self._fs = self._surroundings.fs
+        self._gate = WriteGate(self._clock, self._surroundings.page_cache)
         self._undo: list[Callable[[], Any]] = []
         """What has to be taken down, in the order it was put up."""
         self._failure: asyncio.Future[BaseException] | None = None
@@ -120,6 +123,9 @@ class Server:
         self.addresses = front.addresses
         executor = self._surroundings.executor
         self._undo.append(executor.shutdown)
+        room = Room(clock, self._gate, loop.call_soon_threadsafe)
+        self._undo += room.stop, self._gate.stop
+        fs.use_room(room)
         log_manager = LogManager(
             fs,
             config,
@@ -181,6 +187,7 @@ class Server:
             peers=peers,
             local_controller=controller,
             to_controller=channel,
+            gate=self._gate,
             fail=self.fail,
         )
         return node

@@ -12,6 +12,7 @@ from ottla.clock import Clock, SystemClock
 from ottla.config.broker import BrokerConfig
 from ottla.log.cleaner import MakeThreads, make_threads
 from ottla.log.fs import Fs, OsFs
+from ottla.log.write_gate import Probe, page_cache_probe
 from ottla.net.connecting import Connect, connect_socket
 from ottla.net.front import Front
 
@@ -56,6 +57,8 @@ class Surroundings:
     fs: Fs = field(default_factory=OsFs)
     executor: Executor = field(default_factory=_threads)
     """Ends with the node."""
+    page_cache: Probe | None = field(default_factory=page_cache_probe)
+    """How much waits for the disk; None where nobody can tell."""
     cleaner_threads: MakeThreads = make_threads
     connect: Connect = connect_socket
     make_front: Callable[[BrokerConfig, Clock], Doors] = Front

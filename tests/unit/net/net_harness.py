@@ -9,6 +9,7 @@ from typing import Any
 
 from ottla.api.base import PARKED, Api
 from ottla.clock import VirtualClock
+from ottla.log.write_gate import WriteGate
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.connection import Connection, Peer
 from ottla.net.dispatch import Dispatcher
@@ -82,13 +83,18 @@ class Client:
     """One connection and everything around it."""
 
     def __init__(
-        self, clock: VirtualClock, buffers: ReceiveBuffers, apis: dict[int, Api], limit: int
+        self,
+        clock: VirtualClock,
+        buffers: ReceiveBuffers,
+        apis: dict[int, Api],
+        limit: int,
+        gate: WriteGate | None = None,
     ) -> None:
         self.transport = Transport()
         self.turns: list[Callable[[], None]] = []
         self.lost: list[Connection] = []
         self.connection = Connection(
-            Dispatcher(None, apis),  # type: ignore[arg-type]
+            Dispatcher(None, apis, gate),  # type: ignore[arg-type]
             buffers,
             clock,
             call_soon=self.turns.append,

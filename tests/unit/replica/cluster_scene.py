@@ -22,6 +22,7 @@ from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.manager import LogManager
 from ottla.log.memfs import MemFs
+from ottla.log.write_gate import WriteGate
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import SUPPORTED_FEATURES
@@ -79,6 +80,7 @@ class Node:
         self._scene = scene
         self._life = 0
         self.image: MetadataImage = EMPTY_IMAGE
+        self.gate = WriteGate(scene.clock, None)
         self.endpoint = Endpoint(node_id, f"node{node_id}", 9092)
         self.replicas: ReplicaManager
         self.log_manager: LogManager
@@ -104,6 +106,7 @@ class Node:
             peers=scene.network.peers(self.id),
             to_controller=self._while_alive(scene.to_controller(self)),
             broker_epoch=lambda: self.epoch,
+            gate=self.gate,
         )
         self.log_manager.load(self.replicas.topic_config)
         self.broker = SimpleNamespace(

@@ -40,7 +40,7 @@ class SimFront:
 
     def open(self, node: Node, *, controllers: bool) -> None:
         for listener in self._configured(controllers=controllers):
-            dispatcher = Dispatcher(node, supported(on_controller_listener=controllers))
+            dispatcher = Dispatcher(node, supported(on_controller_listener=controllers), node.gate)
             self._serve(listener, dispatcher)
 
     def _configured(self, *, controllers: bool) -> tuple[Listener, ...]:

@@ -120,6 +120,7 @@ class SimNode:
                 clock=self.clock,
                 fs=self.fs,
                 executor=executor,
+                page_cache=None,
                 cleaner_threads=lambda count: SimExecutor(self.loop, self.random, self._disk_delay),
                 connect=self._connect,
                 make_front=lambda config, clock: SimFront(config, clock, self.network, process),
