@@ -228,10 +228,9 @@ class OsFile:
         reserve(fd.number, offset, size)
 
     def give_back_room(self) -> None:
-        size = self.size()
-        if self.room_until > size:
+        if self.room_until:
             self.room_until = 0
-            self.truncate(size)
+            self.truncate(self.size())
 
     def fsync(self) -> None:
         fd = self._descriptor()

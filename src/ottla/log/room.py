@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
@@ -43,9 +44,9 @@ def fallocate() -> Reserve | None:
     """Linux's fallocate that leaves the size alone, which Python has no call for; None on other systems."""
     import ctypes  # takes milliseconds to load, and few need it
 
-    try:
-        call: Any = ctypes.CDLL(None, use_errno=True).fallocate
-    except AttributeError:
+    libc = ctypes.CDLL(None, use_errno=True)
+    call: Any = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
+    if call is None:
         return None
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
@@ -58,9 +59,12 @@ def fallocate() -> Reserve | None:
 
 
 class Room:
-    """Reserves for the files of one node, one after the other in a thread of its own, behind its closed gate."""
+    """Reserves for the files of one node, one after the other in a thread of its own, behind its closed gate.
 
-    __slots__ = ("_clock", "_executor", "_gate", "_post", "_reserve")
+    Made and asked on the event loop.
+    """
+
+    __slots__ = ("_clock", "_executor", "_gate", "_post", "_reserve", "_thread")
 
     def __init__(
         self,
@@ -75,11 +79,14 @@ class Room:
         self._gate = gate
         self._post = post
         self._executor = executor or ThreadPoolExecutor(1, thread_name_prefix="ottla-room")
+        self._thread = threading.get_ident()
         self._reserve = reserve
         """Loaded in the thread, when the first file is found to grow fast."""
 
     def look(self, file: OsFile, size: int, limit: int) -> int:
         """A file has grown to `size` and will not grow beyond `limit`. Gives the size to look again at."""
+        if threading.get_ident() != self._thread:
+            return NEVER  # the cleaner's file: nobody waits for it, and the gate is the event loop's
         now = self._clock.monotonic()
         (then, size_then), file.looked = file.looked, (now, size)
         if size >= limit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,12 @@ def test_a_disk_that_cannot_is_no_error(scene: Scene, number: int, again: bool) 
     scene.executor.run()
     assert len(scene.reserved) == (2 if again else 1)
     assert scene.gate.admits(1)
+
+
+def test_what_other_threads_write_gets_none(scene: Scene) -> None:
+    with ThreadPoolExecutor(1) as cleaner:
+        assert cleaner.submit(grow_fast, scene).result() == NEVER
+    assert scene.executor.work == []
 
 
 def test_a_file_that_was_closed_meanwhile_is_let_be(scene: Scene) -> None:
