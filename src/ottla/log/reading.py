@@ -35,7 +35,8 @@ def read_slice(
                 return LogSlice(segment.log.pread(size, position, nowait=nowait), offset, False)
             size = first_size
         size = min(size, end - position)
-        return LogSlice(segment.log.pread(size, position, nowait=nowait), offset)
+        bound = limit if following is None else min(limit, following)
+        return LogSlice(segment.log.pread(size, position, nowait=nowait), offset, bound=bound)
     return LogSlice(EMPTY, offset)
 
 

@@ -57,6 +57,8 @@ class LogSlice(msgspec.Struct):
     """The offset that was asked for."""
     first_batch_complete: bool = True
     """False where not even the first batch fitted (`min_one_batch=False`)."""
+    bound: int = 0
+    """No record of it has this offset or a later one."""
 
 
 class TimestampOffset(msgspec.Struct, frozen=True):

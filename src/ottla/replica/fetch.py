@@ -237,7 +237,7 @@ class Fetch:
             min_one_batch=self._min_one,
             nowait=True,
         )
-        return self._data(part, log, mark, self._take(piece))
+        return self._data(part, log, mark, self._take(piece), piece.bound)
 
     def _new_log(self, partition: Partition) -> PartitionLog:
         if self._new_logs >= _NEW_LOGS_AT_ONCE:
@@ -283,7 +283,9 @@ class Fetch:
             self._limit = max(0, self._limit - size)
         return records
 
-    def _data(self, part: FetchPartition, log: PartitionLog, mark: int, records: Any) -> PartitionData:
+    def _data(
+        self, part: FetchPartition, log: PartitionLog, mark: int, records: Any, bound: int = 0
+    ) -> PartitionData:
         data = _Data(
             partition_index=part.index,
             high_watermark=mark,
@@ -293,7 +295,7 @@ class Fetch:
             records=records,
         )
         if self._read_committed:
-            data.aborted_transactions = _aborted(log, part.fetch_offset, records)
+            data.aborted_transactions = _aborted(log, part.fetch_offset, records, bound)
         return data
 
     def _failed(self, part: FetchPartition, error: KafkaError) -> PartitionData:
@@ -335,7 +337,7 @@ class Fetch:
         try:
             if isinstance(piece, KafkaError):
                 raise piece
-            self._results.append(self._data(part, log, mark, self._take(piece)))
+            self._results.append(self._data(part, log, mark, self._take(piece), piece.bound))
         except KafkaError as error:
             self._results.append(self._failed(part, error))
         if self._read():
@@ -350,10 +352,17 @@ def _end_offset(records: Any, start: int) -> int:
     return end
 
 
-def _aborted(log: PartitionLog, start: int, records: Any) -> list[Any]:
+def _aborted(log: PartitionLog, start: int, records: Any, bound: int) -> list[Any]:
+    """The aborted transactions that a reader of these records must know of."""
     if not records:
         return []
+    found = log.aborted_transactions(start, bound)
+    if not found:
+        # Mostly: then there is no need to look for the end of the records, batch by batch.
+        return []
+    end = _end_offset(records, start)
     return [
         FetchResponse.AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
-        for txn in log.aborted_transactions(start, _end_offset(records, start))
+        for txn in found
+        if txn.first_offset < end
     ]
