@@ -46,6 +46,8 @@ class Load:
     protocol: str = "classic"
     heartbeat_ms: int = 0
     """How often a classic member asks; 0 is the client's own default."""
+    seed: int = 0
+    """What is left to chance is the same for all runs with the same seed."""
 
 
 def command(kind: str, load: Load) -> list[str]:

@@ -50,9 +50,9 @@ def _until_settled(members: list[Consumer], load: Load) -> float:
     raise TimeoutError(f"the group of {len(members)} did not settle in {_DEADLINE_S} s")
 
 
-def _some_moment(members: list[Consumer]) -> None:
+def _some_moment(members: list[Consumer], chance: random.Random) -> None:
     """Members of a group that has just formed ask in step: what comes next must not depend on when they do."""
-    end = time.perf_counter() + random.uniform(0, _HEARTBEAT_S)
+    end = time.perf_counter() + chance.uniform(0, _HEARTBEAT_S)
     while time.perf_counter() < end:
         for member in members:
             member.poll(0)
@@ -61,15 +61,16 @@ def _some_moment(members: list[Consumer]) -> None:
 
 def rebalance(load: Load) -> dict[str, float]:
     """Seconds for `connections` members to form a group, to take over what one leaves, to give to one that joins."""
+    chance = random.Random(load.seed)
     group = f"{load.topic}-{load.protocol}"
     members = [_member(load, group) for _ in range(load.connections)]
     formed = _until_settled(members, load)
-    _some_moment(members)
+    _some_moment(members, chance)
     begin = time.perf_counter()
     members.pop().close()
     _until_settled(members, load)
     left = time.perf_counter() - begin
-    _some_moment(members)
+    _some_moment(members, chance)
     begin = time.perf_counter()
     members.append(_member(load, group))
     _until_settled(members, load)

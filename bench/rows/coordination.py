@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 from bench import load
 from bench.context import Bench
@@ -43,8 +44,10 @@ def groups(bench: Bench) -> None:
         row = f"group of {members}, {protocol} protocol"
         if not _all_serve(bench, row, key):
             continue
-        for system in bench.turns(bench.scale.few_rounds):
+        rounds: Counter[str] = Counter()
+        for system in bench.turns(bench.scale.few_rounds + 1):
             topic = bench.topic(system, "group", partitions)
+            rounds[system.name] += 1
             plan = Load(
                 system.bootstrap,
                 topic,
@@ -52,6 +55,8 @@ def groups(bench: Bench) -> None:
                 connections=members,
                 protocol=protocol,
                 heartbeat_ms=heartbeat_ms,
+                # Both systems meet the members at the same moments between two heartbeats, others in each round.
+                seed=rounds[system.name],
             )
             for name, seconds in load.run("rebalance", plan).items():
                 bench.sheet.add(system.name, row, name, "s", seconds)
