@@ -23,13 +23,18 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 64 << 20
-"""What a large file gets at a time; a small one gets as much as it has."""
+"""What a large file gets at most at a time; a small one gets no more than it has."""
 
 FIRST_LOOK_BYTES: Final = 4 << 20
 """Smaller files get nothing, and it is looked again each time a file has grown by so much."""
 
-FAST_BYTES_PER_S: Final = 8 << 20
-"""Only a file that grows faster than this gets space that it may not use after all."""
+AHEAD_S: Final = 8
+"""A file gets space for so long, as it has grown lately: what it may not use after all is little."""
+
+SMALLEST_BYTES: Final = 4 << 20
+"""A file for which that is less than this grows slowly, and gets none."""
+
+_TICK_S: Final = 0.001
 
 NEVER: Final = 1 << 62
 
@@ -91,9 +96,9 @@ class Room:
         (then, size_then), file.looked = file.looked, (now, size)
         if size >= limit:
             return NEVER
-        if size_then and size - size_then >= FAST_BYTES_PER_S * (now - then):
+        chunk = min(size, CHUNK_BYTES, int(AHEAD_S * (size - size_then) / max(now - then, _TICK_S)))
+        if size_then and chunk >= SMALLEST_BYTES:
             start = max(size, file.room_until)
-            chunk = min(size, CHUNK_BYTES)
             end = min(start + chunk, limit)
             file.room_until = end
             self._gate.hold()

@@ -14,7 +14,7 @@ import pytest
 from ottla.clock import VirtualClock
 from ottla.log import room as room_module
 from ottla.log.fs import OsFile, OsFs
-from ottla.log.room import CHUNK_BYTES, FAST_BYTES_PER_S, FIRST_LOOK_BYTES, NEVER, Room
+from ottla.log.room import AHEAD_S, CHUNK_BYTES, FIRST_LOOK_BYTES, NEVER, SMALLEST_BYTES, Room
 from ottla.log.segment import Segment, SegmentSettings
 from ottla.log.write_gate import WriteGate
 
@@ -70,7 +70,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 def grow_fast(scene: Scene) -> int:
     """Two looks, so that its speed is known; where to look next."""
     at = scene.file.make_room(FIRST_LOOK_BYTES, LIMIT)
-    scene.clock.advance((at - FIRST_LOOK_BYTES) / FAST_BYTES_PER_S / 2)
+    scene.clock.advance(0.1)
     return scene.file.make_room(at, LIMIT)
 
 
@@ -92,11 +92,22 @@ def test_a_file_that_grows_fast_gets_room_behind_a_closed_gate(scene: Scene) -> 
     assert scene.reserved[2:] == [(LIMIT // 2, CHUNK_BYTES)], "but not more than a chunk"
 
 
+def test_it_gets_what_it_would_need_for_a_few_seconds(scene: Scene) -> None:
+    size = 100 << 20
+    scene.file.make_room(size, LIMIT)
+    scene.clock.advance(5)
+    size += 10 << 20
+    at = scene.file.make_room(size, LIMIT)
+    scene.executor.run()
+    assert scene.reserved == [(size, 2 * AHEAD_S << 20)]
+    assert size < at < size + (2 * AHEAD_S << 20)
+
+
 def test_a_file_that_grows_slowly_gets_none(scene: Scene) -> None:
     at = FIRST_LOOK_BYTES
     for _ in range(10):
         at = scene.file.make_room(at, LIMIT)
-        scene.clock.advance(1 + FIRST_LOOK_BYTES / FAST_BYTES_PER_S)
+        scene.clock.advance(1 + AHEAD_S * FIRST_LOOK_BYTES / SMALLEST_BYTES)
     assert at == 11 * FIRST_LOOK_BYTES
     assert scene.executor.work == []
 
