@@ -5,6 +5,7 @@ Where it lies is decided by the manager before; what a log consists of is `recov
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -88,3 +89,10 @@ class NewLog:
         with self._turn:
             self._done = True
             return self._log
+
+
+def write_epochs(log: PartitionLog) -> None:
+    """Make the file that the first record of an epoch needs, in a thread."""
+    # A disk that fails, or a log that goes away: the append finds that out, as it would without this.
+    with contextlib.suppress(OSError):
+        log.leader_epochs.write()

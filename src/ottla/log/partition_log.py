@@ -289,15 +289,6 @@ class PartitionLog(LogReader):
         """A new leader's epoch begins here."""
         self._assign_epoch(leader_epoch, offset)
 
-    def write_epochs(self) -> None:
-        """Make the file that the first record of an epoch needs. In a thread; an error is told to who appends."""
-        try:
-            self.leader_epochs.write()
-        except FileNotFoundError:
-            return  # the log is being deleted or moved: its disk is well
-        except OSError as e:
-            self._fail(e)
-
     def _assign_epoch(self, epoch: int, offset: int) -> None:
         if epoch >= 0 and epoch != self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(epoch, offset)

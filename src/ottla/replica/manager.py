@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.clock import Clock, Timer
 from ottla.config.topic import TopicConfig
 from ottla.errors import ErrorCode, KafkaError
+from ottla.log.creation import write_epochs
 from ottla.log.types import NO_EPOCH, TopicPartition
 from ottla.metadata.image import EMPTY_IMAGE, ConfigResourceType
 from ottla.metadata.partitions import DIRECTORY_UNASSIGNED
@@ -390,7 +391,7 @@ class ReplicaManager:
             self._ensure_log(partition)
         if partition.log is not None:
             wanting = for_records and partition.log.leader_epochs.unwritten
-            return partition.log.write_epochs if wanting else None
+            return partial(write_epochs, partition.log) if wanting else None
         try:
             return self.log_manager.begin(
                 tp,

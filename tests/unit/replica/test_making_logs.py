@@ -261,6 +261,11 @@ def test_a_change_of_the_topics_config_meanwhile_is_in_force(scene):
 class BrokenFs(MemFs):
     broken = False
 
+    def write_bytes(self, path: str, data: bytes) -> None:
+        if self.broken:
+            raise OSError(errno.EIO, "broken")
+        super().write_bytes(path, data)
+
     def mkdir(self, path: str, *, parents: bool = False) -> None:
         if self.broken:
             raise OSError(errno.EIO, "broken")
@@ -277,6 +282,18 @@ def test_a_disk_that_fails_in_the_thread_takes_its_directory_offline():
     assert results(sent) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
     assert scene.log_manager.dirs[0].offline
     assert not scene.log_manager.logs
+
+
+def test_a_disk_that_fails_under_the_first_record_takes_its_directory_offline():
+    fs = BrokenFs()
+    scene = make_scene(fs)
+    scene.create_topic("t")
+    scene.turn()
+    fs.broken = True
+    sent = send(scene, 0)
+    scene.turn()
+    assert results(sent) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
+    assert scene.log_manager.dirs[0].offline
 
 
 def test_a_directory_that_fails_while_the_thread_makes_logs_in_it_gets_none(scene):
