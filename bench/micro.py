@@ -204,8 +204,6 @@ def _requests(server: Server) -> Iterator[tuple[str, Callable[[], object]]]:
         ("128 kB of 1 kB", batch_of(128, 1000)),
     ):
         yield f"whole Produce request, {name}", _whole(_connection(server), produce_frame(batch))
-    for partition in range(_PARTITIONS):
-        _whole(_connection(server), produce_frame(batch_of(128, 1000), partition))()
     yield "whole Fetch request, one partition of 1 MB", _whole(_connection(server), fetch_frame(1, 1 << 20))
     yield (
         "whole Fetch request, ten partitions of 64 kB",
@@ -218,7 +216,11 @@ async def _measure(directory: Path) -> dict[str, float]:
     server = Server(node_config(data=str(directory / "data"), listen=f"127.0.0.1:{port}"))
     await server.start()
     try:
-        await asyncio.to_thread(load.create_topic, f"127.0.0.1:{port}", _TOPIC, _PARTITIONS)
+        bootstrap = f"127.0.0.1:{port}"
+        await asyncio.to_thread(load.create_topic, bootstrap, _TOPIC, _PARTITIONS)
+        # Every partition has its files and something to read: the measured requests wait for nothing.
+        filling = load.Load(bootstrap, _TOPIC, records=20_000, size=1000, partitions=_PARTITIONS)
+        await asyncio.to_thread(load.run, "produce", filling)
         parts = (_wire(), _index(directory), _log(server), _requests(server))
         return {name: timed(work) for part in parts for name, work in part}
     finally:

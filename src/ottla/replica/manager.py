@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _Topic = dict[int, Partition]
+_NONE: _Topic = {}
 
 
 class ReplicaManager:
@@ -152,6 +153,11 @@ class ReplicaManager:
             if partition is not None:
                 return partition
         raise self._not_found(topic, index)
+
+    def takes_records(self, topic: str | bytes, index: int) -> bool:
+        """Whether there is nothing that records for it would have to wait for: they are appended, or refused."""
+        partition = self._hosted.get(topic, _NONE).get(index)
+        return partition is None or (not partition.early and (partition.ready or not partition.is_leader))
 
     def hosts(self, tp: TopicPartition) -> bool:
         """Whether there is a replica of the partition on this broker."""

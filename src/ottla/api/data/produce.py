@@ -22,7 +22,7 @@ from ottla.api.base import NO_RESPONSE, Answer, Api, Message, RequestContext
 from ottla.api.broker import Broker
 from ottla.api.data import produce_transactional
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
-from ottla.api.data.produce_early import wait_for_logs
+from ottla.api.data.produce_early import must_wait, wait_for_logs
 from ottla.api.data.produce_pending import PendingProduce, fill
 from ottla.api.data.produce_transactional import NOT_TRANSACTIONAL, Verified
 from ottla.errors import ErrorCode, KafkaError
@@ -47,11 +47,10 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     refusal = _refusal(request)
     if refusal is not None:
         return _finish(broker, ctx, request.acks, on_error(ctx, request, refusal))
-    if broker.replicas.unready:
+    by_id = ctx.version >= _TOPIC_IDS
+    if broker.replicas.unready and must_wait(broker, request, by_id=by_id):
         go_on = partial(_go_on, broker, ctx, request)
-        answer = wait_for_logs(broker, ctx, request, go_on, on_error, by_id=ctx.version >= _TOPIC_IDS)
-        if answer is not None:
-            return answer
+        return wait_for_logs(broker, ctx, request, go_on, on_error, by_id=by_id)
     return _go_on(broker, ctx, request)
 
 

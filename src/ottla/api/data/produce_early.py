@@ -22,14 +22,23 @@ Append = Callable[[], Answer]
 OnError = Callable[[RequestContext, Message, KafkaError], Message]
 
 
+def must_wait(broker: Broker, request: Message, *, by_id: bool) -> bool:
+    """Whether some of its records go to a partition that cannot take them yet."""
+    takes_records = broker.replicas.takes_records
+    for topic in request.topic_data:
+        key = topic.topic_id if by_id else topic.name
+        for data in topic.partition_data:
+            if not takes_records(key, data.index):
+                return True
+    return False
+
+
 def wait_for_logs(
     broker: Broker, ctx: RequestContext, request: Message, append: Append, on_error: OnError, *, by_id: bool
-) -> Answer | None:
-    """Append later, when the files are there. None where there is nothing to wait for."""
+) -> Answer:
+    """Append later, when the files are there."""
     partitions = _partitions(broker, request, by_id=by_id)
     unready = [partition for partition in partitions if not partition.ready and partition.is_leader]
-    if not unready and not any(partition.early for partition in partitions):
-        return None
     size = 0
     for topic in request.topic_data:
         for data in topic.partition_data:
