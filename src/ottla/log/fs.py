@@ -56,8 +56,8 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
-    def make_room(self, size: int, limit: int) -> int:
-        """Have space set aside, soon, for a file of `size` that may grow to `limit`: a hint.
+    def make_room(self, size: int, limit: int, beside: Sequence[str] = ()) -> int:
+        """Have space set aside, soon, for a file of `size` that may grow to `limit`, and make those beside it: a hint.
 
         Gives the size at which to ask again.
         """
@@ -219,13 +219,15 @@ class OsFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor().number, size)
 
-    def make_room(self, size: int, limit: int) -> int:
-        return NEVER if self._room is None else self._room.look(self, size, limit)
+    def make_room(self, size: int, limit: int, beside: Sequence[str] = ()) -> int:
+        return NEVER if self._room is None else self._room.look(self, size, limit, beside)
 
-    def set_aside(self, reserve: Reserve, offset: int, size: int) -> None:
-        """Set space aside now; blocks."""
+    def set_aside(self, reserve: Reserve, offset: int, size: int, beside: Sequence[str]) -> None:
+        """Set space aside now, and make the files beside it; blocks."""
         fd = self._descriptor()
         reserve(fd.number, offset, size)
+        for path in beside:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
     def give_back_room(self) -> None:
         if self.room_until:

@@ -73,7 +73,7 @@ class MemFile:
         else:
             node.data += bytes(size - len(node.data))
 
-    def make_room(self, size: int, limit: int) -> int:
+    def make_room(self, size: int, limit: int, beside: Sequence[str] = ()) -> int:
         return NEVER
 
     def give_back_room(self) -> None:

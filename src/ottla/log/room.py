@@ -11,7 +11,7 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +39,8 @@ _TICK_S: Final = 0.001
 NEVER: Final = 1 << 62
 
 _FALLOC_FL_KEEP_SIZE: Final = 1
+_GONE: Final = frozenset({errno.EBADF, errno.ENOENT})
+"""The file was closed meanwhile, or its directory removed."""
 _NOT_HERE: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 Reserve = Callable[[int, int, int], None]
@@ -88,8 +90,11 @@ class Room:
         self._reserve = reserve
         """Loaded in the thread, when the first file is found to grow fast."""
 
-    def look(self, file: OsFile, size: int, limit: int) -> int:
-        """A file has grown to `size` and will not grow beyond `limit`. Gives the size to look again at."""
+    def look(self, file: OsFile, size: int, limit: int, beside: Sequence[str] = ()) -> int:
+        """A file has grown to `size` and will not grow beyond `limit`. Gives the size to look again at.
+
+        The files `beside` it are wanted at its end at the latest; made here, they do not hold up the event loop then.
+        """
         if threading.get_ident() != self._thread:
             return NEVER  # the cleaner's file: nobody waits for it, and the gate is the event loop's
         now = self._clock.monotonic()
@@ -102,7 +107,8 @@ class Room:
             end = min(start + chunk, limit)
             file.room_until = end
             self._gate.hold()
-            self._executor.submit(self._set_aside, file, start, end - start).add_done_callback(self._done)
+            work = self._executor.submit(self._set_aside, file, start, end - start, beside)
+            work.add_done_callback(self._done)
             return end - chunk // 8 if end < limit else NEVER
         return size + FIRST_LOOK_BYTES
 
@@ -110,15 +116,15 @@ class Room:
         """What is under way runs to its end."""
         self._executor.shutdown()
 
-    def _set_aside(self, file: OsFile, start: int, size: int) -> None:
+    def _set_aside(self, file: OsFile, start: int, size: int, beside: Sequence[str]) -> None:
         if self._reserve is None:
             self._reserve = fallocate() or _nothing
         try:
-            file.set_aside(self._reserve, start, size)
+            file.set_aside(self._reserve, start, size, beside)
         except OSError as error:
             if error.errno in _NOT_HERE:
                 self._reserve = _nothing
-            elif error.errno != errno.EBADF:  # closed meanwhile
+            elif error.errno not in _GONE:
                 # A full disk is told by the append that does not fit any more.
                 _logger.debug("no space set aside for %s: %s", file.path, error)
 

@@ -257,7 +257,8 @@ class Segment:
         if not start:
             self.first_timestamp = batches[0][2]
         if position >= self._look_at:
-            self._look_at = self.log.make_room(position, self.settings.max_bytes)
+            beside = (self.offset_index.path, self.time_index.path)
+            self._look_at = self.log.make_room(position, self.settings.max_bytes, beside)
         if len(tail.positions) > _TAIL_BATCHES:
             drop = len(tail.positions) - _TAIL_BATCHES // 2
             self._tail = _Tail(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -92,6 +92,25 @@ def test_a_file_that_grows_fast_gets_room_behind_a_closed_gate(scene: Scene) -> 
     assert scene.reserved[2:] == [(LIMIT // 2, CHUNK_BYTES)], "but not more than a chunk"
 
 
+def test_the_files_beside_it_are_made_with_it_and_those_that_are_there_stay(
+    scene: Scene, tmp_path: Path
+) -> None:
+    there, missing = tmp_path / "there", tmp_path / "missing"
+    there.write_bytes(b"as it was")
+    at = scene.file.make_room(FIRST_LOOK_BYTES, LIMIT)
+    scene.file.make_room(at, LIMIT, (str(there), str(missing)))
+    assert not missing.exists()
+    scene.executor.run()
+    assert (there.read_bytes(), missing.read_bytes()) == (b"as it was", b"")
+
+
+def test_a_directory_that_is_gone_is_let_be(scene: Scene, tmp_path: Path) -> None:
+    at = scene.file.make_room(FIRST_LOOK_BYTES, LIMIT)
+    scene.file.make_room(at, LIMIT, (str(tmp_path / "gone" / "index"),))
+    scene.executor.run()
+    assert scene.gate.admits(1)
+
+
 def test_it_gets_what_it_would_need_for_a_few_seconds(scene: Scene) -> None:
     size = 100 << 20
     scene.file.make_room(size, LIMIT)
@@ -155,7 +174,7 @@ def test_the_file_keeps_its_size_and_gives_back_what_it_did_not_use(tmp_path: Pa
     file = OsFs().open(str(path), create=True)
     file.append([b"before"])
     try:
-        file.set_aside(reserve, 6, 1 << 20)
+        file.set_aside(reserve, 6, 1 << 20, ())
     except OSError as error:
         pytest.skip(f"this file system cannot: {error}")
     file.room_until = 6 + (1 << 20)
@@ -175,8 +194,9 @@ def test_a_segment_asks_when_it_has_grown_and_gives_back_at_its_end(
     asked: list[tuple[int, int]] = []
     given_back: list[int] = []
 
-    def make_room(self: OsFile, size: int, limit: int) -> int:
+    def make_room(self: OsFile, size: int, limit: int, beside: Sequence[str]) -> int:
         asked.append((size, limit))
+        assert [Path(path).name for path in beside] == [f"{0:020}.index", f"{0:020}.timeindex"]
         return size + FIRST_LOOK_BYTES
 
     monkeypatch.setattr(OsFile, "make_room", make_room)
