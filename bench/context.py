@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import load
+from bench.machine import ready_memory
 from bench.scale import Scale
 from bench.sheet import Sheet
 from bench.systems import System
+
+_MAX_READY_BYTES = 1_200_000_000
 
 
 @dataclass(slots=True)
@@ -40,6 +43,10 @@ class Bench:
                 yield system
         for system in taking:
             system.resume()
+
+    def make_ready(self, plan: load.Load) -> None:
+        """Have memory at hand for those who send, keep and receive the bytes of a run."""
+        ready_memory(self.directory, min(2 * plan.records * plan.size, _MAX_READY_BYTES))
 
     def topic(self, system: System, about: str, partitions: int, config: dict[str, str] | None = None) -> str:
         """A new topic of a name that no run before had."""

@@ -85,6 +85,7 @@ def _throughput(bench: Bench, system: ClusterSystem, size: int) -> None:
     plan = Load(system.bootstrap, topic, records, size, partitions=_PARTITIONS, acks="all")
     gigabytes = records * size / 1e9
     for kind in ("produce", "consume"):
+        bench.make_ready(plan)
         before = system.cpu_seconds()
         seconds = load.run(kind, plan)["seconds"]
         cpu = system.cpu_seconds() - before

@@ -30,10 +30,13 @@ def log_size(bench: Bench) -> None:
             if fill > 0:
                 load.run("produce", Load(system.bootstrap, topic, fill, _SIZE))
                 written += fill
-            seconds = load.run("produce", Load(system.bootstrap, topic, step, _SIZE))["seconds"]
+            plan = Load(system.bootstrap, topic, step, _SIZE)
+            bench.make_ready(plan)
+            seconds = load.run("produce", plan)["seconds"]
             written += step
             bench.sheet.add(system.name, row, "produce", "records/s", step / seconds, higher=True)
             plan = Load(system.bootstrap, topic, step, _SIZE, start=max(0, (written - step) // 4 - 1000))
+            bench.make_ready(plan)
             seconds = load.run("consume", plan)["seconds"]
             bench.sheet.add(system.name, row, "consume", "records/s", step / seconds, higher=True)
         load.delete_topic(system.bootstrap, topic)

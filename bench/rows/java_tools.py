@@ -7,6 +7,7 @@ import subprocess
 
 from bench import load
 from bench.context import Bench
+from bench.machine import ready_memory
 from bench.rows.coordination import serves
 from bench.systems import System
 from ottla.testing.apache import java_command
@@ -48,6 +49,7 @@ def _produce_and_read(bench: Bench, system: System, size: int, acks: str) -> Non
     records = bench.scale.records(size)
     warm = records // 2
     topic = bench.topic(system, row, 4)
+    ready_memory(bench.directory, (records + warm) * size)
     printed = _tool(
         "ProducerPerformance",
         *("--bootstrap-server", system.bootstrap, "--topic", topic, "--throughput", -1),

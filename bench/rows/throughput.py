@@ -19,6 +19,7 @@ def measure(
     plan = Load(system.bootstrap, bench.topic(system, row, options.get("partitions", 4)), records, **options)
     gigabytes = records * size / 1e9
     for kind in ("produce", "consume") if reads else ("produce",):
+        bench.make_ready(plan)
         before = cpu_seconds(system.pid)
         seconds = load.run(kind, plan)["seconds"]
         cpu = cpu_seconds(system.pid) - before
@@ -40,6 +41,7 @@ def _drain(bench: Bench, system: System, row: str, size: int) -> None:
     topic = bench.topic(system, row, 4)
     plan = Load(system.bootstrap, topic, bench.scale.records(size), size)
     load.run("produce", plan)
+    bench.make_ready(plan)
     before = cpu_seconds(system.pid)
     figures = load.run("drain", plan)
     cpu = cpu_seconds(system.pid) - before
