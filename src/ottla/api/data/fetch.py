@@ -37,6 +37,8 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.messages import FetchResponse
 
 READ_COMMITTED: Final = 1
+_MAX_AT_ONCE: Final = 8 << 20
+"""Beyond this the first bytes of an answer leave the processor's caches before they are sent."""
 _FROM_FOLLOWERS: Final = 11
 _TOPIC_IDS: Final = 13
 _REPLICA_STATE: Final = 15
@@ -64,11 +66,14 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     replica_epoch = -1 if version < _REPLICA_STATE else request.replica_state.replica_epoch
     if replica_id >= 0 and session.session is not None:
         return _fetch_for_follower(broker, ctx, request, session.session, replica_id, replica_epoch)
+    max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
+    if replica_id < 0:
+        max_bytes = min(max_bytes, _fit_for_one_answer(request, session.partitions))
     fetch = Fetch(
         broker.replicas,
         session.partitions,
         partial(_respond, broker, ctx, session),
-        max_bytes=min(request.max_bytes, broker.config.int("fetch.max.bytes")),
+        max_bytes=max_bytes,
         min_bytes=request.min_bytes,
         # A follower that opens a session has more to say at once: the changes since.
         max_wait_ms=request.max_wait_ms if replica_id < 0 or request.session_epoch else 0,
@@ -84,6 +89,13 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
         return _response(broker, ctx, session, results)
     ctx.on_close(fetch.cancel)
     return PARKED
+
+
+def _fit_for_one_answer(request: Message, partitions: list[FetchPartition]) -> int:
+    """What a consumer gets at once: as much as it insists on, but not all that it would take."""
+    insists_on: int = request.min_bytes
+    first = partitions[0].max_bytes if partitions else 0
+    return max(_MAX_AT_ONCE, insists_on, first)
 
 
 def _fetch_for_follower(
