@@ -230,6 +230,9 @@ class Fetch:
             if self._incremental and mark == part.sent_high_watermark and start == part.sent_log_start_offset:
                 return None
             return self._data(part, log, mark, _EMPTY)
+        if self._limit <= 0 and not self._min_one and log.log_start_offset <= offset < upper:
+            # The answer is full: no need to look where its records would begin.
+            return self._data(part, log, mark, _EMPTY)
         piece = log.read(
             offset,
             min(part.max_bytes, self._limit),

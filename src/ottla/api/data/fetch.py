@@ -39,6 +39,8 @@ from ottla.wire.messages import FetchResponse
 READ_COMMITTED: Final = 1
 _MAX_AT_ONCE: Final = 8 << 20
 """Beyond this the first bytes of an answer leave the processor's caches before they are sent."""
+_WORTH_A_PARTITION: Final = 8 << 10
+"""To look at a partition takes as long as to send so much: those who ask for thousands get more at once."""
 _FROM_FOLLOWERS: Final = 11
 _TOPIC_IDS: Final = 13
 _REPLICA_STATE: Final = 15
@@ -95,7 +97,7 @@ def _fit_for_one_answer(request: Message, partitions: list[FetchPartition]) -> i
     """What a consumer gets at once: as much as it insists on, but not all that it would take."""
     insists_on: int = request.min_bytes
     first = partitions[0].max_bytes if partitions else 0
-    return max(_MAX_AT_ONCE, insists_on, first)
+    return max(_MAX_AT_ONCE, _WORTH_A_PARTITION * len(partitions), insists_on, first)
 
 
 def _fetch_for_follower(
