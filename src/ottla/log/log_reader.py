@@ -68,7 +68,7 @@ class LogReader:
             raise self._out_of_range(offset)
         limit = end if upper_offset is None else min(upper_offset, end)
         if offset >= limit:
-            return LogSlice(reading.EMPTY, offset)
+            return LogSlice(reading.EMPTY, offset, offset)
         try:
             return reading.read_slice(self._segments, offset, limit, max_bytes, min_one_batch, nowait)
         except FileNotFoundError:

@@ -26,18 +26,18 @@ def read_slice(
         end = _end_position(segment, limit, following, nowait)
         if end <= position:
             break
+        bound = limit if following is None else min(limit, following)
         size = max_bytes
         if size < first_size:
             if not min_one_batch:
                 if size <= 0:
                     break
                 size = min(size, end - position)
-                return LogSlice(segment.log.pread(size, position, nowait=nowait), offset, False)
+                return LogSlice(segment.log.pread(size, position, nowait=nowait), offset, bound, False)
             size = first_size
         size = min(size, end - position)
-        bound = limit if following is None else min(limit, following)
-        return LogSlice(segment.log.pread(size, position, nowait=nowait), offset, bound=bound)
-    return LogSlice(EMPTY, offset)
+        return LogSlice(segment.log.pread(size, position, nowait=nowait), offset, bound)
+    return LogSlice(EMPTY, offset, offset)
 
 
 def _end_position(segment: Segment, limit: int, following: int | None, nowait: bool) -> int:

@@ -55,10 +55,10 @@ class LogSlice(msgspec.Struct):
     records: memoryview
     start_offset: int
     """The offset that was asked for."""
+    bound: int
+    """No record of it has this offset or a later one."""
     first_batch_complete: bool = True
     """False where not even the first batch fitted (`min_one_batch=False`)."""
-    bound: int = 0
-    """No record of it has this offset or a later one."""
 
 
 class TimestampOffset(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ _MIN_CORES = 2
 
 
 class Vigil:
-    """Told of every small read that ended with a whole request; keeps the loop awake where that pays."""
+    """Told of every small read with which requests begin; keeps the loop awake where that pays."""
 
     __slots__ = (
         "_awake",
@@ -56,7 +56,7 @@ class Vigil:
         self._awake = False
 
     def asked(self, client: object, now: float) -> None:
-        """A request of this client was read at `now`, and nothing of another one."""
+        """A request of this client was read at `now`."""
         took = now - self._last
         self._last = now
         if client is not self._client:

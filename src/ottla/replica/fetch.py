@@ -218,7 +218,7 @@ class Fetch:
             nearer = self._replicas.nearer_replica(partition, self._rack, part.fetch_offset)
             if nearer is not None:
                 self._must_answer = True
-                data = self._data(part, log, log.high_watermark, _EMPTY)
+                data = self._data(part, log, log.high_watermark)
                 data.preferred_read_replica = nearer
                 return data
         mark = log.high_watermark
@@ -229,10 +229,10 @@ class Fetch:
             start = log.log_start_offset
             if self._incremental and mark == part.sent_high_watermark and start == part.sent_log_start_offset:
                 return None
-            return self._data(part, log, mark, _EMPTY)
+            return self._data(part, log, mark)
         if self._limit <= 0 and not self._min_one and log.log_start_offset <= offset < upper:
             # The answer is full: no need to look where its records would begin.
-            return self._data(part, log, mark, _EMPTY)
+            return self._data(part, log, mark)
         piece = log.read(
             offset,
             min(part.max_bytes, self._limit),
@@ -240,7 +240,7 @@ class Fetch:
             min_one_batch=self._min_one,
             nowait=True,
         )
-        return self._data(part, log, mark, self._take(piece), piece.bound)
+        return self._with_records(part, log, mark, piece)
 
     def _new_log(self, partition: Partition) -> PartitionLog:
         if self._new_logs >= _NEW_LOGS_AT_ONCE:
@@ -263,14 +263,14 @@ class Fetch:
                 start_offset=part.log_start_offset,
                 broker_epoch=self._replica_epoch,
             )
-        return self._data(part, log, log.high_watermark, self._take(piece))
+        return self._with_records(part, log, log.high_watermark, piece)
 
     def _diverging(self, part: FetchPartition, log: PartitionLog) -> PartitionData | None:
         diverging = diverging_epoch(part, log)
         if diverging is None:
             return None
         self._must_answer = True
-        data = self._data(part, log, log.high_watermark, _EMPTY)
+        data = self._data(part, log, log.high_watermark)
         data.diverging_epoch = diverging
         return data
 
@@ -286,20 +286,25 @@ class Fetch:
             self._limit = max(0, self._limit - size)
         return records
 
-    def _data(
-        self, part: FetchPartition, log: PartitionLog, mark: int, records: Any, bound: int = 0
+    def _with_records(
+        self, part: FetchPartition, log: PartitionLog, mark: int, piece: LogSlice
     ) -> PartitionData:
-        data = _Data(
+        data = self._data(part, log, mark)
+        data.records = records = self._take(piece)
+        if self._read_committed and records:
+            data.aborted_transactions = _aborted(log, part.fetch_offset, records, piece.bound)
+        return data
+
+    def _data(self, part: FetchPartition, log: PartitionLog, mark: int) -> PartitionData:
+        """An answer without records."""
+        return _Data(
             partition_index=part.index,
             high_watermark=mark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
-            aborted_transactions=None,
-            records=records,
+            aborted_transactions=[] if self._read_committed else None,
+            records=_EMPTY,
         )
-        if self._read_committed:
-            data.aborted_transactions = _aborted(log, part.fetch_offset, records, bound)
-        return data
 
     def _failed(self, part: FetchPartition, error: KafkaError) -> PartitionData:
         self._must_answer = True
@@ -340,7 +345,7 @@ class Fetch:
         try:
             if isinstance(piece, KafkaError):
                 raise piece
-            self._results.append(self._data(part, log, mark, self._take(piece), piece.bound))
+            self._results.append(self._with_records(part, log, mark, piece))
         except KafkaError as error:
             self._results.append(self._failed(part, error))
         if self._read():
@@ -357,8 +362,6 @@ def _end_offset(records: Any, start: int) -> int:
 
 def _aborted(log: PartitionLog, start: int, records: Any, bound: int) -> list[Any]:
     """The aborted transactions that a reader of these records must know of."""
-    if not records:
-        return []
     found = log.aborted_transactions(start, bound)
     if not found:
         # Mostly: then there is no need to look for the end of the records, batch by batch.

@@ -142,7 +142,7 @@ def test_without_acknowledgements_nobody_waits_for_an_answer(scene):
 
 
 def test_more_bytes_than_may_wait_are_served_at_once(scene, monkeypatch):
-    monkeypatch.setattr(making, "MAX_BYTES_WAITING_FOR_LOGS", 150)
+    monkeypatch.setattr(making, "MAX_BYTES_WAITING_FOR_LOGS", 1500)
     scene.create_topic("t", 2)
     first, second = Context(12), Context(12)
     assert produce.handle(scene.broker, first, request(scene, 0)) is PARKED
@@ -152,6 +152,17 @@ def test_more_bytes_than_may_wait_are_served_at_once(scene, monkeypatch):
     assert results(second) == [(0, 1), (0, 0)]
     scene.turn()
     assert (values(scene, 0), values(scene, 1)) == (2, 1)
+
+
+def test_requests_without_records_count_too(scene, monkeypatch):
+    monkeypatch.setattr(making, "MAX_BYTES_WAITING_FOR_LOGS", 1500)
+    scene.create_topic("t", 1)
+    first, second = Context(12), Context(12)
+    for ctx in (first, second):
+        empty = request(scene, 0)
+        empty.topic_data[0].partition_data[0].records = None
+        assert produce.handle(scene.broker, ctx, empty) is PARKED
+    assert len(results(first)) == len(results(second)) == 1
 
 
 def test_an_end_answers_who_waits(scene):

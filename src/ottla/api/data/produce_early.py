@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Answer, Message, RequestContext
 from ottla.api.broker import Broker
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ottla.replica.partition import Partition
 
 _logger = logging.getLogger(__name__)
+
+_LEAST_BYTES: Final = 1024
+"""What a request takes that waits without a record: it must count, too."""
 
 Append = Callable[[], Answer]
 OnError = Callable[[RequestContext, Message, KafkaError], Message]
@@ -39,7 +42,7 @@ def wait_for_logs(
     """Append later, when the files are there."""
     partitions = _partitions(broker, request, by_id=by_id)
     unready = [partition for partition in partitions if not partition.ready and partition.is_leader]
-    size = 0
+    size = _LEAST_BYTES
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
