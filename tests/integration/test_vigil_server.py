@@ -1,0 +1,58 @@
+"""A whole node tells its vigil of the small requests that clients send, and of nothing large."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from raw_client import RawClient
+
+from ottla.config.broker import BrokerConfig
+from ottla.net import front
+from ottla.net.connection import Connection
+from ottla.server import Server
+from ottla.wire import messages
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.clients: list[object] = []
+
+    def asked(self, client: object, now: float) -> None:
+        self.clients.append(client)
+
+
+def talk(port: int, recorder: Recorder) -> tuple[int, int]:
+    """How often it was told of three small requests, and of a large one after them."""
+    with RawClient("127.0.0.1", port) as client:
+        for _ in range(3):
+            client.ask(messages.ApiVersionsRequest(), 0)
+        small = len(recorder.clients)
+        asked = messages.MetadataRequest.MetadataRequestTopic
+        client.ask(
+            messages.MetadataRequest(
+                topics=[asked(name=f"{n:0200}") for n in range(40)], allow_auto_topic_creation=False
+            ),
+            8,
+        )
+    return small, len(recorder.clients) - small
+
+
+async def scene(tmp_path: Path, recorder: Recorder) -> tuple[int, int]:
+    config = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "data")}
+    server = Server(BrokerConfig.single_node(config))
+    await server.start()
+    try:
+        (_, port) = next(iter(server.addresses.values()))
+        return await asyncio.to_thread(talk, port, recorder)
+    finally:
+        await server.stop()
+
+
+def test_connections_tell_of_small_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(front, "vigil", lambda monotonic, call_soon: recorder)
+    assert asyncio.run(scene(tmp_path, recorder)) == (3, 0)
+    (client,) = set(recorder.clients)
+    assert isinstance(client, Connection)
