@@ -7,18 +7,21 @@ message or a field lacks raises `UnsupportedVersionError`, which is both.
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import TypeVar
 
 from ottla.limits import DECODE_AMPLIFICATION, DECODE_FLOOR_BYTES
+from ottla.wire.classes import WireMessage
 from ottla.wire.errors import DecodeError, EncodeError
 from ottla.wire.primitives import Buffer
+
+M = TypeVar("M", bound=WireMessage)
 
 _COPY_BELOW = 1024
 _BAD_BYTES = (struct.error, IndexError, UnicodeDecodeError)
 _BAD_VALUES = (struct.error, AttributeError, TypeError, ValueError, OverflowError)
 
 
-def decode(cls: Any, version: int, buf: Buffer) -> Any:
+def decode(cls: type[M], version: int, buf: Buffer) -> M:
     """The message that these bytes are, all of them."""
     end = len(buf)
     msg, pos = decode_prefix(cls, version, buf, 0)
@@ -27,14 +30,14 @@ def decode(cls: Any, version: int, buf: Buffer) -> Any:
     return msg
 
 
-def decode_prefix(cls: Any, version: int, buf: Buffer, offset: int = 0) -> tuple[Any, int]:
+def decode_prefix(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> tuple[M, int]:
     """The message that begins at the offset, and where it ends."""
     decoder = cls.DECODERS[version]
     end = len(buf)
     try:
         if end - offset > decoder.unchecked_size:
             budget = max(DECODE_FLOOR_BYTES, DECODE_AMPLIFICATION * (end - offset))
-            result: tuple[Any, int] = decoder.bounded(buf, offset, end, budget)
+            result: tuple[M, int] = decoder.bounded(buf, offset, end, budget)
             return result
         if end - offset <= _COPY_BELOW and not decoder.has_records and type(buf) is not bytes:
             # Bytes are faster to index than a memory view.
@@ -46,12 +49,12 @@ def decode_prefix(cls: Any, version: int, buf: Buffer, offset: int = 0) -> tuple
         raise DecodeError(f"these are no bytes of {cls.NAME} version {version}: {error}") from error
 
 
-def encode(msg: Any, version: int) -> bytes:
+def encode(msg: WireMessage, version: int) -> bytes:
     """The bytes of a message."""
     return bytes(encode_into(msg, version, bytearray(), None))
 
 
-def encode_buffers(msg: Any, version: int) -> list[Buffer]:
+def encode_buffers(msg: WireMessage, version: int) -> list[Buffer]:
     """The bytes of a message as buffers to be written one after the other; large records are not copied."""
     buffers: list[Buffer] = []
     last = encode_into(msg, version, bytearray(), buffers)
@@ -59,7 +62,7 @@ def encode_buffers(msg: Any, version: int) -> list[Buffer]:
     return buffers
 
 
-def encode_into(msg: Any, version: int, out: bytearray, buffers: list[Buffer] | None) -> bytearray:
+def encode_into(msg: WireMessage, version: int, out: bytearray, buffers: list[Buffer] | None) -> bytearray:
     """Append to `out`; at large records, add it and them to `buffers` and go on. Gives the last `out`."""
     try:
         last: bytearray = msg.ENCODERS[version](msg, out, buffers)

@@ -73,6 +73,8 @@ class Field(NamedTuple):
     default: Any
     """A plain value; `None` also for null arrays and structs; `NEW` for an empty array or a default struct."""
     struct: Struct | None
+    entity_type: str | None
+    """What the value identifies: `topicName`, `groupId`, `transactionalId`, `producerId` or `brokerId`."""
 
     def is_tagged(self, version: int) -> bool:
         return version in self.tagged
@@ -118,6 +120,7 @@ class _RawField(msgspec.Struct, rename="camel", gc=False):
     ignorable: bool = False
     flexible_versions: str | None = None
     default: str | int | bool | None = None
+    entity_type: str | None = None
     fields: list[_RawField] = []
 
 
@@ -227,6 +230,7 @@ def _field(raw: _RawField, structs: dict[str, Struct]) -> Field:
         flexible=None if raw.flexible_versions is None else Versions.parse(raw.flexible_versions),
         default=_default(raw, element, is_array or struct is not None),
         struct=struct,
+        entity_type=raw.entity_type,
     )
 
 

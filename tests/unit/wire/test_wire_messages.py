@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ottla.wire import messages
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.messages import FetchRequest, FetchResponse, KRaftVersionRecord, all_messages
+from ottla.wire.stubs import stub
 from ottla.wire.uuid import ZERO_UUID
 
 
@@ -80,3 +83,8 @@ def test_no_field_hides_a_class_attribute():
             names = [field.name for field in struct.fields]
             assert len(set(names)) == len(names)
             assert all(name.islower() and name.isidentifier() for name in names)
+
+
+def test_the_stub_of_the_messages_is_what_the_schema_table_gives():
+    path = Path(messages.__file__).with_name("messages.pyi")
+    assert path.read_text() == stub(), "run `python -m ottla.wire.stubs`"
