@@ -52,8 +52,8 @@ def write_batches(directory: Path, batches: Sequence[Sequence[Arrived]]) -> None
 
 def run_batches(spark: Any, topology: Any, source: Path, checkpoint: Path, tasks: int) -> list[list[Told]]:
     """What a topology gives out on Spark, batch by batch."""
+    from ottla.streams.planner.query import build, output_mode, plan_for_spark
     from ottla.streams.planner.rows import Tasks
-    from ottla.streams.planner.spark import build, output_mode, plan_for_spark
 
     records = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(source))
     shuffles = int(spark.conf.get("spark.sql.shuffle.partitions"))

@@ -12,9 +12,9 @@ from streams_batches import Arrived, Told, run_batches, write_batches
 from streams_fakes import FakeCounts
 
 from ottla.streams import StreamsBuilder, StreamsError, TopologyTestDriver, col
-from ottla.streams.planner.counting import only_counts
+from ottla.streams.planner.counting_stage import only_counts
+from ottla.streams.planner.query import plan_for_spark
 from ottla.streams.planner.rows import Tasks
-from ottla.streams.planner.spark import plan_for_spark
 
 
 def words() -> StreamsBuilder:

@@ -18,7 +18,7 @@ from oracle.streams_topologies import TOPOLOGIES
 from ottla.streams import StreamsBuilder, Topology, TopologyTestDriver
 from ottla.streams.dsl.wiring import Wiring
 from ottla.streams.graph.operators import Sink, Source
-from ottla.streams.interpreter.gathering import only_last_counts
+from ottla.streams.interpreter.record_cache import only_last_change_matters
 from ottla.streams.interpreter.task import is_global
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.stages import make_plan
@@ -155,7 +155,7 @@ def gathered_topics(topology: Topology) -> set[str]:
     """Output topics for which only the last value of a batch is promised."""
     found = set()
     for node in topology.nodes.values():
-        if node.stores and only_last_counts(node):
+        if node.stores and only_last_change_matters(node):
             for later in topology.walk(node):
                 if isinstance(later.operator, Sink) and isinstance(later.operator.topic, str):
                     found.add(later.operator.topic)
@@ -169,7 +169,7 @@ def test_all_operators_have_a_place_on_spark() -> None:
 
 
 def make_plan_of_everything() -> Any:
-    from ottla.streams.planner.replicas import resolved_tables, with_replicas
+    from ottla.streams.planner.foreign_key_replicas import resolved_tables, with_replicas
 
     topology = everything()
     return make_plan(with_replicas(topology, resolved_tables(topology)))

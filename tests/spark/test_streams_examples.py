@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.streams.app import Settings, StreamsApp
-from ottla.streams.application import load_topology
+from ottla.streams.loading import load_topology
+from ottla.streams.runner import StreamsApp, StreamsSettings
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -24,7 +24,7 @@ def run(spark: Any, ottla_kafka: Any, tmp_path: Path) -> Run:
     """Runs an example, under an application id, over all that there is to read."""
 
     def to_its_end(file: str, application_id: str) -> StreamsApp:
-        settings = Settings(ottla_kafka.bootstrap, state_dir=tmp_path)
+        settings = StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path)
         app = StreamsApp(load_topology(EXAMPLES / file), application_id, settings)
         assert app.start(available_now=True).wait(timeout_s=400)
         return app

@@ -12,7 +12,7 @@ from streams_batches import SCHEMA, Arrived, write_batches
 
 from ottla.streams import StreamsBuilder, TopologyTestDriver, col, lit, struct
 from ottla.streams.expressions import concat
-from ottla.streams.planner.spark import native_or_none
+from ottla.streams.planner.query import native_or_none
 
 
 def orders() -> StreamsBuilder:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.streams import StreamsBuilder, StreamsError, col
-from ottla.streams.app import Settings, StreamsApp
+from ottla.streams.runner import StreamsApp, StreamsSettings
 
 
 @pytest.mark.timeout(600)
@@ -18,7 +18,7 @@ def test_records_come_out_while_the_batch_is_still_open(
     source, target = ottla_kafka.make(name("in"), 1), ottla_kafka.make(name("out"), 1)
     b = StreamsBuilder()
     b.stream(source).filter(col("value").contains("a")).map_values(col("value").upper()).to(target)
-    settings = Settings(ottla_kafka.bootstrap, state_dir=tmp_path, real_time=True)
+    settings = StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path, real_time=True)
     app = StreamsApp(b, name("app"), settings).start()
     try:
         for turn in range(3):
@@ -39,6 +39,6 @@ def test_what_needs_python_or_state_is_refused(
     source, target = ottla_kafka.make(name("in"), 1), ottla_kafka.make(name("out"), 1)
     b = StreamsBuilder()
     b.stream(source).map_values(str.upper).to(target)
-    settings = Settings(ottla_kafka.bootstrap, state_dir=tmp_path, real_time=True)
+    settings = StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path, real_time=True)
     with pytest.raises(StreamsError, match="real-time mode is for topologies of expressions"):
         StreamsApp(b, name("app"), settings).start()

@@ -11,9 +11,9 @@ from streams_batches import Arrived, Told, run_batches, write_batches
 from streams_fakes import FakeSpark
 
 from ottla.streams import StreamsBuilder, StreamsError, TopologyTestDriver, hopping, tumbling
+from ottla.streams.planner.query import needs_headers, plan_for_spark
 from ottla.streams.planner.rows import Tasks
-from ottla.streams.planner.spark import needs_headers, plan_for_spark
-from ottla.streams.planner.windowing import only_windowed_counts
+from ottla.streams.planner.window_counting_stage import windowed_counts_by_topic
 from ottla.streams.windows import TimeWindows
 
 WINDOWS = [tumbling(10), tumbling(10, grace=15), hopping(10, 4, grace=3), hopping(9, 4)]
@@ -71,7 +71,7 @@ def interpreted(builder: StreamsBuilder, given: list[list[Arrived]]) -> list[dic
 @pytest.mark.parametrize("seed", range(4))
 def test_counts_in_windows_are_those_of_the_interpreter(windows: TimeWindows, seed: int) -> None:
     plan = plan_for_spark(counting(windows).build())
-    assert only_windowed_counts(plan.topology) and not needs_headers(plan)
+    assert windowed_counts_by_topic(plan.topology) and not needs_headers(plan)
     given = batches(seed)
     stages = FakeSpark(plan, Tasks.spread(PARTITIONS, 2), forgetful=seed % 2 == 0)
     on_spark = [stages.run(batch) for batch in given]
@@ -92,14 +92,14 @@ def test_records_that_cannot_be_read_are_left_out_or_told() -> None:
 def test_what_is_more_than_a_windowed_count_is_left_alone() -> None:
     both = counting(tumbling(10))
     both.stream("in").filter(lambda value: "a" in value).to("loud")
-    assert not only_windowed_counts(both.build())
+    assert not windowed_counts_by_topic(both.build())
     joined = counting(tumbling(10))
     joined.table("other").to_stream().to("copy")
-    assert not only_windowed_counts(joined.build())
+    assert not windowed_counts_by_topic(joined.build())
     closing = StreamsBuilder()
     grouped = closing.stream("in").group_by_key().windowed_by(tumbling(10)).emit_on_window_close()
     grouped.count().to_stream().to("out")
-    assert not only_windowed_counts(closing.build())
+    assert not windowed_counts_by_topic(closing.build())
 
 
 @pytest.mark.slow

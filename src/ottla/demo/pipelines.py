@@ -21,7 +21,7 @@ from typing import Any, Final
 from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, WORD_COUNTS
 from ottla.pipeline.failures import PipelineError
 from ottla.streams import StreamsBuilder, StreamsError, tumbling
-from ottla.streams.app import Settings, StreamsApp
+from ottla.streams.runner import StreamsApp, StreamsSettings
 
 WORD_COUNT_APPLICATION: Final = "demo-word-count"
 CLICKS_APPLICATION: Final = "demo-click-count"
@@ -92,7 +92,7 @@ def run(bootstrap_servers: str, state_dir: Path, tell: Tell) -> None:
     scratch.mkdir(parents=True)
     spark = spark_session("ottla-demo", master=master, settings={**_SPARK, "spark.local.dir": str(scratch)})
     tell({"ui": spark.sparkContext.uiWebUrl})
-    settings = Settings(bootstrap_servers, master=master, state_dir=state_dir, trigger_ms=_TRIGGER_MS)
+    settings = StreamsSettings(bootstrap_servers, master=master, state_dir=state_dir, trigger_ms=_TRIGGER_MS)
     apps = [
         StreamsApp(word_count(), WORD_COUNT_APPLICATION, settings).start(),
         StreamsApp(clicks_per_window(), CLICKS_APPLICATION, settings).start(),

@@ -210,9 +210,9 @@ class KafkaSink:
 
     def _run(self, rows: DataFrame, grant: Grant) -> int:
         """Have the tasks write; how many records they wrote. Every task must have run once only."""
-        spreaded = self._layouts.spread(rows, self._topic, self._known_partitions())
+        spread_rows = self._layouts.spread(rows, self._topic, self._known_partitions())
         try:
-            report = spreaded.mapInArrow(writing(grant, self._topic), REPORT).collect()
+            report = spread_rows.mapInArrow(writing(grant, self._topic), REPORT).collect()
         except Exception as error:
             # The last line of a task's traceback is the sentence; the rest is the way it took.
             if (told := _OUR_WORDS.findall(str(error))) and RETRIED not in str(error):

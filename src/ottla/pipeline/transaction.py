@@ -13,8 +13,8 @@ from ottla.client.connection import ConnectionFailed
 from ottla.client.raw import GROUP, TRANSACTION, Brokers, raise_for
 from ottla.client.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
+from ottla.pipeline.batch_marks import BATCHES_TOPIC, encode_mark, last_mark, make_batches_topic
 from ottla.pipeline.failures import PipelineError, SinkFenced
-from ottla.pipeline.markers import BATCHES_TOPIC, encode_mark, last_mark, make_batches_topic
 from ottla.pipeline.writer import BatchWriter, Grant, Place
 from ottla.wire.messages import (
     AddOffsetsToTxnRequest,

@@ -16,8 +16,8 @@ from ottla.client.connection import ConnectionFailed
 from ottla.client.raw import PASSING, TRANSACTION, Brokers, PipelinedConnection, raise_for
 from ottla.client.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
+from ottla.pipeline.batch_encoding import encode_batch
 from ottla.pipeline.columns import Section
-from ottla.pipeline.frames import frame_batch
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AddPartitionsToTxnRequest, InitProducerIdRequest, ProduceRequest
 
@@ -109,7 +109,7 @@ class BatchWriter:
         if lane is None:
             lane = self._lanes[place] = self._new_lane(place)
         for section in sections:
-            header, body = frame_batch(
+            header, body = encode_batch(
                 section,
                 producer_id=self._id,
                 epoch=self._epoch,

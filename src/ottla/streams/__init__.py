@@ -1,4 +1,11 @@
-"""Streams in the words of Kafka Streams: build a topology, test it in plain Python, run it on Spark."""
+"""Kafka Streams' DSL in Python: build a topology, test it in plain Python, run it on Spark.
+
+`StreamsApp` and `StreamsSettings` need Spark (`pip install ottla[spark]`) and are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ottla.streams.dsl.builder import StreamsBuilder
 from ottla.streams.dsl.grouped import KGroupedStream, KGroupedTable
@@ -25,6 +32,9 @@ from ottla.streams.windows import (
     until_window_closes,
 )
 
+if TYPE_CHECKING:
+    from ottla.streams.runner import StreamsApp, StreamsSettings
+
 __all__ = [
     "Change",
     "Expression",
@@ -43,8 +53,10 @@ __all__ = [
     "SerializationError",
     "SessionWindows",
     "SlidingWindows",
+    "StreamsApp",
     "StreamsBuilder",
     "StreamsError",
+    "StreamsSettings",
     "Suppressed",
     "TimeWindows",
     "Topology",
@@ -62,3 +74,11 @@ __all__ = [
     "until_time_limit",
     "until_window_closes",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in ("StreamsApp", "StreamsSettings"):
+        from ottla.streams import runner
+
+        return getattr(runner, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

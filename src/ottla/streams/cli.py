@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from ottla.streams.application import load_topology
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph.topology import Topology
+from ottla.streams.loading import load_topology
 
 _application_id = click.option(
     "--application-id", required=True, help="Its consumer group and transactional id."
@@ -69,10 +69,10 @@ def run(
 ) -> None:
     """Run the application that a Python file describes."""
     from ottla.pipeline.failures import PipelineError
-    from ottla.streams.app import MAX_OFFSETS_PER_BATCH, Settings, StreamsApp
     from ottla.streams.http import HttpEndpoint
+    from ottla.streams.runner import MAX_OFFSETS_PER_BATCH, StreamsApp, StreamsSettings
 
-    settings = Settings(
+    settings = StreamsSettings(
         bootstrap_servers=bootstrap_servers,
         master=master,
         state_dir=state_dir,
@@ -131,7 +131,7 @@ def describe(file: Path, kind: str) -> None:
 
 
 def _stages(topology: Topology) -> str:
-    from ottla.streams.planner.replicas import resolved_tables, with_replicas
+    from ottla.streams.planner.foreign_key_replicas import resolved_tables, with_replicas
     from ottla.streams.planner.stages import make_plan
 
     plan = make_plan(with_replicas(topology, resolved_tables(topology)))
@@ -148,7 +148,7 @@ def _stages(topology: Topology) -> str:
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def status(application_id: str | None, state_dir: Path | None, as_json: bool) -> None:
     """Show what applications do: rows per second, batch times, state, lag."""
-    from ottla.streams.app import read_status, state_home
+    from ottla.streams.runner import read_status, state_home
 
     home = state_dir or state_home()
     names = (
@@ -187,7 +187,7 @@ def _cell(value: Any) -> str:
 @_state_dir
 def stop(application_id: str, state_dir: Path | None) -> None:
     """Ask a running application to stop."""
-    from ottla.streams.app import request_stop, state_home
+    from ottla.streams.runner import request_stop, state_home
 
     try:
         request_stop((state_dir or state_home()) / application_id)
@@ -202,10 +202,10 @@ def stop(application_id: str, state_dir: Path | None) -> None:
 @_state_dir
 def reset(application_id: str, bootstrap_servers: str, state_dir: Path | None) -> None:
     """Forget an application's state, checkpoint and offsets: the next run begins at the earliest records."""
-    from ottla.streams.app import Settings
-    from ottla.streams.app import reset as forget
+    from ottla.streams.runner import StreamsSettings
+    from ottla.streams.runner import reset as forget
 
-    settings = Settings(bootstrap_servers=bootstrap_servers, state_dir=state_dir)
+    settings = StreamsSettings(bootstrap_servers=bootstrap_servers, state_dir=state_dir)
     try:
         done = forget(application_id, settings)
     except StreamsError as problem:

@@ -92,7 +92,7 @@ class QueryableStore:
         from pyspark.sql import functions as f
 
         from ottla.streams.planner.state import possible_buckets, read_bucket
-        from ottla.streams.planner.stateful import state_name
+        from ottla.streams.planner.stateful_stage import state_name
 
         variable = state_name(self._store.name)
         reader = (

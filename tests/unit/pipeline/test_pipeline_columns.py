@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow", reason="the pipeline needs Spark's libraries: make setup-spark")
 
 from ottla.client.partitioners import murmur2  # noqa: E402
+from ottla.pipeline.batch_encoding import encode_batch  # noqa: E402
 from ottla.pipeline.columns import encode_sections, varints  # noqa: E402
-from ottla.pipeline.frames import frame_batch  # noqa: E402
 from ottla.pipeline.partitions import choose_partitions, murmur2_column  # noqa: E402
 from ottla.records.batch import check_crc, iter_batches, iter_records  # noqa: E402
 from ottla.wire.primitives import uvarint  # noqa: E402
@@ -30,7 +30,7 @@ def read_back(rows: list, max_bytes: int, compression: int = 0) -> list:
     times = np.array([one[2] for one in rows], np.int64)
     found = []
     for section in encode_sections(keys, values, times, headers, max_bytes):
-        front, body = frame_batch(
+        front, body = encode_batch(
             section, producer_id=7, epoch=3, sequence=len(found), compression=compression, transactional=True
         )
         batch = front + bytes(body)

@@ -8,8 +8,8 @@ import pytest
 
 from ottla.streams import StreamsBuilder, TopologyError, tumbling
 from ottla.streams.graph.topology import Topology
+from ottla.streams.planner.foreign_key_replicas import resolved_tables, with_replicas
 from ottla.streams.planner.manifest import CheckpointMismatch, Manifest
-from ottla.streams.planner.replicas import resolved_tables, with_replicas
 from ottla.streams.planner.rows import Tasks, spark_hash
 from ottla.streams.planner.stages import Plan, make_plan
 

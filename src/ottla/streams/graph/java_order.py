@@ -1,6 +1,10 @@
-"""The orders in which Java's collections hand things out, where Kafka's description of a topology shows them.
+"""The order in which Java's HashSet and TreeSet iterate, for `Topology.describe()`.
 
-A TreeSet whose comparison changes while it is filled keeps the shape it had: so the tree itself is needed.
+This is a commitment: `describe()` equals Kafka Streams' text character by character. Users compare both with a
+plain diff, and keep the text as a golden file when they move an application. Kafka Streams prints node names in
+the iteration order of those two collections. Its TreeSet compares nodes by their size, and sizes grow while the
+set is filled: the order then depends on the shape of the red-black tree, so the tree itself is reproduced here.
+tests/oracle/test_streams_topologies_java.py compares the text with that of Kafka Streams itself.
 """
 
 from __future__ import annotations

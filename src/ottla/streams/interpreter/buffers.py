@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
-from ottla.streams.interpreter.state import StateMap
+from ottla.streams.interpreter.state_map import StateMap
 
 _SEGMENT_MS = 1_000
 """Entries of one second share an entry of the map."""

@@ -12,9 +12,9 @@ from ottla.streams.errors import StreamsError
 from ottla.streams.graph.operators import Sink, Source
 from ottla.streams.graph.topology import Node, Topology
 from ottla.streams.interpreter.context import RecordMetadata
-from ottla.streams.interpreter.making import make_stores
-from ottla.streams.interpreter.reading import read_source
-from ottla.streams.interpreter.state import MemoryMap
+from ottla.streams.interpreter.source_reader import read_source
+from ottla.streams.interpreter.state_map import MemoryMap
+from ottla.streams.interpreter.store_factory import make_stores
 from ottla.streams.interpreter.task import Task
 from ottla.streams.records import Headers, Record
 from ottla.streams.serdes import Serde, as_serde, natural_serde

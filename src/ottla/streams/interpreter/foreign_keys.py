@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ottla.streams.interpreter.keys import encode_key
 from ottla.streams.interpreter.node import NodeProcessor
-from ottla.streams.interpreter.state import StateMap
+from ottla.streams.interpreter.state_map import StateMap
 from ottla.streams.interpreter.views import open_view
 from ottla.streams.records import Record
 

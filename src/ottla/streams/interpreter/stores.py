@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ottla.streams.interpreter.keys import KeyCodec
-from ottla.streams.interpreter.state import StateMap, own_copy
+from ottla.streams.interpreter.state_map import StateMap, own_copy
 from ottla.streams.records import ValueAndTimestamp, Window, Windowed
 from ottla.streams.serdes import Serde
 

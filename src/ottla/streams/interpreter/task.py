@@ -22,7 +22,7 @@ class HasScalars(Protocol):
 
 
 class Task:
-    """Feed it with `process`. With `gather`, tables hand on only their last change of a batch, at `flush`,
+    """Feed it with `process`. With `cache_changes`, tables hand on only their last change of a batch, at `flush`,
     where nothing that follows could tell the difference: what Kafka Streams' record caches do."""
 
     def __init__(
@@ -33,9 +33,9 @@ class Task:
         *,
         now_ms: Callable[[], int],
         scalars: Mapping[str, Any] | None = None,
-        gather: bool = False,
+        cache_changes: bool = False,
     ) -> None:
-        self.gather = gather
+        self.cache_changes = cache_changes
         self.stores = stores
         self.emit = emit
         self.now_ms = now_ms

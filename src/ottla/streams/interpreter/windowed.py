@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.streams.interpreter.gathering import Gathered, only_last_counts
 from ottla.streams.interpreter.node import NodeProcessor
-from ottla.streams.interpreter.state import own_copy
+from ottla.streams.interpreter.record_cache import ChangeCache, only_last_change_matters
+from ottla.streams.interpreter.state_map import own_copy
 from ottla.streams.interpreter.stores import NEVER
 from ottla.streams.records import Change, Record, ValueAndTimestamp, Window, Windowed
 
@@ -14,17 +14,17 @@ from ottla.streams.records import Change, Record, ValueAndTimestamp, Window, Win
 class _Windowed(NodeProcessor):
     scalars = ("observed", "last_emitted")
 
-    _gathered: Gathered | None = None
+    _cache: ChangeCache | None = None
 
     def open(self) -> None:
         self.store = self.task.stores[self.operator.store]
-        if self.task.gather and only_last_counts(self.node):
-            self._gathered = Gathered(self.forward)
-            self.forward = self._gathered.add
+        if self.task.cache_changes and only_last_change_matters(self.node):
+            self._cache = ChangeCache(self.forward)
+            self.forward = self._cache.add
 
     def flush(self) -> None:
-        if self._gathered is not None:
-            self._gathered.flush()
+        if self._cache is not None:
+            self._cache.flush()
 
     def __init__(self, *args: Any) -> None:
         self.observed = NEVER

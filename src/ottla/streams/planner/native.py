@@ -14,7 +14,7 @@ from ottla.streams.graph.operators import (
     Source,
 )
 from ottla.streams.graph.topology import Node, Topology
-from ottla.streams.planner.columns import NotNative, RecordColumns, Typed, condition, translate
+from ottla.streams.planner.expression_columns import NotNative, RecordColumns, Typed, condition, translate
 from ottla.streams.serdes import (
     Serde,
     bytes_serde,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from ottla.streams.application import OwnClasses
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph.operators import (
     Aggregate,
@@ -21,6 +20,7 @@ from ottla.streams.graph.operators import (
 )
 from ottla.streams.graph.topology import Node, Topology
 from ottla.streams.interpreter.task import is_global
+from ottla.streams.loading import OwnClasses
 
 OUT: Final = 1_000
 """The stage of rows that are finished and only wait for the sink."""
@@ -74,7 +74,7 @@ def make_plan(topology: Topology) -> Plan:
     return Plan(topology, nodes, stage_of, stages, _copartitioned(topology))
 
 
-def counts_only(plan: Plan, source: Node) -> Node | None:
+def preaggregable_count(plan: Plan, source: Node) -> Node | None:
     """The count right behind a repartition topic, if that is all that follows: its records may be added up early."""
     if len(source.children) != 1:
         return None

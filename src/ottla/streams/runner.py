@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.streams.dsl.builder import StreamsBuilder
+from ottla.streams.error_messages import describe, translate_client_errors
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph.operators import Sink
 from ottla.streams.graph.topology import Topology
-from ottla.streams.meaning import reaching, sentence
 from ottla.streams.planner.manifest import Manifest
+from ottla.streams.planner.query import build, native_or_none, needs_headers, output_mode, plan_for_spark
 from ottla.streams.planner.rows import Tasks
-from ottla.streams.planner.spark import build, native_or_none, needs_headers, output_mode, plan_for_spark
 from ottla.streams.planner.stages import Plan
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def state_home() -> Path:
 
 
 @dataclass(slots=True)
-class Settings:
+class StreamsSettings:
     bootstrap_servers: str = "127.0.0.1:9092"
     master: str | None = None
     state_dir: Path | None = None
@@ -68,11 +68,14 @@ class StreamsApp:
     """`start` it, `wait` for it, `stop` it. The application id is its consumer group and its transactional id."""
 
     def __init__(
-        self, topology: Topology | StreamsBuilder, application_id: str, settings: Settings | None = None
+        self,
+        topology: Topology | StreamsBuilder,
+        application_id: str,
+        settings: StreamsSettings | None = None,
     ) -> None:
         self.topology = topology.build() if isinstance(topology, StreamsBuilder) else topology
         self.application_id = application_id
-        self.settings = settings or Settings()
+        self.settings = settings or StreamsSettings()
         self.directory = (self.settings.state_dir or state_home()) / application_id
         self.query: StreamingQuery | None = None
         self._spark: SparkSession | None = None
@@ -178,7 +181,7 @@ class StreamsApp:
                 self.query = self._start()
                 return False
             self._write_status()
-            raise StreamsError(sentence(problem)) from problem
+            raise StreamsError(describe(problem)) from problem
 
     def stop(self) -> None:
         if self.query is not None:
@@ -240,7 +243,7 @@ class StreamsApp:
             and isinstance(node.operator.topic, str)
         ]
         inputs = self.topology.source_topics()
-        with reaching(), KafkaAdminClient(**_cluster(self.settings)) as admin:
+        with translate_client_errors(), KafkaAdminClient(**_cluster(self.settings)) as admin:
             found = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
             missing = [topic for topic in dict.fromkeys([*inputs, *outputs]) if topic not in found]
             if missing and not self.settings.create_topics:
@@ -289,7 +292,7 @@ def request_stop(directory: Path) -> None:
     (directory / "stop").write_text("")
 
 
-def reset(application_id: str, settings: Settings) -> list[str]:
+def reset(application_id: str, settings: StreamsSettings) -> list[str]:
     """Forgets an application: its state, its checkpoint and its group's offsets. Gives back what was done."""
     from ottla.client.admin import KafkaAdminClient
 
@@ -301,14 +304,14 @@ def reset(application_id: str, settings: Settings) -> list[str]:
             raise StreamsError(f"{application_id} is running: stop it first")
         shutil.rmtree(directory)
         done.append(f"state and checkpoint in {directory} are gone")
-    with reaching(), KafkaAdminClient(**_cluster(settings)) as admin:
+    with translate_client_errors(), KafkaAdminClient(**_cluster(settings)) as admin:
         told = admin.delete_groups([application_id]).get(application_id)
     if told == "OK":
         done.append(f"the offsets of the group {application_id} are gone")
     return done
 
 
-def _cluster(settings: Settings) -> dict[str, Any]:
+def _cluster(settings: StreamsSettings) -> dict[str, Any]:
     return {"bootstrap_servers": settings.bootstrap_servers, "bootstrap_timeout_ms": _BROKER_ANSWERS_MS}
 
 

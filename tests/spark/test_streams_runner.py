@@ -17,7 +17,7 @@ from ottla.streams import (
     StreamsError,
     tumbling,
 )
-from ottla.streams.app import Settings, StreamsApp, read_status, request_stop, reset
+from ottla.streams.runner import StreamsApp, StreamsSettings, read_status, request_stop, reset
 
 
 def word_count(source: str, target: str) -> StreamsBuilder:
@@ -38,7 +38,7 @@ def send(kafka: Any, topic: str, lines: list[str]) -> None:
 @pytest.mark.timeout(600)
 def test_counts_go_on_where_they_stopped(spark: Any, ottla_kafka: Any, name: Any, tmp_path: Path) -> None:
     source, target = ottla_kafka.make(name("lines"), 3), ottla_kafka.make(name("counts"), 2)
-    settings = Settings(ottla_kafka.bootstrap, state_dir=tmp_path)
+    settings = StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path)
     app = name("app")
 
     send(ottla_kafka, source, ["hello kafka", "hello spark", "hello hello"])
@@ -70,7 +70,7 @@ def test_counts_go_on_where_they_stopped(spark: Any, ottla_kafka: Any, name: Any
 
 
 def test_a_topic_that_is_not_there_is_named(ottla_kafka: Any, tmp_path: Path) -> None:
-    settings = Settings(ottla_kafka.bootstrap, state_dir=tmp_path)
+    settings = StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path)
     with pytest.raises(StreamsError, match="there is no topic nowhere"):
         StreamsApp(word_count("nowhere", "out"), "lost", settings).start()
 
@@ -82,7 +82,7 @@ def test_a_function_that_cannot_travel_is_named(tmp_path: Path) -> None:
     b = StreamsBuilder()
     b.stream("a").map_values(lambda value: (lock, value)).to("b")
     with pytest.raises(StreamsError, match="KSTREAM-MAPVALUES-0000000001 cannot be sent"):
-        StreamsApp(b, "locked", Settings("127.0.0.1:1", state_dir=tmp_path)).start()
+        StreamsApp(b, "locked", StreamsSettings("127.0.0.1:1", state_dir=tmp_path)).start()
 
 
 def test_joined_topics_need_as_many_partitions(ottla_kafka: Any, name: Any, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_joined_topics_need_as_many_partitions(ottla_kafka: Any, name: Any, tmp_
     b.stream(one).join(b.table(two), lambda x, y: x + y).to(one + "-out")
     ottla_kafka.make(one + "-out", 1)
     with pytest.raises(StreamsError, match="as many partitions as each other"):
-        StreamsApp(b, "uneven", Settings(ottla_kafka.bootstrap, state_dir=tmp_path)).start()
+        StreamsApp(b, "uneven", StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path)).start()
 
 
 @pytest.mark.timeout(600)
@@ -102,7 +102,7 @@ def test_a_function_that_fails_stops_the_application_with_its_reason(
     send(ottla_kafka, source, ["1", "two"])
     b = StreamsBuilder()
     b.stream(source).map_values(lambda text: int(text)).to(target)
-    app = StreamsApp(b, name("app"), Settings(ottla_kafka.bootstrap, state_dir=tmp_path)).start(
+    app = StreamsApp(b, name("app"), StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path)).start(
         available_now=True
     )
     with pytest.raises(StreamsError, match=r"at offset 1 failed: ValueError: invalid literal"):
@@ -137,7 +137,9 @@ def test_a_processor_is_called_by_the_clock_and_stops_when_asked(
     b = StreamsBuilder().add_state_store("seen")
     b.stream(source).process(Ticker, stores=["seen"]).to(target, key_serde=str, value_serde=int)
     app_id = name("app")
-    app = StreamsApp(b, app_id, Settings(ottla_kafka.bootstrap, state_dir=tmp_path, trigger_ms=200)).start()
+    app = StreamsApp(
+        b, app_id, StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path, trigger_ms=200)
+    ).start()
     told: list[int] = []
     while not told:
         assert not app.wait(timeout_s=2)
@@ -164,7 +166,7 @@ def test_headers_and_times_come_through_a_join(
     assert producer.flush(60) == 0
     b = StreamsBuilder()
     b.stream(stream).join(b.table(rows), lambda event, row: f"{event} of {row}").to(target)
-    app = StreamsApp(b, name("app"), Settings(ottla_kafka.bootstrap, state_dir=tmp_path)).start(
+    app = StreamsApp(b, name("app"), StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path)).start(
         available_now=True
     )
     assert app.wait(timeout_s=300)

@@ -15,27 +15,34 @@ import numpy as np
 from ottla.streams.graph.operators import OnError, Source, WindowAggregate
 from ottla.streams.graph.topology import Node, Topology
 from ottla.streams.interpreter.context import RecordMetadata
-from ottla.streams.interpreter.reading import read_source
+from ottla.streams.interpreter.source_reader import read_source
 from ottla.streams.interpreter.stores import NEVER
 from ottla.streams.interpreter.task import Task
 from ottla.streams.planner.rows import Tasks, by_partition
-from ottla.streams.planner.shortcuts import TEXT, Ints, WindowCounts, count_windows, counted_behind, summed
 from ottla.streams.planner.stages import Plan
-from ottla.streams.planner.stateless import arrow_schema
+from ottla.streams.planner.stateless_stage import arrow_schema
+from ottla.streams.planner.window_counts import (
+    TEXT,
+    Ints,
+    WindowCounts,
+    count_windows,
+    summed,
+    windowed_count_after,
+)
 from ottla.streams.records import Record
 
 MAX_ROWS: Final = 200_000
 """So many counts are held before they are handed on."""
 
 
-def only_windowed_counts(topology: Topology) -> dict[str, tuple[Node, Node]]:
+def windowed_counts_by_topic(topology: Topology) -> dict[str, tuple[Node, Node]]:
     """By topic the source and the windowed count right behind it, if all that is read goes to such counts."""
     found: dict[str, tuple[Node, Node]] = {}
     for node in topology.sources:
         source = node.operator
         if not isinstance(source, Source) or source.internal:
             continue
-        counter = counted_behind(topology, node)
+        counter = windowed_count_after(topology, node)
         alone = len(source.topics) == 1 and source.topics[0] not in found
         if counter is None or not alone or source.on_error is OnError.DEAD_LETTER:
             return {}
@@ -52,7 +59,7 @@ class WindowCountingStage:
     started_ms: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        ways = only_windowed_counts(self.plan.topology)
+        ways = windowed_counts_by_topic(self.plan.topology)
         observed: dict[tuple[str, int], int] = {}
         held: dict[tuple[str, int], list[tuple[Any, WindowCounts]]] = {}
         rows = 0

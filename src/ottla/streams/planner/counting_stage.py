@@ -16,15 +16,15 @@ import numpy.typing as npt
 from ottla.streams.graph import operators as op
 from ottla.streams.graph.topology import Node, Topology
 from ottla.streams.interpreter.context import RecordMetadata
-from ottla.streams.interpreter.gathering import only_last_counts
 from ottla.streams.interpreter.keys import decode_key, encode_key
-from ottla.streams.interpreter.reading import read_source
+from ottla.streams.interpreter.record_cache import only_last_change_matters
+from ottla.streams.interpreter.source_reader import read_source
 from ottla.streams.interpreter.task import Task
-from ottla.streams.planner.collecting import Collector
-from ottla.streams.planner.fusing import CountLoop, count_loop
+from ottla.streams.planner.count_loop import CountLoop, count_loop
+from ottla.streams.planner.row_collector import RowCollector
 from ottla.streams.planner.rows import SCHEMA, Tasks, by_partition, have_headers, read_headers
 from ottla.streams.planner.stages import Plan
-from ottla.streams.planner.stateless import arrow_rows
+from ottla.streams.planner.stateless_stage import arrow_rows
 from ottla.streams.records import Change, Record
 from ottla.streams.serdes import Serde, natural_serde, str_serde
 
@@ -49,7 +49,7 @@ _TEXT: Final = (None, natural_serde, str_serde)
 
 def only_counts(topology: Topology) -> bool:
     """Whether all state of an application is plain counts, and all it writes comes from them."""
-    counts = counted_nodes(topology)
+    counts = plain_count_nodes(topology)
     if not counts or any(node.stores for node in topology.nodes.values() if node not in counts):
         return False
     behind = _behind(counts)
@@ -57,13 +57,13 @@ def only_counts(topology: Topology) -> bool:
     return all(_may_stand_before(node, counts) for node in before)
 
 
-def counted_nodes(topology: Topology) -> list[Node]:
+def plain_count_nodes(topology: Topology) -> list[Node]:
     found = []
     for node in topology.nodes.values():
         operator = node.operator
         if isinstance(operator, op.Aggregate) and operator.is_count and not operator.send_old:
             alone = len(node.parents) == 1 and len(topology.users(operator.store)) == 1
-            if alone and only_last_counts(node):
+            if alone and only_last_change_matters(node):
                 found.append(node)
     return found
 
@@ -157,7 +157,7 @@ class _Counter:
         self.totals = _Totals()
         self._stores = {
             node.name: node.operator.store
-            for node in counted_nodes(topology)
+            for node in plain_count_nodes(topology)
             if isinstance(node.operator, op.Aggregate)
         }
         self._ways: dict[str, list[str]] = {}
@@ -178,7 +178,7 @@ class _Counter:
             for sources in self._sources.values()
             for source in sources
         }
-        behind = _behind(counted_nodes(topology))
+        behind = _behind(plain_count_nodes(topology))
         before = [
             node
             for node in topology.nodes.values()
@@ -289,9 +289,9 @@ class FinishingStage:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         topology = self.plan.topology
-        counts = counted_nodes(topology)
+        counts = plain_count_nodes(topology)
         by_store = {node.operator.store: node for node in counts if isinstance(node.operator, op.Aggregate)}
-        collector = Collector(self.plan, self.tasks, add_up=False)
+        collector = RowCollector(self.plan, self.tasks, add_up=False)
         behind = _behind(counts)
         nodes = [node for node in topology.nodes.values() if node.name in behind]
         task = Task(nodes, {}, collector.emit, now_ms=lambda: self.started_ms)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ottla.streams import StreamsBuilder, StreamsError
-from ottla.streams.app import MOST_STARTS, Settings, StreamsApp
-from ottla.streams.application import MODULE, load_topology, own_classes
+from ottla.streams.loading import MODULE, load_topology, own_classes
+from ottla.streams.runner import MOST_STARTS, StreamsApp, StreamsSettings
 
 pytest.importorskip("pyspark", reason="the pipeline needs Spark: make setup-spark")
 
@@ -128,7 +128,7 @@ def test_a_worker_that_was_too_slow_to_start_gets_another_chance(tmp_path: Path)
     b.stream("a").to("b")
 
     def run(*queries: Query) -> bool:
-        app = StreamsApp(b, "slow", Settings(state_dir=tmp_path))
+        app = StreamsApp(b, "slow", StreamsSettings(state_dir=tmp_path))
         waiting: Any = iter(queries)
         app.query, app._start, app._starts = next(waiting), lambda: next(waiting), 1
         return app.wait()

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.streams.graph.operators import Store, StoreKind
 from ottla.streams.interpreter.buffers import SuppressBuffer, TimeOrdered
 from ottla.streams.interpreter.foreign_keys import SubscriptionStore
-from ottla.streams.interpreter.state import StateMap
+from ottla.streams.interpreter.state_map import StateMap
 from ottla.streams.interpreter.stores import KeyValueStore, SessionStore, TableStore, WindowStore
 
 

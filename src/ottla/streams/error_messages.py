@@ -19,7 +19,7 @@ _SPARKS_WORDS: Final = (
 )
 
 
-def sentence(problem: BaseException) -> str:
+def describe(problem: BaseException) -> str:
     """The last of our own words in it, else of Python's, else the first of Spark's."""
     text = str(problem)
     missing = _NO_MODULE.findall(text)
@@ -41,7 +41,7 @@ def sentence(problem: BaseException) -> str:
 
 
 @contextmanager
-def reaching() -> Iterator[None]:
+def translate_client_errors() -> Iterator[None]:
     """A cluster that cannot be reached, or refuses, is told in its client's words."""
     from ottla.client.errors import KafkaError
 

@@ -11,22 +11,22 @@ from ottla.streams.records import Change, Record
 _KEEPS_KEYS = (TableToStream, TableMapValues, MapValues, PassThrough)
 
 
-def only_last_counts(node: Node) -> bool:
+def only_last_change_matters(node: Node) -> bool:
     """Whether all that follows gives one record of the same key for each change, up to a topic of a fixed name."""
-    return all(_last_counts(child) for child in node.children)
+    return all(_last_change_matters(child) for child in node.children)
 
 
-def _last_counts(node: Node) -> bool:
+def _last_change_matters(node: Node) -> bool:
     operator = node.operator
     if len(node.parents) != 1:
         # What several give to one must keep its order.
         return False
     if isinstance(operator, Sink):
         return not operator.internal and isinstance(operator.topic, str)
-    return isinstance(operator, _KEEPS_KEYS) and not node.stores and only_last_counts(node)
+    return isinstance(operator, _KEEPS_KEYS) and not node.stores and only_last_change_matters(node)
 
 
-class Gathered:
+class ChangeCache:
     """The last change of each key, with the old value of the first."""
 
     __slots__ = ("_forward", "_last")

@@ -19,22 +19,22 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 from ottla.streams.graph.operators import GlobalTableSource, Source, TableReplica
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import RecordMetadata
-from ottla.streams.interpreter.making import make_stores
-from ottla.streams.interpreter.reading import read_source
+from ottla.streams.interpreter.source_reader import read_source
+from ottla.streams.interpreter.store_factory import make_stores
 from ottla.streams.interpreter.task import Task, is_global
 from ottla.streams.interpreter.windowed import WindowAggregateProcessor
-from ottla.streams.planner.collecting import Collector
+from ottla.streams.planner.row_collector import RowCollector
 from ottla.streams.planner.rows import NAMES, Tasks, arrival_order, is_raw, read_headers, unpack
-from ottla.streams.planner.shortcuts import (
-    add_counts,
-    count_columns,
-    counted_behind,
-    is_readable,
-    key_reader,
-)
 from ottla.streams.planner.stages import Plan
 from ottla.streams.planner.state import Extent, Known, SparkMap, recall, remember
-from ottla.streams.planner.windowing import counts_of_rows, only_windowed_counts
+from ottla.streams.planner.window_counting_stage import counts_of_rows, windowed_counts_by_topic
+from ottla.streams.planner.window_counts import (
+    add_counts,
+    count_columns,
+    is_readable,
+    key_reader,
+    windowed_count_after,
+)
 from ottla.streams.records import Record
 
 _FIRST = 0
@@ -71,11 +71,11 @@ class StatefulStage(StatefulProcessor):
             number: counter.name
             for number, node in enumerate(self._plan.nodes)
             if self._plan.stage_of[node.name] == self._stage.number
-            and (counter := counted_behind(self._plan.topology, node)) is not None
+            and (counter := windowed_count_after(self._plan.topology, node)) is not None
         }
         self._added_up = {
             self._plan.index(counter): source
-            for source, counter in only_windowed_counts(self._plan.topology).values()
+            for source, counter in windowed_counts_by_topic(self._plan.topology).values()
         }
         self._order = {
             number: _FIRST if _comes_first(node) else _THEN for number, node in enumerate(self._plan.nodes)
@@ -135,9 +135,14 @@ class _Work:
         }
         topology = stage._plan.topology
         stores = make_stores((topology.stores[store] for store in self._maps), self._maps.__getitem__)
-        self._collector = Collector(stage._plan, stage._tasks, add_up=False)
+        self._collector = RowCollector(stage._plan, stage._tasks, add_up=False)
         self._task = Task(
-            stage._stage.nodes, stores, self._collector.emit, now_ms=_now_ms, scalars=scalars, gather=True
+            stage._stage.nodes,
+            stores,
+            self._collector.emit,
+            now_ms=_now_ms,
+            scalars=scalars,
+            cache_changes=True,
         )
 
     def process(self, columns: dict[str, Any]) -> None:

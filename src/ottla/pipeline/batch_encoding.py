@@ -17,7 +17,7 @@ _MAGIC: Final = 2
 _TRANSACTIONAL: Final = 0x10
 
 
-def frame_batch(
+def encode_batch(
     section: Section,
     *,
     producer_id: int,

@@ -13,14 +13,14 @@ from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.keys import encode_key
 from ottla.streams.interpreter.task import is_global
 from ottla.streams.planner.rows import NAMES, Tasks, pack, partition_bytes, sink_bytes
-from ottla.streams.planner.stages import OUT, Plan, counts_only
+from ottla.streams.planner.stages import OUT, Plan, preaggregable_count
 from ottla.streams.records import Headers, PartialCount, Record
 
 _SHUFFLE = -1
 """A task that follows from the key's hash, chosen for whole columns at once."""
 
 
-class Collector:
+class RowCollector:
     """Rows as lists of columns; `lane` and `place` are those of the record that is being processed."""
 
     def __init__(self, plan: Plan, tasks: Tasks, *, add_up: bool) -> None:
@@ -31,7 +31,7 @@ class Collector:
         for node in plan.nodes:
             if isinstance(node.operator, Source) and node.operator.internal:
                 topic = node.operator.topics[0]
-                adds = add_up and counts_only(plan, node) is not None
+                adds = add_up and preaggregable_count(plan, node) is not None
                 self._ways.setdefault(topic, []).append(
                     (plan.stage_of[node.name], self._index[id(node)], adds)
                 )

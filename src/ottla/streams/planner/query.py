@@ -8,18 +8,18 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from ottla.streams.application import own_classes
 from ottla.streams.errors import TopologyError
 from ottla.streams.functions import Function
 from ottla.streams.graph.operators import Process, Source
 from ottla.streams.graph.topology import Node, Topology
 from ottla.streams.interpreter.task import is_global
-from ottla.streams.planner.counting import build_counts, only_counts
-from ottla.streams.planner.replicas import resolved_tables, with_replicas
+from ottla.streams.loading import own_classes
+from ottla.streams.planner.counting_stage import build_counts, only_counts
+from ottla.streams.planner.foreign_key_replicas import resolved_tables, with_replicas
 from ottla.streams.planner.rows import HEADERS, SCHEMA, Tasks
 from ottla.streams.planner.stages import OUT, Plan, make_plan
-from ottla.streams.planner.stateless import LANES_PER_TOPIC, StatelessStage
-from ottla.streams.planner.windowing import WindowCountingStage, only_windowed_counts
+from ottla.streams.planner.stateless_stage import LANES_PER_TOPIC, StatelessStage
+from ottla.streams.planner.window_counting_stage import WindowCountingStage, windowed_counts_by_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,7 +91,7 @@ def output_mode(plan: Plan) -> str:
 
 def native_or_none(records: DataFrame, topology: Topology) -> DataFrame | None:
     """A topology of expressions alone as Spark's own columns."""
-    from ottla.streams.planner.columns import NotNative
+    from ottla.streams.planner.expression_columns import NotNative
     from ottla.streams.planner.native import build_native
 
     try:
@@ -112,7 +112,7 @@ def _headers(records: DataFrame) -> Any:
 
 def needs_headers(plan: Plan) -> bool:
     """Whether anything can see the headers of what is read: counts drop them, and functions are not given them."""
-    if only_windowed_counts(plan.topology):
+    if windowed_counts_by_topic(plan.topology):
         return False
     return not plan.only_counts or any(_has_expressions(node) for node in plan.nodes)
 
@@ -125,7 +125,7 @@ def _has_expressions(node: Node) -> bool:
 
 def _first_rows(arrived: DataFrame, plan: Plan, tasks: Tasks, now_ms: int) -> DataFrame:
     """Through Python where stage 0 has work to do, else by columns alone."""
-    if only_windowed_counts(plan.topology):
+    if windowed_counts_by_topic(plan.topology):
         return arrived.mapInArrow(WindowCountingStage(plan, tasks, now_ms), SCHEMA)
     sources = [
         node
@@ -192,7 +192,7 @@ def _routed(arrived: DataFrame, plan: Plan, tasks: Tasks, sources: list[Node]) -
 
 
 def _stateful(rows: DataFrame, plan: Plan, number: int, tasks: Tasks, run: str) -> DataFrame:
-    from ottla.streams.planner.stateful import StatefulStage
+    from ottla.streams.planner.stateful_stage import StatefulStage
 
     stage = plan.stages[number]
     timers = any(isinstance(node.operator, Process) for node in stage.nodes)

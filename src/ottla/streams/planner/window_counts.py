@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from ottla.streams.graph.operators import Source, WindowAggregate
 from ottla.streams.graph.topology import Node, Topology
-from ottla.streams.interpreter.gathering import only_last_counts
 from ottla.streams.interpreter.keys import decode_key
+from ottla.streams.interpreter.record_cache import only_last_change_matters
 from ottla.streams.serdes import Serde, bytes_serde, natural_serde, str_serde
 from ottla.streams.windows import TimeWindows
 
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 TEXT = (None, natural_serde, str_serde)
 
 
-def counted_behind(topology: Topology, node: Node) -> Node | None:
+def windowed_count_after(topology: Topology, node: Node) -> Node | None:
     """The windowed count right behind a source, if nobody could tell in which order its records were counted."""
     source = node.operator
     if not isinstance(source, Source) or len(node.children) != 1:
@@ -39,7 +39,7 @@ def counted_behind(topology: Topology, node: Node) -> Node | None:
         and source.value_serde in (*TEXT, bytes_serde)
     )
     alone = len(child.parents) == 1 and len(topology.users(operator.store)) == 1
-    told_later = not operator.send_old and not operator.emit_on_close and only_last_counts(child)
+    told_later = not operator.send_old and not operator.emit_on_close and only_last_change_matters(child)
     return child if plain and alone and told_later else None
 
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 from ottla.streams.graph.operators import Source
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import RecordMetadata
-from ottla.streams.interpreter.reading import read_source
+from ottla.streams.interpreter.source_reader import read_source
 from ottla.streams.interpreter.task import Task
-from ottla.streams.planner.collecting import Collector
+from ottla.streams.planner.row_collector import RowCollector
 from ottla.streams.planner.rows import COLUMNS, Tasks, have_headers, read_headers
 from ottla.streams.planner.stages import Plan
 from ottla.streams.records import Record
@@ -43,7 +43,7 @@ class StatelessStage:
     started_ms: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        collector = Collector(self.plan, self.tasks, add_up=True)
+        collector = RowCollector(self.plan, self.tasks, add_up=True)
         task = Task(self.plan.stages[0].nodes, {}, collector.emit, now_ms=lambda: self.started_ms)
         sources = self._sources()
         lanes = {topic: number for number, topic in enumerate(self.plan.topology.source_topics())}
@@ -70,7 +70,7 @@ class StatelessStage:
         self,
         batch: Any,
         task: Task,
-        collector: Collector,
+        collector: RowCollector,
         sources: dict[str, list[Node]],
         lanes: dict[str, int],
         arrived: dict[int, int],
@@ -96,7 +96,7 @@ class StatelessStage:
                 read_source(task, node, source, raw, metadata, collector.emit_raw)
 
 
-def arrow_rows(collector: Collector) -> Any:
+def arrow_rows(collector: RowCollector) -> Any:
     """What a collector holds, as Spark wants it."""
     import pyarrow as pa
 
