@@ -80,3 +80,33 @@ class Peers(Protocol):
     ) -> None:
         """Try to connect once and close again: None if something listens there, else why not."""
         ...
+
+
+class BrokerPeers:
+    """Connections for one purpose, one to each broker, at the endpoint that it has registered last."""
+
+    __slots__ = ("_by_broker", "_endpoint_of", "_peers", "_purpose")
+
+    def __init__(self, peers: Peers, purpose: str, endpoint_of: Callable[[int], Endpoint | None]) -> None:
+        """`endpoint_of` returns None for a broker that is not registered."""
+        self._peers = peers
+        self._purpose = purpose
+        self._endpoint_of = endpoint_of
+        self._by_broker: dict[int, Peer] = {}
+
+    def to(self, broker_id: int) -> Peer | None:
+        """The connection to a broker; None when the broker is not registered."""
+        endpoint = self._endpoint_of(broker_id)
+        peer = self._by_broker.get(broker_id)
+        if peer is not None and peer.endpoint != endpoint:
+            del self._by_broker[broker_id]
+            peer.close()
+            peer = None
+        if peer is None and endpoint is not None:
+            peer = self._by_broker[broker_id] = self._peers.open(endpoint, self._purpose)
+        return peer
+
+    def close(self) -> None:
+        """Close all connections; requests that wait for a response fail."""
+        while self._by_broker:
+            self._by_broker.popitem()[1].close()

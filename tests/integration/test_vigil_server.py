@@ -1,4 +1,4 @@
-"""A whole node tells its vigil of the small requests that clients send, and of nothing large."""
+"""A whole node tells its busy_poll of the small requests that clients send, and of nothing large."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from raw_client import RawClient
 
 from ottla.config.broker import BrokerConfig
-from ottla.net import front
+from ottla.net import endpoints as front
 from ottla.net.connection import Connection
 from ottla.server import Server
 from ottla.wire import messages
@@ -46,7 +46,7 @@ async def scene(tmp_path: Path) -> None:
 
 def test_connections_tell_of_small_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder()
-    monkeypatch.setattr(front, "vigil", lambda monotonic, call_soon: recorder)
+    monkeypatch.setattr(front, "busy_poll", lambda monotonic, call_soon: recorder)
     asyncio.run(scene(tmp_path))
     assert len(recorder.clients) == 3
     (client,) = set(recorder.clients)

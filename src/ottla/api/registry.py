@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final, NamedTuple
 
-from ottla.api import cluster, controller, data, forwarding, groups, raft, share, topics, transactions
+from ottla.api import admin, cluster, controller, data, forwarding, groups, raft, share, transactions
 from ottla.api.base import Api
 from ottla.wire.apis import API_VERSIONS, ApiKey
 
@@ -93,7 +93,7 @@ def _join(*areas: ModuleType) -> dict[int, str]:
     return joined
 
 
-_OF_BROKERS: Final = _join(cluster, topics, data, groups, share, transactions)
+_OF_BROKERS: Final = _join(cluster, admin, data, groups, share, transactions)
 _OF_CONTROLLERS: Final = _join(controller, forwarding, raft)
 
 

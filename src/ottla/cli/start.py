@@ -122,13 +122,13 @@ async def _serve(config: BrokerConfig) -> None:
 
 
 async def _run_server(server: Server, config: BrokerConfig, stopping: asyncio.Event) -> None:
-    from ottla.server.ahead import load_ahead
+    from ottla.server.preload import preload
 
     await server.start()
     try:
         _, port = server.addresses[first_listener(config).name]
         click.echo(ready_line(config, port, server.cluster_id))
-        loading = asyncio.get_running_loop().run_in_executor(None, load_ahead)
+        loading = asyncio.get_running_loop().run_in_executor(None, preload)
         failure = await _first_of(stopping, server)
         await loading
     finally:

@@ -17,7 +17,6 @@ from ottla.config.describe import ConfigEntry, describe_topic
 from ottla.config.dynamic import check_dynamic, definition_of
 from ottla.config.errors import ConfigError
 from ottla.config.topic import TopicConfig
-from ottla.controller.names import validate_topic_name
 from ottla.controller.resource_configs import (
     CLIENT_METRICS_KEYS,
     GROUP_KEYS,
@@ -29,6 +28,7 @@ from ottla.controller.settings import CORDONED_KEY, MIN_ISR_KEY, Settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM, metadata_version_name
 from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
+from ottla.metadata.topic_names import validate_topic_name
 from ottla.wire.messages import (
     AlterConfigsResponse,
     ClearElrRecord,

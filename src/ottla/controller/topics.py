@@ -10,13 +10,13 @@ from typing import Final
 from ottla.clock import Clock
 from ottla.controller import configs
 from ottla.controller.cluster import is_active
-from ottla.controller.names import CLUSTER_METADATA_TOPIC, colliding_name, validate_topic_name
 from ottla.controller.partitions import default_directory
 from ottla.controller.placement import UsableBroker, place_replicas
 from ottla.controller.result import MAX_RECORDS_PER_OPERATION, NO_ERROR, ApiError, ControllerResult, Message
 from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.image import BrokerRegistration, MetadataImage, TopicImage
+from ottla.metadata.topic_names import CLUSTER_METADATA_TOPIC, colliding_name, validate_topic_name
 from ottla.wire.messages import (
     CreatePartitionsResponse,
     CreateTopicsResponse,

@@ -69,7 +69,7 @@ class OpenBatch:
         return first
 
 
-class Company:
+class AdaptiveLinger:
     """Whether a batch waits for operations to share it: not at all, for so long, or (-1) as long as the loop's turn.
 
     With -1 nobody waits for company that did not come the last times; now and then a batch does, to see whether some

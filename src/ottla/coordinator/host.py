@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.clock import Clock, Timer
 from ottla.coordinator.batching import (
-    Company,
+    AdaptiveLinger,
     OpenBatch,
     build_plain,
     build_transactional,
@@ -70,7 +70,7 @@ def _ignore(outcome: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings(Generic[S]):
+class RuntimeContext(Generic[S]):
     """What all hosts of one coordinator share."""
 
     topic: str
@@ -90,7 +90,7 @@ class Surroundings(Generic[S]):
 class ShardHost(Generic[S]):
     """See the module. All methods run on the event loop."""
 
-    def __init__(self, around: Surroundings[S], partition: int, leader_epoch: int) -> None:
+    def __init__(self, around: RuntimeContext[S], partition: int, leader_epoch: int) -> None:
         self._around = around
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -100,7 +100,7 @@ class ShardHost(Generic[S]):
         self._timers = Timers(around.clock, self._run_timer)
         self._batch: OpenBatch | None = None
         self._linger: Timer | None = None
-        self._company = Company(around.linger_ms)
+        self._company = AdaptiveLinger(around.linger_ms)
         self._written = 0
         """The end of what was appended here: answers wait until the high watermark is there."""
         self._pending: deque[Waiter] = deque()

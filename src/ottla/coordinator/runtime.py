@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.clock import Clock
-from ottla.coordinator.host import ShardHost, State, Surroundings
+from ottla.coordinator.host import RuntimeContext, ShardHost, State
 from ottla.coordinator.partition import CoordinatorPartitions
 from ottla.coordinator.records import RecordSerde
 from ottla.coordinator.result import CoordinatorResult, Done, Failed
@@ -22,7 +22,7 @@ from ottla.coordinator.shard import CoordinatorShard, ShardContext
 from ottla.coordinator.waiters import Waiter
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.verification import VerificationGuard
-from ottla.metadata.broker_peers import leader_of
+from ottla.metadata.endpoints import leader_of
 from ottla.records.codecs import Compression
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class CoordinatorRuntime(Generic[S]):
         self._hosts: dict[int, ShardHost[S]] = {}
         self._loads: deque[ShardHost[S]] = deque()
         self._scheduled = False
-        self._around = Surroundings(
+        self._around = RuntimeContext(
             topic=topic,
             clock=clock,
             executor=executor,

@@ -12,11 +12,11 @@ import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ottla.log.room import NEVER
+from ottla.log.preallocation import NEVER
 from ottla.log.types import WouldBlock
 
 if TYPE_CHECKING:
-    from ottla.log.room import Reserve, Room
+    from ottla.log.preallocation import Reserve, SpaceReserver
 
 Buffer = bytes | bytearray | memoryview
 
@@ -129,7 +129,7 @@ class Fs(Protocol):
         """(total, usable) bytes of the volume that holds the path."""
         ...
 
-    def use_room(self, room: Room) -> None:
+    def use_room(self, room: SpaceReserver) -> None:
         """From now on set space aside for files that grow fast, where disks are slow to find it."""
         ...
 
@@ -158,7 +158,7 @@ class OsFile:
 
     __slots__ = ("_fd", "_room", "looked", "path", "room_until")
 
-    def __init__(self, path: str, fd: int, room: Room | None = None) -> None:
+    def __init__(self, path: str, fd: int, room: SpaceReserver | None = None) -> None:
         self.path = path
         self._fd: _Descriptor | None = _Descriptor(fd)
         self._room = room
@@ -266,9 +266,9 @@ class OsFs:
     __slots__ = ("_room",)
 
     def __init__(self) -> None:
-        self._room: Room | None = None
+        self._room: SpaceReserver | None = None
 
-    def use_room(self, room: Room) -> None:
+    def use_room(self, room: SpaceReserver) -> None:
         self._room = room
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:

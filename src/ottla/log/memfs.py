@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.log.fs import Buffer, DirEntry, Lock, Stat
-from ottla.log.room import NEVER
+from ottla.log.preallocation import NEVER
 from ottla.log.types import WouldBlock
 
 if TYPE_CHECKING:
-    from ottla.log.room import Room
+    from ottla.log.preallocation import SpaceReserver
 
 
 class _Inode:
@@ -258,7 +258,7 @@ class MemFs:
             del self._files[name]
         self._dirs = {d for d in self._dirs if d != path and not d.startswith(path + "/")}
 
-    def use_room(self, room: Room) -> None:
+    def use_room(self, room: SpaceReserver) -> None:
         """Memory has no map of free blocks that has to be read first."""
 
     def fsync_dir(self, path: str) -> None:

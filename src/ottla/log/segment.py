@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ottla.log.files import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, stem
 from ottla.log.fs import Buffer, File, Fs
 from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.log.room import FIRST_LOOK_BYTES
+from ottla.log.preallocation import FIRST_LOOK_BYTES
 from ottla.log.txn_index import TransactionIndex
 from ottla.log.types import NO_TIMESTAMP, AbortedTxn
 from ottla.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader, CorruptBatchError, read_header

@@ -1,7 +1,7 @@
 """The gate in front of what clients and leaders have us write: they wait while a write would hold up the event loop.
 
 A write waits in the kernel where too much of the page cache is dirty, or where its file is being given disk space
-(`ottla.log.room`). Connections then keep their requests (`ottla.net.connection`), and everything else goes on.
+(`ottla.log.preallocation`). Connections then keep their requests (`ottla.net.connection`), and everything else goes on.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from ottla.wire.primitives import Buffer
 if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.log.write_gate import WriteGate
+    from ottla.net.busy_poll import BusyPoller
     from ottla.net.dispatch import Dispatcher
-    from ottla.net.vigil import Vigil
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_buffers",
+        "_busy_poller",
         "_call_soon",
         "_clock",
         "_end",
@@ -74,7 +75,6 @@ class Connection(asyncio.BufferedProtocol):
         "_since_turn",
         "_slots",
         "_transport",
-        "_vigil",
         "_write_paused",
         "dispatcher",
         "last_active",
@@ -92,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         max_request_bytes: int,
         peer: Peer,
         on_lost: Callable[[Connection], None],
-        vigil: Vigil | None = None,
+        busy_poll: BusyPoller | None = None,
     ) -> None:
         self.dispatcher = dispatcher
         self._buffers = buffers
@@ -101,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self._max_request_bytes = max_request_bytes
         self.peer = peer
         self._on_lost = on_lost
-        self._vigil = vigil
+        self._busy_poller = busy_poll
         self._transport: asyncio.Transport | None = None
         self._own: bytearray | None = None
         self._end = 0
@@ -136,8 +136,8 @@ class Connection(asyncio.BufferedProtocol):
         if own is None:
             self.last_active = now
             self._take_frames(self._buffers.scratch[:nbytes], now)
-            if nbytes < _SMALL_READ_BYTES and self._vigil is not None:
-                self._vigil.asked(self, now)
+            if nbytes < _SMALL_READ_BYTES and self._busy_poller is not None:
+                self._busy_poller.asked(self, now)
         else:
             if nbytes >= _PROGRESS_BYTES:
                 self.last_active = now

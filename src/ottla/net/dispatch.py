@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Api, Message
 from ottla.api.forwarding.envelope import pass_on
-from ottla.api.forwarding.serving import mentions
+from ottla.broker.controller_channel import mentions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
@@ -21,7 +21,7 @@ from ottla.wire.headers import decode_request_header, encode_response, read_requ
 from ottla.wire.messages import request_class
 
 if TYPE_CHECKING:
-    from ottla.api.broker import Node
+    from ottla.broker.services import Node
     from ottla.log.write_gate import WriteGate
     from ottla.net.connection import Connection
 

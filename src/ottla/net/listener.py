@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from ottla.clock import Clock, Timer
 from ottla.net.admission import Admission, Verdict
 from ottla.net.buffers import ReceiveBuffers
+from ottla.net.busy_poll import BusyPoller
 from ottla.net.connection import Connection, Peer
 from ottla.net.dispatch import Dispatcher
-from ottla.net.vigil import Vigil
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Listener:
         buffers: ReceiveBuffers,
         admission: Admission,
         clock: Clock,
-        vigil: Vigil | None = None,
+        busy_poll: BusyPoller | None = None,
     ) -> None:
         self.settings = settings
         self.connections: set[Connection] = set()
@@ -106,7 +106,7 @@ class Listener:
         self._buffers = buffers
         self._admission = admission
         self._clock = clock
-        self._vigil = vigil
+        self._busy_poller = busy_poll
         self._accepting = False
         self._stopped = False
         self._held_back: Timer | None = None
@@ -225,7 +225,7 @@ class Listener:
             max_request_bytes=self.settings.max_request_bytes,
             peer=self._peer(accepted, ip, port),
             on_lost=self._lost,
-            vigil=self._vigil,
+            busy_poll=self._busy_poller,
         )
         self.connections.add(connection)
         task = asyncio.get_running_loop().create_task(self._start(accepted, connection))

@@ -1,7 +1,7 @@
 """The way to another node: a connection that is made when needed, requests in order, and exactly one outcome each.
 
-It finds out once per connection which versions the other node serves. How a connection is opened is
-`ottla.net.connecting`, how answers are received `ottla.net.answers`; what requests mean is their senders' affair.
+It finds out once per connection which versions the other node serves. `ottla.net.connecting` opens connections,
+`ottla.net.response_protocol` receives responses; the senders know what their requests mean.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.errors import ErrorCode
 from ottla.limits import MAX_PEER_IN_FLIGHT, MAX_PEER_QUEUE
-from ottla.net.answers import SCRATCH_BYTES, AnswerProtocol
 from ottla.net.connecting import Connect, ConnectFailed, connect_socket
+from ottla.net.response_protocol import SCRATCH_BYTES, ResponseProtocol
 from ottla.peers import Endpoint, Message, PeerFailure
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.codec import decode_prefix
@@ -215,7 +215,7 @@ class SocketPeer:
         self._client_id = f"node-{peers.node_id}-{purpose}"
         self._queue: deque[_Sent] = deque()
         self._in_flight: deque[_Sent] = deque()
-        self._protocol: AnswerProtocol | None = None
+        self._protocol: ResponseProtocol | None = None
         self._ready = False
         self._versions: dict[int, tuple[int, int]] = {}
         self._next_id = 0
@@ -295,7 +295,7 @@ class SocketPeer:
 
     async def _connect(self) -> None:
         settings, (_, host, port) = self._peers.settings, self._endpoint
-        protocol = AnswerProtocol(
+        protocol = ResponseProtocol(
             self._peers.scratch, settings.max_answer_bytes, self._answered, self._connection_lost
         )
         try:

@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): the partitions a client fetches, kept between its requests.
 
 Decides which partitions a request covers and which of the results are worth sending. Reading them is
-`ottla.replica.fetch`; the messages are the API's.
+`ottla.replica.consumer_read`; the messages are the API's.
 
     request epoch   0    full fetch, opens a session if there is room (closing the one it names)
                    -1    full fetch, no session (closing the one it names)
@@ -23,7 +23,7 @@ from ottla.errors import ErrorCode
 from ottla.limits import MAX_FETCH_PARTITIONS
 
 if TYPE_CHECKING:
-    from ottla.replica.follower_fetch import FollowerFetch
+    from ottla.replica.follower_read import FollowerRead
     from ottla.replica.partition import Partition
 
 NO_SESSION: Final = 0
@@ -77,7 +77,7 @@ class FetchPartition:
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.partition: Partition | None = None
-        """The hosted partition, once looked up (see `ottla.replica.fetch`)."""
+        """The hosted partition, once looked up (see `ottla.replica.consumer_read`)."""
         self.session: FetchSession | None = None
         """Set while a follower's session hangs on the partition: this is its waiter there."""
         self.asked = True
@@ -170,7 +170,7 @@ class FetchSession:
         self.evictable_key = (privileged, -1, session_id)
         self.fresh: dict[FetchPartition, None] = {}
         """A follower's partitions that there may be news of, longest waiting first."""
-        self.parked: FollowerFetch | None = None
+        self.parked: FollowerRead | None = None
         """A follower's request that waits for news."""
 
     def attach(self, part: FetchPartition) -> None:

@@ -1,6 +1,6 @@
 """The replicas this broker hosts: which partitions there are, following the metadata.
 
-Partitions appear and vanish here at once; their logs are made in a thread (`ottla.replica.making`) or when first
+Partitions appear and vanish here at once; their logs are made in a thread (`ottla.replica.log_creation`) or when first
 needed, and removed in slices between other work. What a partition does is `ottla.replica.partition`; the logs are
 `ottla.log`'s.
 """
@@ -24,13 +24,13 @@ from ottla.metadata.partitions import DIRECTORY_UNASSIGNED
 from ottla.peers import Endpoint, Peers
 from ottla.replica.alter_partition import AlterPartitionSender, Send
 from ottla.replica.assignments import DirectoryAssignments
-from ottla.replica.fetchers import Fetchers
-from ottla.replica.making import SLICE_S, LogMaker, Make
+from ottla.replica.delayed_requests import DelayedRequests
+from ottla.replica.log_creation import SLICE_S, LogCreator, Make
 from ottla.replica.offload import Offload
 from ottla.replica.partition import Partition, PartitionHost
+from ottla.replica.replica_fetcher_manager import ReplicaFetcherManager
 from ottla.replica.selector import RACK_AWARE, nearer_replica
 from ottla.replica.throttle import ReplicationThrottle
-from ottla.replica.waiting import Waiting
 from ottla.wire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ReplicaManager:
     ) -> None:
         self.log_manager = log_manager
         self.offload = Offload(executor, call_soon_threadsafe)
-        self.waiting = Waiting(clock)
+        self.waiting = DelayedRequests(clock)
         self.image: MetadataImage = EMPTY_IMAGE
         self.clock = clock
         self.leader_throttle = ReplicationThrottle("leader", clock, node_id, config)
@@ -112,9 +112,9 @@ class ReplicaManager:
             )
             log_manager.announce_moves(self._about_to_move)
         self._follower_throttle = ReplicationThrottle("follower", clock, node_id, config)
-        self._fetchers: Fetchers | None = None
+        self._fetchers: ReplicaFetcherManager | None = None
         if peers is not None:
-            self._fetchers = Fetchers(
+            self._fetchers = ReplicaFetcherManager(
                 clock, peers, node_id, config, broker_epoch, self.endpoint_of, self._follower_throttle, gate
             )
         self._host = PartitionHost(
@@ -130,7 +130,7 @@ class ReplicaManager:
         self._default_topic_config: TopicConfig | None = None
         self._built_config: tuple[object, TopicConfig] | None = None
         """The last one that was built, with what for: the partitions of a topic come one after another."""
-        self._maker = LogMaker(clock, self.offload, self._begin_log, self._ensure_log)
+        self._maker = LogCreator(clock, self.offload, self._begin_log, self._ensure_log)
         self._unready = 0
         """How many hosted partitions are not `ready`."""
         self._hosted: dict[str | bytes, _Topic] = {}

@@ -1,7 +1,7 @@
 """One partition as this broker hosts it: as leader or follower, its high watermark, and who waits for what.
 
 The files are `ottla.log`'s; who is in sync is decided in `ottla.replica.isr`; which partitions there are is the
-manager's; reading for clients is `ottla.replica.fetch`, copying from a leader `ottla.replica.fetcher`.
+manager's; reading for clients is `ottla.replica.consumer_read`, copying from a leader `ottla.replica.replica_fetcher`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ottla.log.verification import VerificationGuard
     from ottla.metadata.image import PartitionRegistration
     from ottla.replica.appends import AppendDone
+    from ottla.replica.delayed_requests import Waiter
     from ottla.replica.flushes import FlushDone
     from ottla.replica.offload import Offload
-    from ottla.replica.waiting import Waiter
 
 _logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.server.environment import Environment
 from ottla.server.node import Server
-from ottla.server.surroundings import Surroundings
 
-__all__ = ["Server", "Surroundings"]
+__all__ = ["Environment", "Server"]

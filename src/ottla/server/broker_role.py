@@ -8,15 +8,15 @@ from concurrent.futures import Executor
 from dataclasses import fields
 from typing import Any
 
-from ottla.api.broker import Broker, Node
-from ottla.api.cluster.departures import Departures
-from ottla.api.coordinators import Coordinators, Made
-from ottla.api.forwarding.channel import ControllerChannel
-from ottla.api.transactions.local_markers import LocalMarkers
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.coordinators import Coordinators, CoordinatorSet
+from ottla.broker.lifecycle import BrokerLifecycle
+from ottla.broker.markers import LocalMarkers
+from ottla.broker.recently_fenced import RecentlyFencedBrokers
+from ottla.broker.services import Broker, Node
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
-from ottla.controller.lifecycle import BrokerLifecycle
 from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.manager import LogManager
@@ -92,9 +92,9 @@ def make_broker(
         """A transaction that committed offsets has ended."""
         broker.groups.runtime.complete_transaction(*marker)
 
-    def coordinators() -> Made:
+    def coordinators() -> CoordinatorSet:
         # Loaded when they are needed: see `Coordinators`.
-        from ottla.server.coordinators import make_coordinators
+        from ottla.broker.coordinator_factory import make_coordinators
 
         return make_coordinators(broker, loop)
 
@@ -104,7 +104,7 @@ def make_broker(
         replicas=replicas,
         lifecycle=lifecycle,
         fetch_sessions=FetchSessionCache(clock, config.int("max.incremental.fetch.session.cache.slots")),
-        departures=Departures(clock),
+        departures=RecentlyFencedBrokers(clock),
         producer_ids=ProducerIds(_allocator(node, lifecycle)),
         coordinators=Coordinators(coordinators),
         local_markers=LocalMarkers(replicas, clock, end_offsets),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-from ottla.api.forwarding.channel import ControllerChannel
+from ottla.broker.controller_channel import ControllerChannel
 from ottla.clock import Clock, Timer
 from ottla.errors import ErrorCode, KafkaError
 

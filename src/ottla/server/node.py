@@ -13,17 +13,18 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from ottla.api.broker import Broker, Node
-from ottla.api.forwarding.channel import ControllerChannel
 from ottla.api.forwarding.serving import serve_here
+from ottla.broker.controller_channel import ControllerChannel
+from ottla.broker.lifecycle import BrokerLifecycle
+from ottla.broker.registration import broker_registration, controller_registration
+from ottla.broker.services import Broker, Node
 from ottla.config.broker import BrokerConfig
 from ottla.controller.controller import Controller
-from ottla.controller.lifecycle import BrokerLifecycle
 from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.log_dir import LogDir
 from ottla.log.manager import LogManager
-from ottla.log.room import Room
+from ottla.log.preallocation import SpaceReserver
 from ottla.log.write_gate import WriteGate
 from ottla.metadata.format import read_bootstrap_records
 from ottla.metadata.publisher import MetadataLoader
@@ -31,10 +32,9 @@ from ottla.net.peer import SocketPeers
 from ottla.raft.driver import RaftDriver
 from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
 from ottla.server.controller_role import ControllerRegistrar
+from ottla.server.environment import Environment, Listeners
 from ottla.server.foundation import make_loader, make_raft, open_directories, peer_settings
 from ottla.server.publishers import broker_publishers, node_publishers
-from ottla.server.registration import broker_registration, controller_registration
-from ottla.server.surroundings import Doors, Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +61,12 @@ _GC_THRESHOLDS: Final = (50_000, 20, 50)
 class Server:
     """A node. `start` returns when it answers requests, `stop` when everything is on disk and closed."""
 
-    def __init__(self, config: BrokerConfig, surroundings: Surroundings | None = None) -> None:
+    def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
         self._config = config
-        self._surroundings = surroundings or Surroundings()
-        self._clock = self._surroundings.clock
-        self._fs = self._surroundings.fs
-        self._gate = WriteGate(self._clock, self._surroundings.page_cache)
+        self._environment = environment or Environment()
+        self._clock = self._environment.clock
+        self._fs = self._environment.fs
+        self._gate = WriteGate(self._clock, self._environment.page_cache)
         self._undo: list[Callable[[], Any]] = []
         """What has to be taken down, in the order it was put up."""
         self._failure: asyncio.Future[BaseException] | None = None
@@ -118,12 +118,12 @@ class Server:
 
     async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         config, clock, fs = self._config, self._clock, self._fs
-        front = self._surroundings.make_front(config, clock)
-        self._undo.append(front.discard)
-        self.addresses = front.addresses
-        executor = self._surroundings.executor
+        listeners = self._environment.make_listeners(config, clock)
+        self._undo.append(listeners.discard)
+        self.addresses = listeners.addresses
+        executor = self._environment.executor
         self._undo.append(executor.shutdown)
-        room = Room(clock, self._gate, loop.call_soon_threadsafe)
+        room = SpaceReserver(clock, self._gate, loop.call_soon_threadsafe)
         self._undo += room.stop, self._gate.stop
         fs.use_room(room)
         log_manager = LogManager(
@@ -132,22 +132,22 @@ class Server:
             clock,
             executor,
             on_dir_failure=self._on_dir_failure,
-            cleaner_threads=self._surroundings.cleaner_threads,
+            cleaner_threads=self._environment.cleaner_threads,
         )
         self._undo.append(lambda: self._close_logs(log_manager, executor))
         self.cluster_id = open_directories(fs, config, clock, log_manager, self._undo)
-        peers = SocketPeers(clock, loop, config.node_id, peer_settings(config), self._surroundings.connect)
+        peers = SocketPeers(clock, loop, config.node_id, peer_settings(config), self._environment.connect)
         self._undo.append(peers.close)
 
         raft = make_raft(fs, config, clock, executor, loop, self.cluster_id, peers, self.fail)
         loader = make_loader(config, clock, raft)
         settings = Settings(config, self.cluster_id)
         node = self.node = self._make_node(raft, loader, settings, peers, executor)
-        for publisher in node_publishers(node, front, settings):
+        for publisher in node_publishers(node, listeners, settings):
             loader.add_publisher(publisher)
-        self._start_quorum(front, node, raft, loader)
+        self._start_quorum(listeners, node, raft, loader)
         if config.is_broker:
-            await self._start_broker(front, node, loader, settings, log_manager, executor)
+            await self._start_broker(listeners, node, loader, settings, log_manager, executor)
         _tune_gc()
         log.info("Node %d of cluster %s is up", config.node_id, self.cluster_id)
 
@@ -192,15 +192,17 @@ class Server:
         )
         return node
 
-    def _start_quorum(self, front: Doors, node: Node, raft: RaftDriver, loader: MetadataLoader) -> None:
+    def _start_quorum(
+        self, listeners: Listeners, node: Node, raft: RaftDriver, loader: MetadataLoader
+    ) -> None:
         """Take part in the metadata quorum; a controller answers the others from here on."""
         controller = node.local_controller
         raft.add_listener(loader)
         if controller is not None:
             raft.add_listener(controller)
         raft.start()
-        front.open(node, controllers=True)
-        self._undo.append(lambda: front.stop(_STOP_GRACE_S, controllers=True))
+        listeners.open(node, controllers=True)
+        self._undo.append(lambda: listeners.stop(_STOP_GRACE_S, controllers=True))
         self._undo.append(raft.shutdown)
         if controller is not None:
             self._undo.append(controller.shutdown)
@@ -214,7 +216,7 @@ class Server:
 
     async def _start_broker(
         self,
-        front: Doors,
+        listeners: Listeners,
         node: Node,
         loader: MetadataLoader,
         settings: Settings,
@@ -246,8 +248,8 @@ class Server:
         broker.replicas.start()
         log_manager.start()
         self._undo.append(broker.coordinators.stop_transactions)
-        front.open(broker, controllers=False)
-        self._undo.append(lambda: front.stop(_STOP_GRACE_S, controllers=False))
+        listeners.open(broker, controllers=False)
+        self._undo.append(lambda: listeners.stop(_STOP_GRACE_S, controllers=False))
         # Wakes who is parked, so that the listeners find them answered.
         self._undo.append(broker.replicas.shutdown)
         self._undo.append(broker.coordinators.stop_groups)

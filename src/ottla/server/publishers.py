@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.api.broker import Broker, Node
+from ottla.broker.services import Broker, Node
 from ottla.controller.settings import Settings
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
 from ottla.metadata.publisher import Publisher
-from ottla.server.surroundings import Doors
+from ottla.server.environment import Listeners
 
 
-def node_publishers(node: Node, front: Doors, settings: Settings) -> Iterable[Publisher]:
+def node_publishers(node: Node, listeners: Listeners, settings: Settings) -> Iterable[Publisher]:
     """For a node of any role: its settings in force, and the image that requests see."""
     own = _own_resources(node)
 
     def publish_config(delta: MetadataDelta, image: MetadataImage) -> None:
         if delta.changed_configs & own:
             node.config = settings.current(image)
-            front.update(node.config)
+            listeners.update(node.config)
 
     def publish_image(delta: MetadataDelta, image: MetadataImage) -> None:
         node.image = image

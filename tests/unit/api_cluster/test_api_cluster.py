@@ -17,7 +17,7 @@ from ottla.api.cluster import (
     find_coordinator,
     metadata,
 )
-from ottla.api.cluster.departures import LISTED_FOR_S, Departures
+from ottla.broker.recently_fenced import LISTED_FOR_S, RecentlyFencedBrokers
 from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -109,7 +109,7 @@ def make_broker(found: MetadataImage | None = None, **settings: str) -> Any:
         cluster_id="the-cluster",
         clock=clock,
         peers=SimpleNamespace(gone=lambda: ()),
-        departures=Departures(clock),
+        departures=RecentlyFencedBrokers(clock),
         config=config,
         image=found or image(),
         raft=SimpleNamespace(kraft_version=1, leader_id=1, describe_quorum=lambda: quorum),

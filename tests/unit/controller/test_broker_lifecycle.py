@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from controller_harness import FakeLog, image_with_brokers, registration
 
+from ottla.broker.lifecycle import BrokerLifecycle, BrokerState
 from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
-from ottla.controller.lifecycle import BrokerLifecycle, BrokerState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE

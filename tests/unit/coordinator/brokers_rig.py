@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.clock import VirtualClock
-from ottla.metadata.broker_peers import BrokerPeers
+from ottla.metadata.endpoints import broker_endpoint
 from ottla.metadata.image import (
     BrokerRegistration,
     Endpoint,
@@ -14,6 +14,7 @@ from ottla.metadata.image import (
     TopicImage,
     TopicsImage,
 )
+from ottla.peers import BrokerPeers
 from ottla.peers import Endpoint as Address
 from ottla.testing.memory_peers import MemoryNetwork, Respond
 
@@ -52,7 +53,11 @@ class Brokers:
         )
 
     def peers(self) -> BrokerPeers:
-        return BrokerPeers(self.network.peers(HERE), "test", lambda: self.image, LISTENER)
+        return BrokerPeers(
+            self.network.peers(HERE),
+            "test",
+            lambda broker_id: broker_endpoint(self.image, broker_id, LISTENER),
+        )
 
     def take(self) -> tuple[int, Any, Respond]:
         """The one request that was sent since."""

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.transaction.marker_routes import MarkerRoutes
-from ottla.coordinator.transaction.markers import RETRY_MS, MarkersDone, MarkerSender, TxnMarker
+from ottla.coordinator.transaction.marker_manager import (
+    RETRY_MS,
+    MarkersDone,
+    TransactionMarkerManager,
+    TxnMarker,
+)
+from ottla.coordinator.transaction.marker_router import TransactionMarkerRouter
 from ottla.coordinator.transaction.state import TransactionMetadata, TransactionState
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
@@ -36,8 +41,10 @@ class Scene(Brokers):
         self.lead("t", HERE, 2, 3)
         self.here = Here()
         self.complete: list[str] = []
-        self.routes = MarkerRoutes(HERE, self.clock, lambda: self.image, self.here, self.peers(), 30.0)
-        self.sender = MarkerSender(
+        self.routes = TransactionMarkerRouter(
+            HERE, self.clock, lambda: self.image, self.here, self.peers(), 30.0
+        )
+        self.sender = TransactionMarkerManager(
             self.clock,
             self.routes,
             exists=lambda tp: tp.partition in self.image.topics.by_name[tp.topic].partitions,

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.names import SHARE_STATE_TOPIC
 from ottla.coordinator.runtime import partition_for
 from ottla.coordinator.share.persister import SharePersister
 from ottla.coordinator.share.routes import ShareStateRoutes
 from ottla.coordinator.share.service import StateApi
 from ottla.coordinator.share.state import StateKey
 from ottla.errors import ErrorCode
-from ottla.metadata.broker_peers import leader_of
+from ottla.metadata.endpoints import leader_of
+from ottla.metadata.topic_names import SHARE_STATE_TOPIC
 from ottla.wire.messages import ReadShareGroupStateRequest, ReadShareGroupStateResponse
 from unit.coordinator.brokers_rig import HERE, Brokers
 

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinator.transaction.elsewhere import CoordinatorsElsewhere, Question
+from ottla.coordinator.transaction.add_partitions_manager import (
+    AddPartitionsToTxnManager,
+    VerificationRequest,
+)
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.wire.messages import AddPartitionsToTxnResponse
@@ -21,13 +24,13 @@ Codes = Mapping[TopicPartition, ErrorCode]
 class Scene(Brokers):
     def __init__(self) -> None:
         super().__init__(2)
-        self.elsewhere = CoordinatorsElsewhere(self.clock, self.peers(), 30.0)
+        self.elsewhere = AddPartitionsToTxnManager(self.clock, self.peers(), 30.0)
 
     def ask(
         self, name: str, *partitions: TopicPartition, epoch: int = 0, verify: bool = False
     ) -> list[Codes]:
         answers: list[Codes] = []
-        self.elsewhere.ask(2, Question(name, 7, epoch, partitions, verify, answers.append))
+        self.elsewhere.ask(2, VerificationRequest(name, 7, epoch, partitions, verify, answers.append))
         return answers
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.api.creations import MAX_FAILURES, TopicCreations
+from ottla.broker.internal_topic_creation import MAX_FAILURES, InternalTopicCreations
 
 
 def test_a_topic_is_created_once_at_a_time() -> None:
-    creations = TopicCreations()
+    creations = InternalTopicCreations()
     assert creations.begin(["a", "b"], 0) == ["a", "b"]
     assert creations.begin(["a", "c"], 0) == ["c"]
     creations.end(["a"])
@@ -14,7 +14,7 @@ def test_a_topic_is_created_once_at_a_time() -> None:
 
 
 def test_a_failure_is_told_for_a_while_and_then_forgotten() -> None:
-    creations = TopicCreations()
+    creations = InternalTopicCreations()
     creations.begin(["a"], 0)
     creations.end(["a"])
     creations.failed("a", "no room", until_ms=100)
@@ -25,7 +25,7 @@ def test_a_failure_is_told_for_a_while_and_then_forgotten() -> None:
 
 
 def test_failures_are_bounded() -> None:
-    creations = TopicCreations()
+    creations = InternalTopicCreations()
     for number in range(MAX_FAILURES + 1):
         creations.failed(str(number), "no", until_ms=1)
     assert creations.failures(["0", "1"], 0) == {"1": "no"}

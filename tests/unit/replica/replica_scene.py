@@ -25,7 +25,7 @@ from ottla.metadata.image import (
 )
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
-from ottla.replica import making
+from ottla.replica import log_creation as making
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
 from ottla.replica.producer_ids import ProducerIds

@@ -13,7 +13,7 @@ from ottla.api.data import produce
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
-from ottla.replica import making
+from ottla.replica import log_creation as making
 from ottla.wire.messages import ProduceRequest
 
 

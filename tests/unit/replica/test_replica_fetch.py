@@ -8,7 +8,7 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import iter_batches
-from ottla.replica.fetch import Fetch
+from ottla.replica.consumer_read import ConsumerRead
 from ottla.replica.fetch_sessions import FetchPartition
 
 
@@ -17,7 +17,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self.results: Any = None
-        self.fetch: Fetch
+        self.fetch: ConsumerRead
 
     @property
     def done(self) -> bool:
@@ -37,7 +37,7 @@ class Outcome:
 def fetch(scene, *parts: FetchPartition, **options: Any) -> Outcome:
     options = {"max_bytes": 1 << 20, "min_bytes": 1, "max_wait_ms": 500, **options}
     outcome = Outcome()
-    outcome.fetch = Fetch(scene.replicas, list(parts), outcome.take, **options)
+    outcome.fetch = ConsumerRead(scene.replicas, list(parts), outcome.take, **options)
     results = outcome.fetch.start()
     if results is not None:
         outcome.take(results)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from ottla.clock import VirtualClock
-from ottla.replica.waiting import Waiting
+from ottla.replica.delayed_requests import DelayedRequests
 
 
 def place() -> SimpleNamespace:
@@ -33,7 +33,7 @@ def clock() -> VirtualClock:
 
 
 def test_it_is_woken_once_for_many_events_of_one_turn(clock):
-    waiting, places, waiter = Waiting(clock), [place() for _ in range(3)], Waiter()
+    waiting, places, waiter = DelayedRequests(clock), [place() for _ in range(3)], Waiter()
     parked = waiting.park(places, 1, 10.0, waiter)
     for each in places:
         for waiting_there in each.waiters:
@@ -49,7 +49,7 @@ def test_it_is_woken_once_for_many_events_of_one_turn(clock):
 
 
 def test_small_events_add_up(clock):
-    waiting, where, waiter = Waiting(clock), place(), Waiter()
+    waiting, where, waiter = DelayedRequests(clock), place(), Waiter()
     parked = waiting.park([where], 100, 10.0, waiter)
     parked.progress(99)
     clock.advance(0)
@@ -60,7 +60,7 @@ def test_small_events_add_up(clock):
 
 
 def test_one_that_still_needs_more_keeps_waiting_until_its_time_is_up(clock):
-    waiting, where, waiter = Waiting(clock), place(), Waiter(50)
+    waiting, where, waiter = DelayedRequests(clock), place(), Waiter(50)
     parked = waiting.park([where], 1, 10.0, waiter)
     parked.progress(1)
     clock.advance(1)
@@ -76,7 +76,7 @@ def test_one_that_still_needs_more_keeps_waiting_until_its_time_is_up(clock):
 
 
 def test_a_cancelled_one_leaves_nothing_behind(clock):
-    waiting, where, waiter = Waiting(clock), place(), Waiter()
+    waiting, where, waiter = DelayedRequests(clock), place(), Waiter()
     parked = waiting.park([where], 1, 10.0, waiter)
     parked.ready()
     parked.cancel()
@@ -88,7 +88,7 @@ def test_a_cancelled_one_leaves_nothing_behind(clock):
 
 
 def test_there_is_room_for_only_so_many(clock):
-    waiting, where = Waiting(clock, limit=2), place()
+    waiting, where = DelayedRequests(clock, limit=2), place()
     first = waiting.park([where], 1, 10.0, Waiter())
     assert waiting.park([where], 1, 10.0, Waiter()) is not None
     assert waiting.park([where], 1, 10.0, Waiter()) is None
@@ -97,7 +97,7 @@ def test_there_is_room_for_only_so_many(clock):
 
 
 def test_one_that_fails_does_not_hold_up_the_others(clock):
-    waiting, where, fine = Waiting(clock), place(), Waiter()
+    waiting, where, fine = DelayedRequests(clock), place(), Waiter()
 
     def failing(expired: bool) -> int:
         raise ValueError("a bug")
@@ -111,7 +111,7 @@ def test_one_that_fails_does_not_hold_up_the_others(clock):
 
 
 def test_many_are_woken_over_several_turns(clock):
-    waiting, where, waiters = Waiting(clock), place(), [Waiter() for _ in range(1000)]
+    waiting, where, waiters = DelayedRequests(clock), place(), [Waiter() for _ in range(1000)]
     for waiter in waiters:
         waiting.park([where], 1, 10.0, waiter).ready()
     clock.advance(0)

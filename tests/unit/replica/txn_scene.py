@@ -10,20 +10,20 @@ from replica_scene import NODE, Context, Scene, make_scene
 from ottla.api.base import PARKED
 from ottla.api.data import fetch, produce
 from ottla.api.transactions import add_partitions_to_txn, end_txn, init_producer_id
-from ottla.api.transactions.local_markers import LocalMarkers
-from ottla.controller.names import TRANSACTIONS_TOPIC
+from ottla.broker.coordinator_log import CoordinatedPartitions
+from ottla.broker.markers import LocalMarkers
 from ottla.coordinator.runtime import CoordinatorRuntime
-from ottla.coordinator.transaction.elsewhere import CoordinatorsElsewhere
-from ottla.coordinator.transaction.marker_routes import MarkerRoutes
-from ottla.coordinator.transaction.markers import MarkersDone, TxnMarker
+from ottla.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
+from ottla.coordinator.transaction.marker_manager import MarkersDone, TxnMarker
+from ottla.coordinator.transaction.marker_router import TransactionMarkerRouter
 from ottla.coordinator.transaction.service import SERDE, TransactionCoordinator
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
-from ottla.metadata.broker_peers import BrokerPeers
+from ottla.metadata.topic_names import TRANSACTIONS_TOPIC
+from ottla.peers import BrokerPeers
 from ottla.records.batch import iter_batches, iter_records
 from ottla.records.control import ControlType, iter_control
-from ottla.replica.coordination import CoordinatedPartitions
 from ottla.testing.memory_peers import MemoryNetwork
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages import (
@@ -69,14 +69,16 @@ class TxnScene:
         self.broker = scene.broker
         self.markers = UnreliableMarkers(LocalMarkers(scene.replicas, scene.clock, self._no_groups))
         nobody = BrokerPeers(
-            MemoryNetwork(scene.clock).peers(NODE), "transactions", lambda: scene.replicas.image, "PLAINTEXT"
+            MemoryNetwork(scene.clock).peers(NODE), "transactions", scene.replicas.endpoint_of
         )
         self.coordinator = TransactionCoordinator(
             scene.broker.config,
             scene.clock,
             scene.broker.producer_ids,
-            MarkerRoutes(NODE, scene.clock, lambda: scene.replicas.image, self.markers, nobody, 30.0),
-            CoordinatorsElsewhere(scene.clock, nobody, 30.0),
+            TransactionMarkerRouter(
+                NODE, scene.clock, lambda: scene.replicas.image, self.markers, nobody, 30.0
+            ),
+            AddPartitionsToTxnManager(scene.clock, nobody, 30.0),
             exists=lambda tp: scene.replicas.hosts(tp),
             transaction_version=lambda: self.version,
             make_runtime=lambda new_shard: CoordinatorRuntime(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.controller.names import SHARE_STATE_TOPIC
+from ottla.broker.coordinator_log import CoordinatedPartitions
 from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.share.persister import SharePersister
 from ottla.coordinator.share.records import SERDE
@@ -12,7 +12,7 @@ from ottla.coordinator.share.service import ShareCoordinator
 from ottla.coordinator.share.shard import ShareCoordinatorShard
 from ottla.errors import KafkaError
 from ottla.log.memfs import MemFs
-from ottla.replica.coordination import CoordinatedPartitions
+from ottla.metadata.topic_names import SHARE_STATE_TOPIC
 from ottla.replica.share.fetch import Fetched, Results, ShareFetch
 from ottla.replica.share.manager import SharePartitions
 from ottla.replica.share.persister import ShareKey

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ottla.config.broker import BrokerConfig
-from ottla.coordinator.transaction.elsewhere import CoordinatorsElsewhere
+from ottla.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
 from ottla.coordinator.transaction.end import EndRequest
 from ottla.coordinator.transaction.init import InitRequest
-from ottla.coordinator.transaction.marker_routes import MarkerRoutes
-from ottla.coordinator.transaction.markers import MarkersDone, TxnMarker
+from ottla.coordinator.transaction.marker_manager import MarkersDone, TxnMarker
+from ottla.coordinator.transaction.marker_router import TransactionMarkerRouter
 from ottla.coordinator.transaction.service import SERDE, TransactionCoordinator
 from ottla.coordinator.transaction.state import TransactionState
 from ottla.errors import ErrorCode
@@ -50,8 +50,8 @@ class Scene:
             config,
             self.brokers.clock,
             ProducerIds(),
-            MarkerRoutes(HERE, self.brokers.clock, lambda: self.brokers.image, self, peers, 30.0),
-            CoordinatorsElsewhere(self.brokers.clock, peers, 30.0),
+            TransactionMarkerRouter(HERE, self.brokers.clock, lambda: self.brokers.image, self, peers, 30.0),
+            AddPartitionsToTxnManager(self.brokers.clock, peers, 30.0),
             exists=lambda tp: True,
             transaction_version=lambda: 2,
             make_runtime=make_runtime,

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from ottla.api.base import Api, Message, RequestContext
-from ottla.api.broker import Node
+from ottla.broker.services import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.wire import messages

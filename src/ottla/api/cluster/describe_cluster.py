@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from ottla.api.base import Api, Message, RequestContext
-from ottla.api.broker import Node
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, NO_NODE, NodeAddress, advertised_controller, nodes
+from ottla.broker.services import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey

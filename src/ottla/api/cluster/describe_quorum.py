@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.api.base import Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode
 from ottla.raft.types import CLUSTER_METADATA, QuorumInfo, ReplicaState
 from ottla.wire import messages

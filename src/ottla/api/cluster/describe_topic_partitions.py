@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ottla.api.base import Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.cluster.nodes import TOPIC_OPERATIONS
 from ottla.api.cluster.partitions import ListenerView
-from ottla.controller.names import is_internal, why_invalid
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.image import TopicImage
+from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 

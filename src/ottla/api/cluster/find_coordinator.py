@@ -10,12 +10,12 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.api.base import Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.cluster.nodes import NO_NODE, alive_node
-from ottla.api.topics.auto_create import auto_create_topics
-from ottla.controller.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
+from ottla.broker.auto_topic_creation import auto_create_topics
+from ottla.broker.services import Broker
 from ottla.coordinator.runtime import partition_for
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 from ottla.wire.uuid import uuid_from_str

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, advertised_controller, nodes
 from ottla.api.cluster.partitions import ListenerView
-from ottla.api.topics.auto_create import auto_create_topics
-from ottla.controller.names import is_internal, why_invalid
+from ottla.broker.auto_topic_creation import auto_create_topics
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.metadata.image import PartitionRegistration, TopicImage
+from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 from ottla.wire.uuid import ZERO_UUID

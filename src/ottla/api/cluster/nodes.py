@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ottla.api.base import RequestContext
-from ottla.api.broker import Node
+from ottla.broker.services import Node
 from ottla.metadata.image import BrokerRegistration, MetadataImage
 
 NO_NODE: Final = -1

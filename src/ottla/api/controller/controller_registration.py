@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.api.base import Answer, Api, Message, RequestContext
-from ottla.api.broker import Node
-from ottla.api.controller.asking import park
+from ottla.api.controller.forwarding_to_controller import park
+from ottla.broker.services import Node
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ControllerRegistrationResponse

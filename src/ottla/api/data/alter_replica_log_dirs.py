@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from ottla.api.base import Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
 from ottla.wire.apis import ApiKey

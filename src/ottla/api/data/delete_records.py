@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.data.produce import INTERNAL_TOPICS
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteRecordsResponse as Response
 
 if TYPE_CHECKING:
+    from ottla.replica.delayed_requests import DelayedRequest
     from ottla.replica.partition import Partition
-    from ottla.replica.waiting import Parked
 
 _NO_LOW_WATERMARK: Final = -1
 _ONLY_EVENTS: Final = 1 << 62
@@ -54,7 +54,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
         ctx.respond(response)
         return 0
 
-    parked: Parked | None = broker.replicas.waiting.park(
+    parked: DelayedRequest | None = broker.replicas.waiting.park(
         {each.partition: None for each in waiting}, _ONLY_EVENTS, max(request.timeout_ms, 0) / 1000, woken
     )
     if parked is None:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM

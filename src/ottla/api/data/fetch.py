@@ -21,10 +21,10 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replica.fetch import Fetch, Results
+from ottla.replica.consumer_read import ConsumerRead, Results
 from ottla.replica.fetch_sessions import (
     FetchContext,
     FetchPartition,
@@ -32,7 +32,7 @@ from ottla.replica.fetch_sessions import (
     PartitionData,
     PartitionKey,
 )
-from ottla.replica.follower_fetch import FollowerFetch
+from ottla.replica.follower_read import FollowerRead
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import FetchResponse
 
@@ -71,7 +71,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
     if replica_id < 0:
         max_bytes = min(max_bytes, _fit_for_one_answer(request, session.partitions))
-    fetch = Fetch(
+    fetch = ConsumerRead(
         broker.replicas,
         session.partitions,
         partial(_respond, broker, ctx, session),
@@ -111,7 +111,7 @@ def _fetch_for_follower(
     def response(sent: list[tuple[FetchPartition, PartitionData]]) -> Message:
         return _assemble(broker, ctx, ErrorCode.NONE, session.id, sent)
 
-    fetch = FollowerFetch(
+    fetch = FollowerRead(
         broker.replicas,
         session,
         lambda sent: ctx.respond(response(sent)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ottla.api.base import RequestContext
-from ottla.api.broker import Broker
 from ottla.api.cluster.nodes import NodeAddress, alive_node
+from ottla.broker.services import Broker
 
 
 class LeaderHint(NamedTuple):

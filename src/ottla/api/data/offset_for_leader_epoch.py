@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from ottla.api.base import Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.broker.services import Broker
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import OffsetForLeaderEpochResponse as Response

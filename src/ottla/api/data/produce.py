@@ -19,12 +19,12 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.api.base import NO_RESPONSE, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.data import produce_transactional
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
-from ottla.api.data.produce_early import must_wait, wait_for_logs
 from ottla.api.data.produce_pending import PendingProduce, fill
 from ottla.api.data.produce_transactional import NOT_TRANSACTIONAL, Verified
+from ottla.api.data.produce_unready_logs import must_wait, wait_for_logs
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import AppendInfo
 from ottla.records.batch import TRANSACTIONAL_FLAG

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.api.base import NO_RESPONSE, PARKED, Answer, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import AppendInfo
 from ottla.records.validation import RecordValidationError
@@ -20,8 +20,8 @@ from ottla.wire.messages import ProduceResponse
 if TYPE_CHECKING:
     from ottla.log.verification import VerificationGuard
     from ottla.records.validation import ValidatedBatch
+    from ottla.replica.delayed_requests import DelayedRequest
     from ottla.replica.partition import Partition
-    from ottla.replica.waiting import Parked
 
 Finish = Callable[[Broker, RequestContext, int, Message], Answer]
 
@@ -91,7 +91,7 @@ class PendingProduce:
         self._in_threads = 0
         self._started = False
         self._unreplicated: list[_Unreplicated] = []
-        self._parked: Parked | None = None
+        self._parked: DelayedRequest | None = None
 
     def append_later(
         self,

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.api.base import NO_RESPONSE, PARKED, Answer, Message, RequestContext
-from ottla.api.broker import Broker
-from ottla.api.transactions.verification import Errors, Supported, add_or_verify
+from ottla.broker.services import Broker
+from ottla.broker.verification import Errors, Supported, add_or_verify
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
 from ottla.log.verification import UNVERIFIED, VerificationGuard

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.forwarding.serving import InnerRequest, mentions, serve
+from ottla.api.forwarding.serving import InnerRequest, serve
+from ottla.broker.controller_channel import mentions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.codec import decode, decode_prefix, encode
@@ -32,7 +33,7 @@ from ottla.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from ottla.api.broker import Node
+    from ottla.broker.services import Node
 
 _VERSION = struct.Struct(">h")
 _SIZE_BYTES = 4

@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from ottla.api.base import PARKED, UNEXPECTED, Api, Message, RequestContext
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from ottla.api.broker import Node
+    from ottla.broker.services import Node
 
 log = logging.getLogger(__name__)
 
@@ -94,19 +94,6 @@ def serve(node: Node, api: Api, ctx: InnerRequest, message: Message) -> None:
         answer = api.error_answer(ctx, message, UNEXPECTED)
     if answer is not PARKED:
         ctx.respond(answer)
-
-
-def mentions(response: Message, code: ErrorCode) -> bool:
-    """Whether a response tells this error, for itself or for something in it."""
-    if getattr(response, "error_code", ErrorCode.NONE) == code:
-        return True
-    for name in response.__struct_fields__:
-        value = getattr(response, name)
-        if type(value) is list and any(
-            hasattr(item, "__struct_fields__") and mentions(item, code) for item in value
-        ):
-            return True
-    return False
 
 
 def serve_here(node: Node, message: Message, done: Callable[[Message], object]) -> None:

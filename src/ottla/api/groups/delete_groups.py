@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.broker.services import Broker
 from ottla.coordinator.group.service import Gathered
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.share.requests import require_share_groups
+from ottla.broker.services import Broker
 from ottla.coordinator.group.service import Gathered
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey

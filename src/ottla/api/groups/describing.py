@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.groups.requests import authorized_operations
+from ottla.broker.services import Broker
 from ottla.coordinator.group.shard import GroupShard
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.groups.requests import info_of
+from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.groups.requests import info_of
 from ottla.api.share.requests import is_member_id, require_share_groups
+from ottla.broker.services import Broker
 from ottla.coordinator.group.share.heartbeat import validate
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.groups.requests import info_of
-from ottla.controller.names import is_internal, why_invalid
+from ottla.broker.services import Broker
 from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.streams.heartbeat import HeartbeatAnswer
 from ottla.coordinator.group.streams.status import StatusCode
 from ottla.coordinator.group.streams.topology import TopicInfo
 from ottla.coordinator.group.streams.validate import validate_heartbeat
 from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import CreateTopicsRequest, StreamsGroupHeartbeatResponse
 

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from ottla.api.base import Answer, Api, Message, RequestContext
-from ottla.api.broker import Node
 from ottla.api.raft.endpoints import fitting
+from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
 
 

@@ -9,8 +9,8 @@ knows, so that the answer comes as soon as the leader knows a higher one.
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Node
 from ottla.api.raft.endpoints import fitting
+from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import FetchResponse
 

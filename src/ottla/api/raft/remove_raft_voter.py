@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Node
+from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.api.base import Message
-from ottla.api.broker import Broker
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.share.sessions import PartitionKey
 from ottla.replica.share.states import Acknowledgement, AckType

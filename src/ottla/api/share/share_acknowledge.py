@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla.wire.apis import ApiKey

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
+from ottla.broker.services import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replica.share.fetch import Fetched, Results, ShareFetch
 from ottla.replica.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionKey, ShareSession

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, ErrorAnswer, Handler, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.broker.services import Broker
 from ottla.coordinator.share.service import StateApi
 from ottla.errors import KafkaError
 from ottla.wire.apis import ApiKey

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.transactions.errors import known_to
-from ottla.controller.names import OFFSETS_TOPIC
+from ottla.broker.services import Broker
 from ottla.coordinator.runtime import partition_for
 from ottla.errors import KafkaError
 from ottla.log.types import TopicPartition
+from ottla.metadata.topic_names import OFFSETS_TOPIC
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AddOffsetsToTxnResponse
 

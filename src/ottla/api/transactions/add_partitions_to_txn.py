@@ -12,12 +12,12 @@ from functools import partial
 from typing import Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.transactions.errors import known_to
-from ottla.controller.names import is_internal
+from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
+from ottla.metadata.topic_names import is_internal
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 

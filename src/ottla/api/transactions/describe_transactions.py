@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import TransactionMetadata
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.apis import ApiKey

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.transactions.errors import known_to
+from ottla.broker.services import Broker
 from ottla.coordinator.transaction.end import Ended, EndRequest
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from ottla.errors import KafkaError

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
 from ottla.api.transactions.errors import known_to
+from ottla.broker.services import Broker
 from ottla.coordinator.transaction.init import InitRequest
 from ottla.coordinator.transaction.state import NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata
 from ottla.errors import ErrorCode, KafkaError

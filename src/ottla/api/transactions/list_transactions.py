@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
+from ottla.broker.services import Broker
 from ottla.coordinator.transaction.listing import ListFilter
 from ottla.coordinator.transaction.state import TransactionMetadata
 from ottla.errors import KafkaError

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
-from ottla.api.transactions.verification import Errors, Supported, add_or_verify
-from ottla.controller.names import OFFSETS_TOPIC
+from ottla.broker.services import Broker
+from ottla.broker.verification import Errors, Supported, add_or_verify
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.waiters import coordinator_error
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
 from ottla.log.verification import UNVERIFIED, VerificationGuard
+from ottla.metadata.topic_names import OFFSETS_TOPIC
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 

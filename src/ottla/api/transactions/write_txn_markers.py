@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
-from ottla.api.broker import Broker
-from ottla.coordinator.transaction.markers import TxnMarker
+from ottla.broker.services import Broker
+from ottla.coordinator.transaction.marker_manager import TxnMarker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.log.types import TopicPartition
 from ottla.wire.apis import ApiKey

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from ottla.coordinator.group.committing import OffsetCommits
 from ottla.coordinator.group.context import GroupContext
 from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import KafkaError
@@ -24,7 +24,7 @@ class GroupAdmin:
 
     __slots__ = ("_commits", "_context", "_deleted_topics")
 
-    def __init__(self, context: GroupContext, commits: OffsetCommits) -> None:
+    def __init__(self, context: GroupContext, commits: OffsetMetadataManager) -> None:
         self._context = context
         self._commits = commits
         self._deleted_topics: dict[str, bytes] = {}

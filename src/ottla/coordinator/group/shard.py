@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.admin import GroupAdmin
 from ottla.coordinator.group.classic.groups import ClassicGroups
-from ottla.coordinator.group.committing import OffsetCommits
 from ottla.coordinator.group.consumer.groups import ConsumerGroups
 from ottla.coordinator.group.context import GroupContext, GroupModule, Replay
 from ottla.coordinator.group.groups import Groups
+from ottla.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.share.groups import ShareGroups
 from ottla.coordinator.group.streams.groups import StreamsGroups
@@ -75,7 +75,7 @@ class GroupShard:
         self.consumer = ConsumerGroups(self.context, self.classic)
         self.share = ShareGroups(self.context)
         self.streams = StreamsGroups(self.context)
-        self.commits = OffsetCommits(self.context, self.classic.simple_group, self.classic.touch)
+        self.commits = OffsetMetadataManager(self.context, self.classic.simple_group, self.classic.touch)
         self.admin = GroupAdmin(self.context, self.commits)
         # Each type's module: an attribute above for its operations, and an entry here for the life of the shard.
         self._modules: tuple[GroupModule, ...] = (self.classic, self.consumer, self.share, self.streams)

@@ -14,9 +14,8 @@ from ottla.coordinator.runtime import partition_for
 from ottla.coordinator.share.service import Answer, ShareCoordinator, StateApi
 from ottla.coordinator.share.state import StateKey
 from ottla.errors import ErrorCode, KafkaError
-from ottla.metadata.broker_peers import BrokerPeers
 from ottla.metadata.image import NO_LEADER
-from ottla.peers import Message, PeerFailure
+from ottla.peers import BrokerPeers, Message, PeerFailure
 
 
 class _Way(NamedTuple):

@@ -15,7 +15,7 @@ from ottla.coordinator.records import RecordSerde
 from ottla.coordinator.result import CoordinatorResult, Done, Failed
 from ottla.coordinator.runtime import CoordinatorRuntime, partition_for
 from ottla.coordinator.shard import ShardContext
-from ottla.coordinator.transaction.elsewhere import CoordinatorsElsewhere
+from ottla.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
 from ottla.coordinator.transaction.end import Ended, EndRequest, complete, end_transaction
 from ottla.coordinator.transaction.expiry import abort_timed_out, expire_ids, timed_out
 from ottla.coordinator.transaction.init import (
@@ -27,8 +27,8 @@ from ottla.coordinator.transaction.init import (
     init_producer_id,
 )
 from ottla.coordinator.transaction.listing import ListFilter, list_transactions
-from ottla.coordinator.transaction.marker_routes import MarkerRoutes
-from ottla.coordinator.transaction.markers import MarkerSender
+from ottla.coordinator.transaction.marker_manager import TransactionMarkerManager
+from ottla.coordinator.transaction.marker_router import TransactionMarkerRouter
 from ottla.coordinator.transaction.partitions import add_partitions, verify_partitions
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetadata
@@ -78,8 +78,8 @@ class TransactionCoordinator:
         config: BrokerConfig,
         clock: Clock,
         producer_ids: ProducerIdSource,
-        markers: MarkerRoutes,
-        elsewhere: CoordinatorsElsewhere,
+        markers: TransactionMarkerRouter,
+        elsewhere: AddPartitionsToTxnManager,
         *,
         exists: Callable[[TopicPartition], bool],
         transaction_version: Callable[[], int],
@@ -91,7 +91,7 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._timers: dict[str, Timer] = {}
         self._routes = markers
-        self._markers = MarkerSender(clock, markers, exists=exists, on_complete=self._complete)
+        self._markers = TransactionMarkerManager(clock, markers, exists=exists, on_complete=self._complete)
         self.elsewhere = elsewhere
         """Asked for transactions that other brokers coordinate."""
 

@@ -25,7 +25,7 @@ from ottla.replica.share.states import Acquired, AcquireMode
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
-    from ottla.replica.waiting import Parked
+    from ottla.replica.delayed_requests import DelayedRequest
 
 _EMPTY: Final = b""
 
@@ -100,7 +100,7 @@ class ShareFetch:
         self._batch_size = batch_size
         self._mode = mode
         self._read_committed = shares.settings(group_id).read_committed
-        self._parked: Parked | None = None
+        self._parked: DelayedRequest | None = None
         self._cancelled = False
         self._reads: list[_Read] = []
         self._results: Results = {}

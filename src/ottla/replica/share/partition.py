@@ -35,9 +35,9 @@ from ottla.replica.share.persister import (
 from ottla.replica.share.states import Acknowledgement, Acquired, AcquireMode, ShareSettings, StateBatch
 
 if TYPE_CHECKING:
+    from ottla.replica.delayed_requests import DelayedRequest
     from ottla.replica.offload import Offload
     from ottla.replica.partition import Partition
-    from ottla.replica.waiting import Parked
 
 _logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class SharePartition:
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.waiters: dict[Parked, None] = {}
+        self.waiters: dict[DelayedRequest, None] = {}
         self.reading = False
         """A request reads for this partition: what it will acquire is not for others."""
         self.error: KafkaError | None = None

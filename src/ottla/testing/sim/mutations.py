@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
-from ottla.api.transactions.local_markers import LocalMarkers
+from ottla.broker.markers import LocalMarkers
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.host import ShardHost
@@ -15,7 +15,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.types import TopicPartition
 from ottla.raft.quorum_state import ElectionState, QuorumStateStore
-from ottla.replica import fetcher, follower_fetch
+from ottla.replica import follower_read, replica_fetcher
 from ottla.replica.isr import InSyncSet, Proposal
 from ottla.replica.partition import Partition
 
@@ -47,7 +47,7 @@ def _skip_truncation(undo: _Undo) -> None:
     def keep(log: PartitionLog, leader_epoch: int, leader_end: int) -> None:
         return None
 
-    _replace(undo, fetcher, "_truncate", keep)
+    _replace(undo, replica_fetcher, "_truncate", keep)
 
 
 def _forget_the_vote(undo: _Undo) -> None:
@@ -78,7 +78,7 @@ def _ignore_epochs(undo: _Undo) -> None:
     def same(part: Any, log: PartitionLog) -> None:
         return None
 
-    _replace(undo, follower_fetch, "diverging_epoch", same)
+    _replace(undo, follower_read, "diverging_epoch", same)
 
 
 def _shrink_early(undo: _Undo) -> None:

@@ -7,19 +7,19 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.lifecycle import BrokerState
 from ottla.config.broker import BrokerConfig
-from ottla.controller.lifecycle import BrokerState
 from ottla.log.memfs import MemFs
 from ottla.metadata.node_format import format_directory, node_directories, plan_directories
-from ottla.server import Server, Surroundings
+from ottla.server import Environment, Server
 from ottla.testing.sim.clock import SimClock
-from ottla.testing.sim.front import SimFront
+from ottla.testing.sim.listeners import SimListeners
 from ottla.testing.sim.loop import SimLoop
 from ottla.testing.sim.network import Network
 from ottla.testing.sim.process import Process, SimExecutor
 
 if TYPE_CHECKING:
-    from ottla.api.broker import Broker
+    from ottla.broker.services import Broker
     from ottla.metadata.image import MetadataImage
     from ottla.raft.driver import RaftDriver
     from ottla.raft.voters import VoterSet
@@ -116,14 +116,14 @@ class SimNode:
         executor = SimExecutor(self.loop, self.random, self._disk_delay)
         self.server = server = Server(
             self.config,
-            Surroundings(
+            Environment(
                 clock=self.clock,
                 fs=self.fs,
                 executor=executor,
                 page_cache=None,
                 cleaner_threads=lambda count: SimExecutor(self.loop, self.random, self._disk_delay),
                 connect=self._connect,
-                make_front=lambda config, clock: SimFront(config, clock, self.network, process),
+                make_listeners=lambda config, clock: SimListeners(config, clock, self.network, process),
             ),
         )
         self.loop.spawn(process, self._run(server))

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
-from ottla.coordinator.group.assigned import AssignedGroup
 from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.member import (
     ConsumerGroupMember,
@@ -23,6 +22,7 @@ from ottla.coordinator.group.consumer.member import (
 )
 from ottla.coordinator.group.consumer.subscriptions import Subscriptions
 from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, GroupType
+from ottla.coordinator.group.modern_group import ModernGroup
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.timers import Timers
 from ottla.errors import ErrorCode, KafkaError
@@ -35,7 +35,7 @@ _NOWHERE: Final[Partitions] = {}
 _Key = TypeVar("_Key")
 
 
-class ConsumerGroup(AssignedGroup[ConsumerGroupMember]):
+class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
     """One group of the next-generation protocol, perhaps with classic members in it."""
 
     __slots__ = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.coordinator.group.assigned import AssignedGroup
 from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, GroupType
+from ottla.coordinator.group.modern_group import ModernGroup
 from ottla.coordinator.group.share import records
 from ottla.coordinator.group.share.member import Partitions, ShareGroupMember
 from ottla.coordinator.group.share.state_partitions import StatePartitions
@@ -14,7 +14,7 @@ from ottla.coordinator.timers import Timers
 from ottla.errors import ErrorCode, KafkaError
 
 
-class ShareGroup(AssignedGroup[ShareGroupMember]):
+class ShareGroup(ModernGroup[ShareGroupMember]):
     """One share group."""
 
     __slots__ = ("state_partitions", "subscriptions", "target")

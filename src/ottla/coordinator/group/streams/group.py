@@ -6,8 +6,8 @@ from collections.abc import Mapping, Set
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.assigned import AssignedGroup
 from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, GroupType
+from ottla.coordinator.group.modern_group import ModernGroup
 from ottla.coordinator.group.streams.configure import ConfiguredTopology
 from ottla.coordinator.group.streams.member import StreamsMember
 from ottla.coordinator.group.streams.records import group_tombstones
@@ -42,7 +42,7 @@ def initial_rebalance_key(group_id: str) -> tuple[str, str]:
     return ("streams-initial-rebalance", group_id)
 
 
-class StreamsGroup(AssignedGroup[StreamsMember]):
+class StreamsGroup(ModernGroup[StreamsMember]):
     """Implements `Group`, and `TaskOwners` for reconciliation."""
 
     __slots__ = (

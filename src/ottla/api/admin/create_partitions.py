@@ -1,0 +1,33 @@
+"""CreatePartitions 0-3: more partitions for topics that exist.
+
+1 is for brokers that may throttle; 2 is flexible; 3 may answer THROTTLING_QUOTA_EXCEEDED.
+"""
+
+from __future__ import annotations
+
+from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.broker.services import Node
+from ottla.errors import KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import CreatePartitionsResponse
+
+
+def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+    node.controller.create_partitions(
+        request, ctx.respond, lambda error: ctx.respond(on_error(ctx, request, error))
+    )
+    return PARKED
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=name, error_code=error.code, error_message=error.message
+            )
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        ]
+    )
+
+
+API = Api(ApiKey.CREATE_PARTITIONS, 0, 3, handle, on_error, forward=True)

@@ -1,0 +1,167 @@
+"""DescribeConfigs 1-4: the configs in force of topics, brokers, loggers, groups and client-metrics subscriptions.
+
+1 tells the source of each value and its synonyms; 3 its type and documentation; 4 is flexible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ottla.api.admin import loggers
+from ottla.api.admin.config_admin import check_is_this_node
+from ottla.api.base import Api, Message, RequestContext
+from ottla.broker.services import Node
+from ottla.config.definitions import BROKER_KEYS, ConfigDef
+from ottla.config.describe import (
+    ConfigEntry,
+    ConfigSource,
+    describe_broker,
+    describe_broker_defaults,
+    describe_topic,
+)
+from ottla.controller.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
+from ottla.errors import ErrorCode, KafkaError
+from ottla.metadata.image import ConfigResourceType
+from ottla.metadata.topic_names import validate_topic_name
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import DescribeConfigsResponse
+
+_LOGGER: Final = 6
+_CLIENT_METRICS: Final = 7
+_GROUP: Final = 8
+"""Sources beside those of brokers and topics, by Kafka's numbers."""
+
+
+def handle(node: Node, ctx: RequestContext, request: Message) -> Message:
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResponse.DescribeConfigsResult(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
+        )
+        try:
+            result.configs = _describe(node, resource, with_synonyms=request.include_synonyms)
+        except KafkaError as error:
+            result.error_code = error.code
+            result.error_message = error.message
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _describe(node: Node, resource: Message, *, with_synonyms: bool) -> list[Message]:
+    kind, name = resource.resource_type, resource.resource_name
+    # An empty list of keys is what old clients send for all of them.
+    keys = resource.configuration_keys or None
+    if kind == ConfigResourceType.TOPIC:
+        return _entries(_topic(node, name, keys), with_synonyms)
+    if kind == ConfigResourceType.BROKER:
+        if not name:
+            return _entries(describe_broker_defaults(node.config, keys), with_synonyms)
+        check_is_this_node(node, name)
+        return _entries(describe_broker(node.config, keys), with_synonyms)
+    if kind == ConfigResourceType.BROKER_LOGGER:
+        check_is_this_node(node, name)
+        return [
+            _result(logger, level, _LOGGER)
+            for logger, level in loggers.current_levels().items()
+            if keys is None or logger in keys
+        ]
+    if kind == ConfigResourceType.GROUP and name:
+        return _stored(node, kind, name, GROUP_KEYS, keys, _GROUP, with_synonyms=with_synonyms)
+    if kind == ConfigResourceType.CLIENT_METRICS and name:
+        return _stored(
+            node, kind, name, CLIENT_METRICS_KEYS, keys, _CLIENT_METRICS, with_synonyms=with_synonyms
+        )
+    if kind in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The resource must have a name.")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind} for resource '{name}'.")
+
+
+def _topic(node: Node, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
+    validate_topic_name(name)
+    if name not in node.image.topics.by_name:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    overrides = node.image.configs.of(ConfigResourceType.TOPIC, name)
+    return describe_topic(node.config, overrides, keys)
+
+
+def _stored(
+    node: Node,
+    kind: int,
+    name: str,
+    definitions: Mapping[str, ConfigDef],
+    keys: Iterable[str] | None,
+    source: int,
+    *,
+    with_synonyms: bool,
+) -> list[Message]:
+    """A resource that has nothing but its own configs and their defaults."""
+    own = node.image.configs.of(kind, name)
+    wanted = definitions.keys() if keys is None else definitions.keys() & set(keys)
+    results = []
+    for key in sorted(wanted):
+        synonyms = _defaults(node, definitions[key]) if kind == ConfigResourceType.GROUP else []
+        if key in own:
+            synonyms.insert(0, _synonym(key, own[key], source))
+        value = synonyms[0].value if synonyms else definitions[key].default
+        results.append(
+            _result(
+                key,
+                value,
+                synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+                config_type=definitions[key].type.value,
+                synonyms=synonyms if with_synonyms else [],
+            )
+        )
+    return results
+
+
+def _defaults(node: Node, definition: ConfigDef) -> list[Message]:
+    """What holds for a group that does not say: the broker's key of its kind, or a fixed value."""
+    synonym = broker_synonym(definition.name)
+    if synonym not in BROKER_KEYS:
+        return [_synonym(definition.name, definition.default, ConfigSource.DEFAULT_CONFIG)]
+    (entry,) = describe_broker(node.config, [synonym])
+    return [_synonym(s.name, s.value, s.source) for s in entry.synonyms]
+
+
+def _synonym(name: str, value: str | None, source: int) -> Message:
+    return DescribeConfigsResponse.DescribeConfigsSynonym(name=name, value=value, source=source)
+
+
+def _entries(entries: Iterable[ConfigEntry], with_synonyms: bool) -> list[Message]:
+    return [
+        _result(
+            entry.name,
+            entry.value,
+            entry.source,
+            read_only=entry.read_only,
+            is_sensitive=entry.sensitive,
+            config_type=entry.type,
+            synonyms=[_synonym(s.name, s.value, s.source) for s in entry.synonyms] if with_synonyms else [],
+        )
+        for entry in entries
+    ]
+
+
+def _result(name: str, value: str | None, source: int, **more: Any) -> Message:
+    return DescribeConfigsResponse.DescribeConfigsResourceResult(
+        name=name, value=value, config_source=source, documentation=None, **more
+    )
+
+
+def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResponse.DescribeConfigsResult(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+API = Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, handle, on_error)

@@ -1,0 +1,109 @@
+"""What a request handler may reach: the services of one node, held together and nothing more.
+
+`ottla.server` builds and owns them; each service's behaviour is its own module's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ottla.broker.internal_topic_creation import InternalTopicCreations
+from ottla.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ottla.broker.controller_channel import ControllerChannel
+    from ottla.broker.coordinators import Coordinators
+    from ottla.broker.lifecycle import BrokerLifecycle
+    from ottla.broker.markers import LocalMarkers
+    from ottla.broker.recently_fenced import RecentlyFencedBrokers
+    from ottla.broker.share_services import ShareServices
+    from ottla.clock import Clock
+    from ottla.config.broker import BrokerConfig
+    from ottla.controller.controller import Controller
+    from ottla.coordinator.group.service import GroupCoordinator
+    from ottla.coordinator.transaction.service import TransactionCoordinator
+    from ottla.log.manager import LogManager
+    from ottla.log.write_gate import WriteGate
+    from ottla.metadata.image import MetadataImage
+    from ottla.peers import Peers
+    from ottla.raft.driver import RaftDriver
+    from ottla.replica.fetch_sessions import FetchSessionCache
+    from ottla.replica.manager import ReplicaManager
+    from ottla.replica.producer_ids import ProducerIds
+
+
+@dataclass(slots=True)
+class Node:
+    """What every node has, whatever its roles; handlers on controller listeners get this.
+
+    `config` and `image` are replaced as the cluster changes: read them per request.
+    """
+
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig
+    """Static settings with the dynamic broker configs of the published image on top."""
+    image: MetadataImage
+    """The newest published (committed and applied) metadata image."""
+    clock: Clock
+    executor: Executor
+    raft: RaftDriver
+    peers: Peers
+    local_controller: Controller | None
+    """None on a node without the controller role."""
+    to_controller: ControllerChannel
+    """The way to the active controller, whichever node that is."""
+    gate: WriteGate
+    """What clients' writes have to pass."""
+    fail: Callable[[BaseException], None]
+    """Stop the node because of an error that nobody can repair; the reason is logged."""
+
+    @property
+    def controller(self) -> Controller:
+        """This node's controller, active or not. Raises NOT_CONTROLLER where it has none."""
+        if self.local_controller is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not a controller.")
+        return self.local_controller
+
+    @property
+    def is_controller(self) -> bool:
+        """This node is the active controller."""
+        return self.local_controller is not None and self.local_controller.active
+
+
+@dataclass(slots=True)
+class Broker(Node):
+    """The services of a node that has the broker role."""
+
+    log_manager: LogManager
+    replicas: ReplicaManager
+    lifecycle: BrokerLifecycle
+    fetch_sessions: FetchSessionCache
+    producer_ids: ProducerIds
+    coordinators: Coordinators
+    local_markers: LocalMarkers
+    departures: RecentlyFencedBrokers
+    """Brokers that have just been fenced."""
+    creations: InternalTopicCreations = field(default_factory=InternalTopicCreations)
+    """Internal topics of streams groups that are being created, or could not be."""
+    auto_creating: set[str] = field(default_factory=set)
+    """Topics that the controller has been asked to create because a client named them."""
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self.coordinators.get().groups
+
+    @property
+    def share(self) -> ShareServices:
+        return self.coordinators.get().share
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return self.coordinators.get().transactions
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.lifecycle.broker_epoch

@@ -1,0 +1,113 @@
+"""Before transactional records are appended: their partitions are added to the transaction, or proven to be part of it.
+
+Used by Produce and TxnOffsetCommit. The version of the request says what its client can do: from transaction version 2
+on a batch adds its partition; before, the client has added it, which is verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Final
+
+from ottla.broker.services import Broker
+from ottla.coordinator.transaction.add_partitions_manager import VerificationRequest
+from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
+from ottla.errors import ErrorCode, KafkaError
+from ottla.log.types import TopicPartition
+
+Errors = Mapping[TopicPartition, ErrorCode]
+"""Only the partitions that may not be appended to."""
+
+
+class Supported(Enum):
+    """What the client of a request can deal with."""
+
+    OLD_ERRORS = "partitions are added by the client, which knows no TRANSACTION_ABORTABLE"
+    ABORTABLE = "partitions are added by the client"
+    ADDS_PARTITIONS = "partitions are added by the request itself"
+
+    @staticmethod
+    def of(version: int, *, abortable_from: int, adds_from: int) -> Supported:
+        if version >= adds_from:
+            return Supported.ADDS_PARTITIONS
+        return Supported.ABORTABLE if version >= abortable_from else Supported.OLD_ERRORS
+
+
+_TRANSLATED: Final = {
+    # Producers have always known this one from the partition's leader, and abort.
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+
+
+def add_or_verify(
+    broker: Broker,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Iterable[TopicPartition],
+    supported: Supported,
+    done: Callable[[Errors], None],
+) -> None:
+    """Ask the coordinator; `done` is called at once or later.
+
+    While the last transaction is being ended, adding is tried again for a moment: sending the batches again costs more.
+    """
+    asked = tuple(partitions)
+    began = broker.clock.monotonic()
+    adds = supported is Supported.ADDS_PARTITIONS
+
+    def answered(codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        if (
+            adds
+            and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            and broker.clock.monotonic() - began < _patience_s(broker)
+        ):
+            backoff_ms = broker.config.int("add.partitions.to.txn.retry.backoff.ms")
+            broker.clock.call_later(backoff_ms / 1000, ask)
+        else:
+            done({tp: _told(code, supported) for tp, code in codes.items() if code is not ErrorCode.NONE})
+
+    def failed(error: KafkaError) -> None:
+        answered(dict.fromkeys(asked, error.code))
+
+    def ask() -> None:
+        coordinator = broker.transactions
+        try:
+            leader = coordinator.coordinator_of(transactional_id)
+            if leader != broker.node_id:
+                question = VerificationRequest(
+                    transactional_id, producer_id, producer_epoch, asked, not adds, answered
+                )
+                coordinator.elsewhere.ask(leader, question)
+            elif adds:
+                coordinator.add_partitions(
+                    transactional_id,
+                    producer_id,
+                    producer_epoch,
+                    asked,
+                    EPOCH_BUMP_VERSION,
+                    lambda _: done({}),
+                    failed,
+                )
+            else:
+                coordinator.verify_partitions(
+                    transactional_id, producer_id, producer_epoch, asked, answered, failed
+                )
+        except KafkaError as error:
+            failed(error)
+
+    ask()
+
+
+def _patience_s(broker: Broker) -> float:
+    config = broker.config
+    return (
+        min(config.int("add.partitions.to.txn.retry.backoff.max.ms"), config.int("request.timeout.ms")) / 1000
+    )
+
+
+def _told(code: ErrorCode, supported: Supported) -> ErrorCode:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and supported is Supported.OLD_ERRORS:
+        return ErrorCode.INVALID_TXN_STATE
+    return _TRANSLATED.get(code, code)

@@ -1,0 +1,75 @@
+"""What groups have in common whose members are assigned partitions by the coordinator: epochs, members, refreshes."""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+from ottla.coordinator.group.group import Group, GroupType
+from ottla.errors import ErrorCode, KafkaError
+
+METADATA_REFRESH_MS: Final = 60 * 60 * 1000
+"""A group looks at its topics this often even when nobody told it of a change."""
+
+M = TypeVar("M")
+
+
+class ModernGroup(Group, Generic[M]):
+    """A group of members `M` with an epoch that grows with each change to what its members should have."""
+
+    __slots__ = (
+        "_refresh_at_ms",
+        "_refresh_epoch",
+        "assignment_epoch",
+        "assignment_ms",
+        "epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "type",
+    )
+
+    def __init__(self, group_id: str, group_type: GroupType, epoch: int) -> None:
+        self.group_id = group_id
+        self.type = group_type
+        self.epoch = epoch
+        self.metadata_hash = 0
+        self.members: dict[str, M] = {}
+        self.assignment_epoch = 0
+        self.assignment_ms = 0
+        """When the target was computed; 0 when that is not known."""
+        self._refresh_at_ms = 0
+        self._refresh_epoch = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def has_member(self, member_id: str) -> bool:
+        return member_id in self.members
+
+    def member(self, member_id: str) -> M:
+        """The member; raises UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}"
+            )
+        return member
+
+    def validate_delete(self) -> None:
+        if self.members:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
+
+    # -- the topics' metadata
+
+    def metadata_expired(self, now_ms: int) -> bool:
+        """Whether to look at the topics again; also when the epoch of the last look was never written."""
+        return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
+
+    def refreshed(self, now_ms: int, epoch: int, good_for_ms: int = METADATA_REFRESH_MS) -> None:
+        self._refresh_at_ms = now_ms + good_for_ms
+        self._refresh_epoch = epoch
+
+    def request_metadata_refresh(self) -> None:
+        self._refresh_at_ms = 0
+        self._refresh_epoch = 0

@@ -1,0 +1,141 @@
+"""The node's whole front to the network: all of its listeners and what they share.
+
+Sockets are bound when it is made, so that a taken port is known before anything is written; they are opened when the
+node can answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from itertools import chain
+
+from ottla.api.registry import supported
+from ottla.broker.services import Node
+from ottla.clock import Clock
+from ottla.config import listeners
+from ottla.config.broker import BrokerConfig
+from ottla.net.admission import Admission, Limits, ListenerLimits
+from ottla.net.buffers import ReceiveBuffers
+from ottla.net.busy_poll import BusyPoller, busy_poll
+from ottla.net.connection import Connection
+from ottla.net.dispatch import Dispatcher
+from ottla.net.idle import IdleReaper
+from ottla.net.listener import Listener, ListenerSettings, bind
+
+
+class ListenerSet:
+    """Binds on creation (raises `BindError`), serves between `open` and `stop`."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._sockets: dict[str, list[socket.socket]] = {}
+        self._listeners: dict[str, Listener] = {}
+        self._buffers = ReceiveBuffers(config.int("queued.max.request.bytes"))
+        self._admission = Admission(Limits.of(config), clock.monotonic())
+        self._busy_poller: BusyPoller | None = None
+        self._reaper = IdleReaper(clock, config.int("connections.max.idle.ms"), self._connections)
+        try:
+            for listener in config.listeners:
+                self._sockets[listener.name] = bind(listener.host, listener.port)
+        except OSError:
+            self.discard()
+            raise
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Host as configured (or the address bound to) and real port of each listener by name."""
+        found = {}
+        for listener in self._config.listeners:
+            bound = self._sockets[listener.name][0].getsockname()
+            found[listener.name] = (listener.host or str(bound[0]), int(bound[1]))
+        return found
+
+    def open(self, node: Node, *, controllers: bool) -> None:
+        """Accept connections on the controllers' listeners, or on all others."""
+        if self._busy_poller is None:
+            self._busy_poller = busy_poll(self._clock.monotonic, asyncio.get_running_loop().call_soon)
+        for configured in self._configured(controllers=controllers):
+            now = self._clock.monotonic()
+            self._admission.add_listener(configured.name, _limits(self._config, configured.name), now)
+            listener = Listener(
+                _settings(self._config, configured),
+                self._sockets[configured.name],
+                Dispatcher(node, supported(on_controller_listener=controllers), node.gate),
+                self._buffers,
+                self._admission,
+                self._clock,
+                self._busy_poller,
+            )
+            listener.on_room = self._room
+            self._listeners[configured.name] = listener
+            listener.open()
+        self._reaper.start()
+
+    def update(self, config: BrokerConfig) -> None:
+        """Put changed caps in force; those who are connected stay."""
+        now = self._clock.monotonic()
+        self._admission.update(Limits.of(config), now)
+        for name in self._listeners:
+            self._admission.add_listener(name, _limits(config, name), now)
+        self._room()
+
+    async def stop(self, grace_s: float, *, controllers: bool) -> None:
+        """Accept no more, answer what was taken (at most for `grace_s`), close these connections."""
+        going = [
+            self._listeners.pop(configured.name)
+            for configured in self._configured(controllers=controllers)
+            if configured.name in self._listeners
+        ]
+        if not self._listeners:
+            self._reaper.stop()
+        await asyncio.gather(*(listener.stop(grace_s) for listener in going))
+
+    def discard(self) -> None:
+        """Give the ports back."""
+        for sock in chain.from_iterable(self._sockets.values()):
+            sock.close()
+
+    def _configured(self, *, controllers: bool) -> tuple[listeners.Listener, ...]:
+        return self._config.controller_listeners if controllers else self._config.broker_listeners
+
+    def _connections(self) -> Iterator[Connection]:
+        return chain.from_iterable(listener.connections for listener in self._listeners.values())
+
+    def _room(self) -> None:
+        # The cap is the broker's: room that one listener makes may be what another waits for.
+        for listener in self._listeners.values():
+            listener.resume_accepting()
+
+
+def _settings(config: BrokerConfig, listener: listeners.Listener) -> ListenerSettings:
+    return ListenerSettings(
+        name=listener.name,
+        host=listener.host,
+        port=listener.port,
+        on_controller_listener=listener.name in config.controller_listener_names,
+        max_request_bytes=config.int("socket.request.max.bytes"),
+        backlog=config.int("socket.listen.backlog.size"),
+        send_buffer_bytes=config.int("socket.send.buffer.bytes"),
+        receive_buffer_bytes=_receive_buffer_bytes(config),
+    )
+
+
+def _receive_buffer_bytes(config: BrokerConfig) -> int:
+    # Kafka's default of 100 kB switches the kernel's own tuning off and costs throughput: only what is asked for.
+    # Not so when sending: a small buffer is still in the processor's cache when the reader's copy is made of it.
+    key = "socket.receive.buffer.bytes"
+    return config.int(key) if config.is_set(key) else -1
+
+
+def _limits(config: BrokerConfig, name: str) -> ListenerLimits:
+    prefix = f"listener.name.{name.lower()}."
+    unlimited = ListenerLimits()
+    connections = config.get(prefix + "max.connections")
+    rate = config.get(prefix + "max.connection.creation.rate")
+    return ListenerLimits(
+        unlimited.max_connections if connections is None else connections,
+        unlimited.max_rate_per_s if rate is None else rate,
+    )

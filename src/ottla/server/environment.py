@@ -1,0 +1,64 @@
+"""What a node takes from the world: time, files, threads and the network. A simulation hands in its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from ottla.broker.services import Node
+from ottla.clock import Clock, SystemClock
+from ottla.config.broker import BrokerConfig
+from ottla.log.cleaner import MakeThreads, make_threads
+from ottla.log.fs import Fs, OsFs
+from ottla.log.write_gate import Probe, page_cache_probe
+from ottla.net.connecting import Connect, connect_socket
+from ottla.net.endpoints import ListenerSet
+
+_THREADS: Final = 4
+"""For fsync, cold reads and codecs: enough to keep a disk busy, few enough to leave the loop its core."""
+
+
+class Listeners(Protocol):
+    """The node's listeners, bound when made. `ottla.net.endpoints.ListenerSet` has them on sockets."""
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, int]]:
+        """Host and port of each listener by name."""
+        ...
+
+    def open(self, node: Node, *, controllers: bool) -> None:
+        """Accept connections on the controllers' listeners, or on all others."""
+        ...
+
+    def update(self, config: BrokerConfig) -> None:
+        """Put changed settings in force."""
+        ...
+
+    async def stop(self, grace_s: float, *, controllers: bool) -> None:
+        """Accept no more on these, answer what was taken, close their connections."""
+        ...
+
+    def discard(self) -> None:
+        """Give the addresses back."""
+        ...
+
+
+def _threads() -> Executor:
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="ottla")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The machine, unless said otherwise."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    fs: Fs = field(default_factory=OsFs)
+    executor: Executor = field(default_factory=_threads)
+    """Ends with the node."""
+    page_cache: Probe | None = field(default_factory=page_cache_probe)
+    """How much waits for the disk; None where nobody can tell."""
+    cleaner_threads: MakeThreads = make_threads
+    connect: Connect = connect_socket
+    make_listeners: Callable[[BrokerConfig, Clock], Listeners] = ListenerSet
