@@ -8,11 +8,11 @@ from typing import Any
 from streams_batches import Arrived, Told
 
 from ottla.streams.planner.counting_stage import CountingStage, FinishingStage
+from ottla.streams.planner.plan import OUT, Plan, Strategy
 from ottla.streams.planner.rows import NAMES, Tasks
-from ottla.streams.planner.stages import OUT, Plan
 from ottla.streams.planner.stateful_stage import StatefulStage
 from ottla.streams.planner.stateless_stage import StatelessStage
-from ottla.streams.planner.window_counting_stage import WindowCountingStage, windowed_counts_by_topic
+from ottla.streams.planner.window_counting_stage import WindowCountingStage
 
 
 class FakeMap:
@@ -78,7 +78,7 @@ class FakeSpark:
         return told(rows)
 
     def _first_rows(self, batch: list[Arrived]) -> Iterator[Any]:
-        if not windowed_counts_by_topic(self._plan.topology):
+        if self._plan.strategy is not Strategy.WINDOWED_COUNTS:
             yield from StatelessStage(self._plan, self._tasks, 0)(iter([arrived_columns(batch)]))
             return
         for place in sorted({(one.topic, one.partition) for one in batch}):

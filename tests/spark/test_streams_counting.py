@@ -12,7 +12,8 @@ from streams_batches import Arrived, Told, run_batches, write_batches
 from streams_fakes import FakeCounts
 
 from ottla.streams import StreamsBuilder, StreamsError, TopologyTestDriver, col
-from ottla.streams.planner.counting_stage import only_counts
+from ottla.streams.planner.count_patterns import has_only_plain_counts
+from ottla.streams.planner.plan import Strategy
 from ottla.streams.planner.query import plan_for_spark
 from ottla.streams.planner.rows import Tasks
 
@@ -109,7 +110,7 @@ def interpreted(make: Callable[[], StreamsBuilder], given: list[list[Arrived]]) 
 @pytest.mark.parametrize("make", COUNTING)
 def test_counts_are_those_of_the_interpreter(make: Callable[[], StreamsBuilder]) -> None:
     plan = plan_for_spark(make().build())
-    assert plan.only_counts
+    assert plan.strategy is Strategy.COUNTS
     for seed in range(5):
         given = batches(seed, partitions=1)
         counted = FakeCounts(plan, Tasks.spread(1, 2))
@@ -146,19 +147,19 @@ def test_a_function_that_fails_is_told_with_its_record() -> None:
 def test_who_needs_more_than_counts_is_left_alone() -> None:
     both = words()
     both.stream("in").filter(lambda value: "a" in value).to("loud")
-    assert not only_counts(both.build())
+    assert not has_only_plain_counts(both.build())
     summed = StreamsBuilder()
     summed.stream("in").group_by_key().reduce(lambda a, b: a + b).to_stream().to("out")
-    assert not only_counts(summed.build())
+    assert not has_only_plain_counts(summed.build())
     letters = StreamsBuilder()
     letters.stream("in", on_error="dead-letter", dead_letter_topic="dead").group_by(
         lambda value: value
     ).count().to_stream().to("out")
-    assert not only_counts(letters.build())
+    assert not has_only_plain_counts(letters.build())
     twice = StreamsBuilder()
     first = twice.stream("in").group_by(lambda value: value).count().to_stream()
     first.group_by(lambda _, count: count).count().to_stream().to("out")
-    assert not only_counts(twice.build())
+    assert not has_only_plain_counts(twice.build())
 
 
 @pytest.mark.timeout(600)

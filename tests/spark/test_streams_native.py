@@ -12,7 +12,9 @@ from streams_batches import SCHEMA, Arrived, write_batches
 
 from ottla.streams import StreamsBuilder, TopologyTestDriver, col, lit, struct
 from ottla.streams.expressions import concat
-from ottla.streams.planner.query import native_or_none
+from ottla.streams.planner.plan import Strategy
+from ottla.streams.planner.query import build, plan_for_spark
+from ottla.streams.planner.rows import Tasks
 
 
 def orders() -> StreamsBuilder:
@@ -80,8 +82,9 @@ def by_value(data: bytes) -> str:
 def test_columns_give_what_the_interpreter_gives(spark: Any, tmp_path: Path, make: Any) -> None:
     arrived = records(seed=3)
     write_batches(tmp_path / "in", [arrived])
-    frame = native_or_none(spark.read.schema(SCHEMA).parquet(str(tmp_path / "in")), make().build())
-    assert frame is not None
+    plan = plan_for_spark(make().build())
+    assert plan.strategy is Strategy.NATIVE
+    frame = build(spark.read.schema(SCHEMA).parquet(str(tmp_path / "in")), plan, Tasks.spread(1, 2))
     told = {
         (bytes(row.key), by_value(bytes(row.value)), round(row.timestamp.timestamp() * 1000))
         for row in frame.collect()
@@ -103,8 +106,7 @@ def as_doubles(value: Any) -> Any:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def test_a_lambda_stays_with_python(spark: Any, tmp_path: Path) -> None:
+def test_a_lambda_stays_with_python() -> None:
     b = StreamsBuilder()
     b.stream("in").filter(lambda value: "a" in value).to("out")
-    write_batches(tmp_path / "in", [records(seed=4)])
-    assert native_or_none(spark.read.schema(SCHEMA).parquet(str(tmp_path / "in")), b.build()) is None
+    assert plan_for_spark(b.build()).strategy is Strategy.GENERAL

@@ -11,9 +11,10 @@ from streams_batches import Arrived, Told, run_batches, write_batches
 from streams_fakes import FakeSpark
 
 from ottla.streams import StreamsBuilder, StreamsError, TopologyTestDriver, hopping, tumbling
+from ottla.streams.planner.count_patterns import windowed_counts_by_topic
+from ottla.streams.planner.plan import Strategy
 from ottla.streams.planner.query import needs_headers, plan_for_spark
 from ottla.streams.planner.rows import Tasks
-from ottla.streams.planner.window_counting_stage import windowed_counts_by_topic
 from ottla.streams.windows import TimeWindows
 
 WINDOWS = [tumbling(10), tumbling(10, grace=15), hopping(10, 4, grace=3), hopping(9, 4)]
@@ -71,7 +72,7 @@ def interpreted(builder: StreamsBuilder, given: list[list[Arrived]]) -> list[dic
 @pytest.mark.parametrize("seed", range(4))
 def test_counts_in_windows_are_those_of_the_interpreter(windows: TimeWindows, seed: int) -> None:
     plan = plan_for_spark(counting(windows).build())
-    assert windowed_counts_by_topic(plan.topology) and not needs_headers(plan)
+    assert plan.strategy is Strategy.WINDOWED_COUNTS and not needs_headers(plan)
     given = batches(seed)
     stages = FakeSpark(plan, Tasks.spread(PARTITIONS, 2), forgetful=seed % 2 == 0)
     on_spark = [stages.run(batch) for batch in given]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ottla.streams.errors import TopologyError
 from ottla.streams.records import Record
@@ -52,21 +52,28 @@ def _remainder(left: Any, right: Any) -> Any:
 class Expression:
     """A tree of operations on a record's parts."""
 
-    __slots__ = ("arguments", "operation")
+    __slots__ = ("arguments", "operation", "parts")
 
-    def __init__(self, operation: str, *arguments: Any) -> None:
+    def __init__(self, operation: str, *arguments: object) -> None:
         self.operation = operation
         self.arguments = arguments
+        self.parts = cast("tuple[Expression, ...]", arguments)
+        """The same, for operations whose arguments are expressions."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Expression, (self.operation, *self.arguments)
+
+    @property
+    def path(self) -> str:
+        """The path of a column."""
+        return str(self.arguments[0])
 
     def evaluate(self, record: Record) -> Any:
         """The value of this expression for one record."""
         evaluate = _EVALUATE.get(self.operation)
         if evaluate is not None:
             return evaluate(self, record)
-        values = [argument.evaluate(record) for argument in self.arguments]
+        values = [argument.evaluate(record) for argument in self.parts]
         if any(value is None for value in values):
             return None
         return (_BINARY.get(self.operation) or _CALLS[self.operation])(*values)
@@ -208,7 +215,7 @@ def as_expression(value: Any) -> Expression:
 
 
 def _column(expression: Expression, record: Record) -> Any:
-    root, *path = expression.arguments[0].split(".")
+    root, *path = expression.path.split(".")
     if root == "headers":
         wanted = ".".join(path)
         found = [value for name, value in record.headers if name == wanted]
@@ -222,32 +229,32 @@ def _column(expression: Expression, record: Record) -> Any:
 
 
 def _and(expression: Expression, record: Record) -> Any:
-    left = expression.arguments[0].evaluate(record)
+    left = expression.parts[0].evaluate(record)
     if left is not None and not left:
         return False
-    right = expression.arguments[1].evaluate(record)
+    right = expression.parts[1].evaluate(record)
     if right is not None and not right:
         return False
     return None if left is None or right is None else True
 
 
 def _or(expression: Expression, record: Record) -> Any:
-    left = expression.arguments[0].evaluate(record)
+    left = expression.parts[0].evaluate(record)
     if left:
         return True
-    right = expression.arguments[1].evaluate(record)
+    right = expression.parts[1].evaluate(record)
     if right:
         return True
     return None if left is None or right is None else False
 
 
 def _not(expression: Expression, record: Record) -> Any:
-    value = expression.arguments[0].evaluate(record)
+    value = expression.parts[0].evaluate(record)
     return None if value is None else not value
 
 
 def _in(expression: Expression, record: Record) -> Any:
-    value, *choices = (argument.evaluate(record) for argument in expression.arguments)
+    value, *choices = (argument.evaluate(record) for argument in expression.parts)
     if value is None:
         return None
     if value in choices:
@@ -256,12 +263,12 @@ def _in(expression: Expression, record: Record) -> Any:
 
 
 def _otherwise(expression: Expression, record: Record) -> Any:
-    value = expression.arguments[0].evaluate(record)
-    return expression.arguments[1].evaluate(record) if value is None else value
+    value = expression.parts[0].evaluate(record)
+    return expression.parts[1].evaluate(record) if value is None else value
 
 
 def _struct(expression: Expression, record: Record) -> dict[str, Any]:
-    values = [argument.evaluate(record) for argument in expression.arguments]
+    values = [argument.evaluate(record) for argument in expression.parts]
     return dict(zip(values[::2], values[1::2], strict=True))
 
 
@@ -272,7 +279,7 @@ _EVALUATE: Final[dict[str, Callable[[Expression, Record], Any]]] = {
     "or": _or,
     "not": _not,
     "in": _in,
-    "is null": lambda expression, record: expression.arguments[0].evaluate(record) is None,
+    "is null": lambda expression, record: expression.parts[0].evaluate(record) is None,
     "otherwise": _otherwise,
     "struct": _struct,
 }

@@ -66,12 +66,19 @@ def _arrived(by_module: dict[str, list[type]]) -> OwnClasses:
     return OwnClasses(by_module)
 
 
+def pickled_by_value(value: object) -> bytes:
+    """What Spark sends to its workers for a value; fails where the value cannot travel."""
+    from pyspark.cloudpickle import dumps
+
+    pickled: Callable[[object], bytes] = dumps
+    return pickled(value)
+
+
 def own_classes() -> OwnClasses:
     """Those of the application's file, of what it imports from beside it, and of a script; ready to be sent."""
-    from pyspark.cloudpickle import dumps, register_pickle_by_value
+    from pyspark.cloudpickle import register_pickle_by_value
 
     by_value: Callable[[ModuleType], None] = register_pickle_by_value
-    pickled: Callable[[Any], bytes] = dumps
     found: dict[str, list[type]] = {}
     for module in _own_modules():
         if module.__name__ != "__main__":
@@ -82,7 +89,7 @@ def own_classes() -> OwnClasses:
                 _make_ready(value)
                 # A class that cannot travel is missed by a function that uses it, which is then told of.
                 with contextlib.suppress(Exception):
-                    pickled(value)
+                    pickled_by_value(value)
                     classes.append(value)
         if classes:
             found[module.__name__] = classes

@@ -17,9 +17,10 @@ from ottla.streams.errors import StreamsError
 from ottla.streams.graph.operators import Sink
 from ottla.streams.graph.topology import Topology
 from ottla.streams.planner.manifest import Manifest
-from ottla.streams.planner.query import build, native_or_none, needs_headers, output_mode, plan_for_spark
+from ottla.streams.planner.plan import Plan, Strategy
+from ottla.streams.planner.query import build, needs_headers, output_mode, plan_for_spark
 from ottla.streams.planner.rows import Tasks
-from ottla.streams.planner.stages import Plan
+from ottla.streams.planner.strategies import choose_strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -110,9 +111,14 @@ class StreamsApp:
             reader = reader.option("maxOffsetsPerTrigger", str(self.settings.max_offsets_per_batch))
         for key, value in self.settings.client.items():
             reader = reader.option(f"kafka.{key}", value)
+        if self.settings.real_time and (plan.strategy is not Strategy.NATIVE or available_now):
+            raise StreamsError(
+                "real-time mode is for topologies of expressions without state, from one topic to one other, "
+                "and has no end by itself"
+            )
         records = reader.load()
         if self.settings.real_time:
-            self.query = self._start_real_time(records, available_now=available_now)
+            self.query = self._start_real_time(build(records, plan, tasks))
             return self
         sink = KafkaSink(
             self.settings.bootstrap_servers,
@@ -138,13 +144,7 @@ class StreamsApp:
         self.query = writer.start()
         return self
 
-    def _start_real_time(self, records: DataFrame, *, available_now: bool) -> StreamingQuery:
-        native = native_or_none(records, self.topology)
-        if native is None or available_now:
-            raise StreamsError(
-                "real-time mode is for topologies of expressions without state, from one topic to one other, "
-                "and has no end by itself"
-            )
+    def _start_real_time(self, native: DataFrame) -> StreamingQuery:
         writer = native.writeStream.format("kafka").outputMode("update")
         writer = writer.option("kafka.bootstrap.servers", self.settings.bootstrap_servers)
         for key, value in self.settings.client.items():
@@ -198,7 +198,7 @@ class StreamsApp:
             raise StreamsError(f"there is no state store {name}; there are {known}")
         spark = self._spark or spark_session(self.application_id, master=self.settings.master)
         manifest = Manifest.read(self.directory / "plan.json")
-        counted = manifest is not None and manifest.only_counts
+        counted = manifest is not None and manifest.keeps_plain_counts
         return QueryableStore(spark, self.checkpoint, self.topology.stores[name], counted=counted)
 
     def status(self) -> dict[str, Any]:
@@ -265,8 +265,9 @@ class StreamsApp:
         """As many tasks as the widest topic has partitions; a checkpoint keeps those it was made with."""
         path = self.directory / "plan.json"
         known = Manifest.read(path)
-        if known is not None and not known.only_counts:
-            plan.only_counts = False
+        if known is not None and not known.keeps_plain_counts and plan.strategy is Strategy.COUNTS:
+            # The checkpoint holds the counts in stores of its own: another strategy goes on with them.
+            choose_strategy(plan, without=Strategy.COUNTS)
         tasks = Tasks.spread(max(partitions.values()), shuffle_partitions) if known is None else known.tasks
         now = Manifest.of(self.application_id, plan, tasks)
         if known is not None:

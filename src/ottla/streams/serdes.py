@@ -60,6 +60,10 @@ class Serde(Generic[T]):
         return f"Serde({self.name})"
 
 
+AnySerde = Serde[Any]
+"""A serde of values whose type is not known here."""
+
+
 def _number(name: str, layout: str, made_by: str) -> Serde[Any]:
     packed = struct.Struct(layout)
 

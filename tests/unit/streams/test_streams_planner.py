@@ -10,8 +10,9 @@ from ottla.streams import StreamsBuilder, TopologyError, tumbling
 from ottla.streams.graph.topology import Topology
 from ottla.streams.planner.foreign_key_replicas import resolved_tables, with_replicas
 from ottla.streams.planner.manifest import CheckpointMismatch, Manifest
+from ottla.streams.planner.plan import Plan, Strategy
 from ottla.streams.planner.rows import Tasks, spark_hash
-from ottla.streams.planner.stages import Plan, make_plan
+from ottla.streams.planner.stages import make_plan
 
 
 def plan_of(b: StreamsBuilder) -> Plan:
@@ -105,7 +106,7 @@ def test_a_change_without_state_keeps_the_checkpoint(tmp_path: Path) -> None:
 def test_a_checkpoint_from_before_buckets_is_kept_only_for_plain_counts(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     plain = plan_of(counting())
-    plain.only_counts = True
+    plain.strategy = Strategy.COUNTS
     Manifest.of("app", plain, Tasks.spread(4, 2)).write(path)
     path.write_text(path.read_text().replace('"format": 2', '"format": 1'))
     assert Manifest.read(path) is not None

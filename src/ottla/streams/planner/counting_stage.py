@@ -8,28 +8,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ottla.streams.graph import operators as op
-from ottla.streams.graph.topology import Node, Topology
+from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import RecordMetadata
 from ottla.streams.interpreter.keys import decode_key, encode_key
-from ottla.streams.interpreter.record_cache import only_last_change_matters
 from ottla.streams.interpreter.source_reader import read_source
 from ottla.streams.interpreter.task import Task
 from ottla.streams.planner.count_loop import CountLoop, count_loop
+from ottla.streams.planner.count_patterns import TEXT_SERDES, nodes_behind
+from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.row_collector import RowCollector
-from ottla.streams.planner.rows import SCHEMA, Tasks, by_partition, have_headers, read_headers
-from ottla.streams.planner.stages import Plan
+from ottla.streams.planner.rows import Tasks, by_partition, have_headers, read_headers
 from ottla.streams.planner.stateless_stage import arrow_rows
 from ottla.streams.records import Change, Record
-from ottla.streams.serdes import Serde, natural_serde, str_serde
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from ottla.streams.serdes import Serde
 
 log = logging.getLogger(__name__)
 
@@ -39,67 +36,7 @@ MAX_NAMES: Final = 500_000
 EVERY_TASK: Final = -1
 """Counts behind a repartition topic: there a key has one task only."""
 
-_COUNTS: Final = "store string, task int, name binary, records long, time long"
-_BEFORE: Final = (
-    *(op.Source, op.Sink, op.PassThrough, op.Gate, op.Map, op.SelectKey, op.MapValues, op.FlatMap),
-    *(op.FlatMapValues, op.Filter, op.Branch, op.Peek, op.Foreach, op.Print),
-)
-_TEXT: Final = (None, natural_serde, str_serde)
-
-
-def only_counts(topology: Topology) -> bool:
-    """Whether all state of an application is plain counts, and all it writes comes from them."""
-    counts = plain_count_nodes(topology)
-    if not counts or any(node.stores for node in topology.nodes.values() if node not in counts):
-        return False
-    behind = _behind(counts)
-    before = [node for node in topology.nodes.values() if node.name not in behind and node not in counts]
-    return all(_may_stand_before(node, counts) for node in before)
-
-
-def plain_count_nodes(topology: Topology) -> list[Node]:
-    found = []
-    for node in topology.nodes.values():
-        operator = node.operator
-        if isinstance(operator, op.Aggregate) and operator.is_count and not operator.send_old:
-            alone = len(node.parents) == 1 and len(topology.users(operator.store)) == 1
-            if alone and only_last_change_matters(node):
-                found.append(node)
-    return found
-
-
-def _behind(counts: list[Node]) -> dict[str, Node]:
-    found: dict[str, Node] = {}
-    waiting = [child for node in counts for child in node.children]
-    while waiting:
-        node = waiting.pop()
-        found[node.name] = node
-        waiting.extend(node.children)
-    return found
-
-
-def _may_stand_before(node: Node, counts: list[Node]) -> bool:
-    operator = node.operator
-    if not isinstance(operator, _BEFORE):
-        return False
-    if isinstance(operator, op.Sink):
-        return operator.internal
-    if isinstance(operator, op.Source):
-        if operator.internal:
-            return all(child in counts for child in node.children)
-        return operator.on_error is not op.OnError.DEAD_LETTER
-    return True
-
-
-def build_counts(arrived: DataFrame, plan: Plan, tasks: Tasks, started_ms: int) -> DataFrame:
-    """Rows for the sink; the query's output mode is "update"."""
-    from pyspark.sql import functions as f
-
-    counted = arrived.mapInArrow(CountingStage(plan, started_ms), _COUNTS)
-    totals = counted.groupBy("store", "task", "name").agg(
-        f.sum("records").alias("records"), f.max("time").alias("time")
-    )
-    return totals.mapInArrow(FinishingStage(plan, tasks, started_ms), SCHEMA)
+COUNTS_SCHEMA: Final = "store string, task int, name binary, records long, time long"
 
 
 class _Totals:
@@ -144,7 +81,7 @@ class CountingStage:
         kinds = (pa.string(), pa.int32(), pa.binary(), pa.int64(), pa.int64())
         names = ("store", "task", "name", "records", "time")
         schema = pa.schema(list(zip(names, kinds, strict=True)))
-        counter = _Counter(self.plan.topology, self.started_ms)
+        counter = _Counter(self.plan, self.started_ms)
         for batch in batches:
             counter.count(batch)
             if counter.totals.names >= MAX_NAMES:
@@ -153,11 +90,12 @@ class CountingStage:
 
 
 class _Counter:
-    def __init__(self, topology: Topology, started_ms: int) -> None:
+    def __init__(self, plan: Plan, started_ms: int) -> None:
+        topology = plan.topology
         self.totals = _Totals()
         self._stores = {
             node.name: node.operator.store
-            for node in plain_count_nodes(topology)
+            for node in plan.plain_counts
             if isinstance(node.operator, op.Aggregate)
         }
         self._ways: dict[str, list[str]] = {}
@@ -178,7 +116,7 @@ class _Counter:
             for sources in self._sources.values()
             for source in sources
         }
-        behind = _behind(plain_count_nodes(topology))
+        behind = nodes_behind(plan.plain_counts)
         before = [
             node
             for node in topology.nodes.values()
@@ -262,7 +200,7 @@ def _loop(source: Node, stops: frozenset[str]) -> tuple[CountLoop, Node] | None:
 def _decoded(column: Any, serde: Serde[Any] | None) -> list[Any]:
     import pyarrow as pa
 
-    if serde in _TEXT:
+    if serde in TEXT_SERDES:
         text: list[Any] = column.cast(pa.string()).to_pylist()
         return text
     assert serde is not None
@@ -289,10 +227,10 @@ class FinishingStage:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         topology = self.plan.topology
-        counts = plain_count_nodes(topology)
+        counts = self.plan.plain_counts
         by_store = {node.operator.store: node for node in counts if isinstance(node.operator, op.Aggregate)}
         collector = RowCollector(self.plan, self.tasks, add_up=False)
-        behind = _behind(counts)
+        behind = nodes_behind(counts)
         nodes = [node for node in topology.nodes.values() if node.name in behind]
         task = Task(nodes, {}, collector.emit, now_ms=lambda: self.started_ms)
         for batch in batches:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph.operators import Process
+from ottla.streams.planner.plan import Plan, Strategy
 from ottla.streams.planner.rows import Tasks
-from ottla.streams.planner.stages import Plan
 
 _FORMAT: Final = 2
 _BEFORE_BUCKETS: Final = 1
@@ -33,25 +33,30 @@ class Manifest:
     """For each stage with state: its stores and their kinds."""
     timers: list[bool]
     topics: list[str]
+    strategy: str | None = None
+    """The strategy of the plan; manifests of earlier versions do not have it."""
 
     @property
     def tasks(self) -> Tasks:
         return Tasks(len(self.groups), tuple(self.groups))
 
     @property
-    def only_counts(self) -> bool:
+    def keeps_plain_counts(self) -> bool:
+        """Whether Spark's own aggregation keeps the state: only the strategy COUNTS can go on with it."""
         return any(COUNTS in stage.values() for stage in self.stages)
 
     @classmethod
     def of(cls, application_id: str, plan: Plan, tasks: Tasks) -> Manifest:
         stores = plan.topology.stores
-        kinds = {name: COUNTS if plan.only_counts else store.kind.value for name, store in stores.items()}
+        counts = plan.strategy is Strategy.COUNTS
+        kinds = {name: COUNTS if counts else store.kind.value for name, store in stores.items()}
         return cls(
             application_id,
             list(tasks.groups),
             [{name: kinds[name] for name in stage.stores} for stage in plan.stages[1:]],
             [any(isinstance(node.operator, Process) for node in stage.nodes) for stage in plan.stages[1:]],
             plan.topology.source_topics(),
+            plan.strategy.value,
         )
 
     @classmethod
@@ -62,7 +67,7 @@ class Manifest:
         version = told.pop("format", None)
         if version in (_FORMAT, _BEFORE_BUCKETS):
             known = cls(**told)
-            if version == _FORMAT or known.only_counts or not any(known.stages):
+            if version == _FORMAT or known.keeps_plain_counts or not any(known.stages):
                 return known
         raise CheckpointMismatch(
             f"{path} was written by another version of Ottla: use another application id, or begin anew with "
@@ -79,6 +84,7 @@ class Manifest:
             "stages": self.stages,
             "timers": self.timers,
             "topics": self.topics,
+            "strategy": self.strategy,
         }
         beside.write_text(json.dumps(told, indent=1))
         os.replace(beside, path)

@@ -12,8 +12,9 @@ from ottla.streams.graph.operators import Sink, Source
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.keys import encode_key
 from ottla.streams.interpreter.task import is_global
+from ottla.streams.planner.count_patterns import preaggregable_count
+from ottla.streams.planner.plan import OUT, Plan
 from ottla.streams.planner.rows import NAMES, Tasks, pack, partition_bytes, sink_bytes
-from ottla.streams.planner.stages import OUT, Plan, preaggregable_count
 from ottla.streams.records import Headers, PartialCount, Record
 
 _SHUFFLE = -1
@@ -31,7 +32,7 @@ class RowCollector:
         for node in plan.nodes:
             if isinstance(node.operator, Source) and node.operator.internal:
                 topic = node.operator.topics[0]
-                adds = add_up and preaggregable_count(plan, node) is not None
+                adds = add_up and preaggregable_count(node) is not None
                 self._ways.setdefault(topic, []).append(
                     (plan.stage_of[node.name], self._index[id(node)], adds)
                 )

@@ -5,13 +5,8 @@ A node runs as late as it can without another shuffle, so that a record crosses 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Final
-
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph.operators import (
-    Aggregate,
-    ForeignResolve,
     GlobalTableSource,
     Process,
     Sink,
@@ -20,48 +15,12 @@ from ottla.streams.graph.operators import (
 )
 from ottla.streams.graph.topology import Node, Topology
 from ottla.streams.interpreter.task import is_global
-from ottla.streams.loading import OwnClasses
-
-OUT: Final = 1_000
-"""The stage of rows that are finished and only wait for the sink."""
-
-
-@dataclass(slots=True)
-class Stage:
-    """What runs in one stateful operator of Spark (or, for number 0, in one stateless one)."""
-
-    number: int
-    nodes: list[Node]
-    stores: list[str]
-
-
-@dataclass(slots=True)
-class Plan:
-    topology: Topology
-    nodes: list[Node]
-    stage_of: dict[str, int]
-    stages: list[Stage]
-    joins_partitions: set[str]
-    """Topics whose partitions meet records of other topics by key: all must have as many partitions."""
-    only_counts: bool = False
-    """All state is plain counts: Spark's own aggregation keeps them, and the query tells what has changed."""
-    sink_partitions: dict[str, int] = field(default_factory=dict)
-    """What a partitioner may choose from, for the topics that are named."""
-    classes: OwnClasses = field(default_factory=OwnClasses)
-
-    def index(self, node: Node) -> int:
-        return self.nodes.index(node)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """The application's classes arrive first: serdes look at them as they are unpickled."""
-        return _rebuilt, (self.classes, {one.name: getattr(self, one.name) for one in fields(self)})
-
-
-def _rebuilt(_: OwnClasses, parts: dict[str, Any]) -> Plan:
-    return Plan(**parts)
+from ottla.streams.planner.count_patterns import windowed_count_after
+from ottla.streams.planner.plan import Plan, Stage
 
 
 def make_plan(topology: Topology) -> Plan:
+    """The stages of a topology; which strategy runs them is chosen by `planner/strategies`."""
     nodes = list(topology.nodes.values())
     stage_of = _earliest(topology, nodes)
     _sink_down(topology, nodes, stage_of)
@@ -71,16 +30,15 @@ def make_plan(topology: Topology) -> Plan:
         mine = [node for node in nodes if stage_of[node.name] == number]
         stores = dict.fromkeys(store for node in mine for store in _stores_of(node))
         stages.append(Stage(number, mine, list(stores)))
-    return Plan(topology, nodes, stage_of, stages, _copartitioned(topology))
-
-
-def preaggregable_count(plan: Plan, source: Node) -> Node | None:
-    """The count right behind a repartition topic, if that is all that follows: its records may be added up early."""
-    if len(source.children) != 1:
-        return None
-    child = source.children[0]
-    operator = child.operator
-    return child if isinstance(operator, Aggregate) and operator.is_count and not operator.send_old else None
+    counters = {number: windowed_count_after(topology, node) for number, node in enumerate(nodes)}
+    return Plan(
+        topology,
+        nodes,
+        stage_of,
+        stages,
+        _copartitioned(topology),
+        {number: counter.name for number, counter in counters.items() if counter is not None},
+    )
 
 
 def _is_stateful(node: Node) -> bool:
@@ -151,7 +109,3 @@ def _copartitioned(topology: Topology) -> set[str]:
                 if isinstance(node.operator, Source) and not node.operator.internal:
                     topics.update(node.operator.topics)
     return topics
-
-
-def resolves_foreign_keys(topology: Topology) -> bool:
-    return any(isinstance(node.operator, ForeignResolve) for node in topology.nodes.values())

@@ -23,17 +23,16 @@ from ottla.streams.interpreter.source_reader import read_source
 from ottla.streams.interpreter.store_factory import make_stores
 from ottla.streams.interpreter.task import Task, is_global
 from ottla.streams.interpreter.windowed import WindowAggregateProcessor
+from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.row_collector import RowCollector
 from ottla.streams.planner.rows import NAMES, Tasks, arrival_order, is_raw, read_headers, unpack
-from ottla.streams.planner.stages import Plan
 from ottla.streams.planner.state import Extent, Known, SparkMap, recall, remember
-from ottla.streams.planner.window_counting_stage import counts_of_rows, windowed_counts_by_topic
+from ottla.streams.planner.window_counting_stage import counts_of_rows
 from ottla.streams.planner.window_counts import (
     add_counts,
     count_columns,
     is_readable,
     key_reader,
-    windowed_count_after,
 )
 from ottla.streams.records import Record
 
@@ -68,14 +67,12 @@ class StatefulStage(StatefulProcessor):
         self._facts = handle.getValueState("facts", _FACTS)
         self._task_of = {group: task for task, group in enumerate(self._tasks.groups)}
         self._counters = {
-            number: counter.name
-            for number, node in enumerate(self._plan.nodes)
-            if self._plan.stage_of[node.name] == self._stage.number
-            and (counter := windowed_count_after(self._plan.topology, node)) is not None
+            number: counter
+            for number, counter in self._plan.column_counters.items()
+            if self._plan.stage_of[self._plan.nodes[number].name] == self._stage.number
         }
         self._added_up = {
-            self._plan.index(counter): source
-            for source, counter in windowed_counts_by_topic(self._plan.topology).values()
+            self._plan.index(counter): source for source, counter in self._plan.windowed_counts.values()
         }
         self._order = {
             number: _FIRST if _comes_first(node) else _THEN for number, node in enumerate(self._plan.nodes)

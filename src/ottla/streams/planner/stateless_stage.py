@@ -11,9 +11,9 @@ from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import RecordMetadata
 from ottla.streams.interpreter.source_reader import read_source
 from ottla.streams.interpreter.task import Task
+from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.row_collector import RowCollector
 from ottla.streams.planner.rows import COLUMNS, Tasks, have_headers, read_headers
-from ottla.streams.planner.stages import Plan
 from ottla.streams.records import Record
 
 MAX_ROWS: Final = 50_000

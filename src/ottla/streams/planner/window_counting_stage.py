@@ -12,42 +12,26 @@ from typing import Any, Final
 
 import numpy as np
 
-from ottla.streams.graph.operators import OnError, Source, WindowAggregate
-from ottla.streams.graph.topology import Node, Topology
+from ottla.streams.graph.operators import Source, WindowAggregate
+from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import RecordMetadata
 from ottla.streams.interpreter.source_reader import read_source
 from ottla.streams.interpreter.stores import NEVER
 from ottla.streams.interpreter.task import Task
+from ottla.streams.planner.count_patterns import TEXT_SERDES
+from ottla.streams.planner.plan import Plan, WindowedCount
 from ottla.streams.planner.rows import Tasks, by_partition
-from ottla.streams.planner.stages import Plan
 from ottla.streams.planner.stateless_stage import arrow_schema
 from ottla.streams.planner.window_counts import (
-    TEXT,
     Ints,
     WindowCounts,
     count_windows,
     summed,
-    windowed_count_after,
 )
 from ottla.streams.records import Record
 
 MAX_ROWS: Final = 200_000
 """So many counts are held before they are handed on."""
-
-
-def windowed_counts_by_topic(topology: Topology) -> dict[str, tuple[Node, Node]]:
-    """By topic the source and the windowed count right behind it, if all that is read goes to such counts."""
-    found: dict[str, tuple[Node, Node]] = {}
-    for node in topology.sources:
-        source = node.operator
-        if not isinstance(source, Source) or source.internal:
-            continue
-        counter = windowed_count_after(topology, node)
-        alone = len(source.topics) == 1 and source.topics[0] not in found
-        if counter is None or not alone or source.on_error is OnError.DEAD_LETTER:
-            return {}
-        found[source.topics[0]] = node, counter
-    return found
 
 
 @dataclass(slots=True)
@@ -59,7 +43,7 @@ class WindowCountingStage:
     started_ms: int
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        ways = windowed_counts_by_topic(self.plan.topology)
+        ways = self.plan.windowed_counts
         observed: dict[tuple[str, int], int] = {}
         held: dict[tuple[str, int], list[tuple[Any, WindowCounts]]] = {}
         rows = 0
@@ -86,11 +70,11 @@ class WindowCountingStage:
     def _take(
         self,
         held: dict[tuple[str, int], list[tuple[Any, WindowCounts]]],
-        ways: dict[str, tuple[Node, Node]],
+        ways: dict[str, WindowedCount],
     ) -> Iterator[Any]:
         """What was counted so far, with one row for each key and window of a partition."""
         for (topic, partition), parts in held.items():
-            yield self._rows(ways[topic][1], partition, *_merged(parts))
+            yield self._rows(ways[topic].counter, partition, *_merged(parts))
         held.clear()
 
     def _readable(self, node: Node, topic: str, partition: int, part: Any) -> Any:
@@ -101,7 +85,7 @@ class WindowCountingStage:
         assert isinstance(source, Source)
         try:
             for name, serde in (("key", source.key_serde), ("value", source.value_serde)):
-                if serde in TEXT:
+                if serde in TEXT_SERDES:
                     part.column(name).cast(pa.string())
             return part
         except pa.ArrowInvalid:

@@ -9,38 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ottla.streams.graph.operators import Source, WindowAggregate
-from ottla.streams.graph.topology import Node, Topology
+from ottla.streams.graph.operators import Source
 from ottla.streams.interpreter.keys import decode_key
-from ottla.streams.interpreter.record_cache import only_last_change_matters
-from ottla.streams.serdes import Serde, bytes_serde, natural_serde, str_serde
+from ottla.streams.planner.count_patterns import TEXT_SERDES
+from ottla.streams.serdes import Serde, natural_serde
 from ottla.streams.windows import TimeWindows
 
 if TYPE_CHECKING:
     from ottla.streams.interpreter.windowed import WindowAggregateProcessor
 
 Ints = npt.NDArray[np.int64]
-
-TEXT = (None, natural_serde, str_serde)
-
-
-def windowed_count_after(topology: Topology, node: Node) -> Node | None:
-    """The windowed count right behind a source, if nobody could tell in which order its records were counted."""
-    source = node.operator
-    if not isinstance(source, Source) or len(node.children) != 1:
-        return None
-    child = node.children[0]
-    operator = child.operator
-    if not isinstance(operator, WindowAggregate) or not operator.is_count:
-        return None
-    plain = source.internal or (
-        source.timestamp_of is None
-        and source.key_serde in (*TEXT, bytes_serde)
-        and source.value_serde in (*TEXT, bytes_serde)
-    )
-    alone = len(child.parents) == 1 and len(topology.users(operator.store)) == 1
-    told_later = not operator.send_old and not operator.emit_on_close and only_last_change_matters(child)
-    return child if plain and alone and told_later else None
 
 
 def is_readable(source: Source, keys: list[Any], values: list[Any]) -> bool:
@@ -49,7 +27,7 @@ def is_readable(source: Source, keys: list[Any], values: list[Any]) -> bool:
         return True
     pa = _arrow()
     for serde, column in ((source.key_serde, keys), (source.value_serde, values)):
-        if serde in TEXT:
+        if serde in TEXT_SERDES:
             try:
                 pa.array(column, pa.binary()).cast(pa.string())
             except pa.ArrowInvalid:

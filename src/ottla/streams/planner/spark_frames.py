@@ -1,0 +1,74 @@
+"""What the strategies share of Spark's frames: records as they arrive, stages with state, records for the sink."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from ottla.streams.graph.operators import Process
+from ottla.streams.planner.plan import OUT, Plan
+from ottla.streams.planner.rows import HEADERS, SCHEMA, Tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def arrived_records(records: DataFrame, *, with_headers: bool) -> DataFrame:
+    """The columns of Spark's Kafka source that a stage reads, the time in milliseconds."""
+    from pyspark.sql import functions as f
+
+    return records.select(
+        "topic",
+        "partition",
+        "offset",
+        "key",
+        "value",
+        f.unix_millis("timestamp").alias("time"),
+        *([_headers(records)] if with_headers else []),
+    )
+
+
+def _headers(records: DataFrame) -> Column:
+    from pyspark.sql import functions as f
+
+    # Never null: for a list column with nulls, Spark computes the size of each row again from the first null on.
+    none = f.array().cast(HEADERS)
+    if "headers" not in records.columns:
+        return none.alias("headers")
+    return f.coalesce(f.col("headers").cast(HEADERS), none).alias("headers")
+
+
+def run_stateful_stages(rows: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
+    """Rows through each stage with state, one transformWithState for each."""
+    from ottla.streams.planner.stateful_stage import StatefulStage
+
+    run = uuid.uuid4().hex
+    for stage in plan.stages[1:]:
+        timers = any(isinstance(node.operator, Process) for node in stage.nodes)
+        rows = rows.groupBy("group").transformWithStateInPandas(
+            StatefulStage(plan, stage.number, tasks, run, uses_timers=timers),
+            SCHEMA,
+            "append",
+            "processingTime" if timers else "none",
+        )
+    return rows
+
+
+def finished_records(rows: DataFrame) -> DataFrame:
+    """The rows that have passed all stages, as topic, key, value, timestamp, headers and partition."""
+    from pyspark.sql import functions as f
+
+    return rows.where(f.col("stage") == OUT).select(
+        "topic",
+        "key",
+        "value",
+        f.timestamp_millis("time").alias("timestamp"),
+        "headers",
+        f.when(f.col("task") >= 0, f.col("task")).alias("partition"),
+    )
+
+
+def now_ms() -> int:
+    """The wall clock when the query is built: what stages without state take for the time."""
+    return time.time_ns() // 1_000_000
