@@ -199,8 +199,12 @@ _RETRIABLE = frozenset(
 )
 
 
-class KafkaError(Exception):
-    """A failure with Kafka's code and a sentence that helps whoever reads it."""
+class ApiException(Exception):
+    """A failure with one of Kafka's error codes and a sentence that helps the reader.
+
+    Brokers raise it to refuse a request, and the cluster client raises it for a refusal that it reads. Programs that
+    use the client API catch `ottla.client.errors.KafkaError` instead.
+    """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(code, message)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.frames import mutate
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.peers import Endpoint
 from ottla.testing.memory_peers import Respond
 from ottla.wire import decode, encode
@@ -79,7 +79,7 @@ class LyingQuorum(raft_cluster.Cluster):
                 request = self._bent(type(request), request, version)
             try:
                 process.serve(sender, request, version, answer)
-            except KafkaError:
+            except ApiException:
                 # The API layer would have answered with its code.
                 self.refusals += 1
 
@@ -92,7 +92,7 @@ class LyingQuorum(raft_cluster.Cluster):
         for _ in range(20):
             try:
                 bent = decode(cls, version, bytes(mutate(self.rng, good)))
-            except KafkaError:
+            except ApiException:
                 continue
             self.lies += 1
             return bent
@@ -103,7 +103,7 @@ class LyingQuorum(raft_cluster.Cluster):
         self.clock.advance(seconds)
         for node_id, process in list(self.processes.items()):
             for fault in process.faults:
-                assert isinstance(fault, (KafkaError, OSError)), repr(fault)
+                assert isinstance(fault, (ApiException, OSError)), repr(fault)
             if process.faults:
                 self.kill(node_id)
                 self.new_disk(node_id)
@@ -118,6 +118,6 @@ def run(seed: int, rounds: int, *, dynamic: bool = False) -> LyingQuorum:
             if process.raft.is_leader:
                 try:
                     process.raft.append([raft_cluster.feature(f"f{quorum.rng.randrange(50)}")])
-                except KafkaError:
+                except ApiException:
                     quorum.refusals += 1
     return quorum

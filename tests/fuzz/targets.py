@@ -20,7 +20,7 @@ from ottla.config.properties import parse_properties
 from ottla.coordinator.group.shard import SERDE as GROUP_SERDE
 from ottla.coordinator.share.records import SERDE as SHARE_SERDE
 from ottla.coordinator.transaction.service import SERDE as TRANSACTION_SERDE
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.batches import replicated_batches
 from ottla.log.checkpoints import (
     CheckpointError,
@@ -61,7 +61,7 @@ class Target:
     good: Callable[[random.Random], bytearray]
     feed: Callable[[random.Random, bytes], None]
     damage: Callable[[random.Random, bytearray], bytearray] = mutate
-    allowed: tuple[type[Exception], ...] = (KafkaError,)
+    allowed: tuple[type[Exception], ...] = (ApiException,)
     share: int = 10
     """Of all cases, in parts."""
     extra_bytes: int = 0
@@ -111,7 +111,7 @@ def _good_frame(rng: random.Random) -> bytearray:
     )
     try:
         named = request_header_version(cls.API_KEY, version)
-    except KafkaError:
+    except ApiException:
         named = 2
     return bytearray(
         encode(header, named) + encode(random_message(cls, version, rng, unknown_tags=True), version)
@@ -277,7 +277,7 @@ def _feed_text(rng: random.Random, data: bytes) -> None:
     for parse in (election_from_json, lambda text: parse_checkpoint(text, 2), decode_snapshot):
         try:
             parse(data)
-        except (KafkaError, CheckpointError, CorruptSnapshotError):
+        except (ApiException, CheckpointError, CorruptSnapshotError):
             continue
 
 
@@ -322,7 +322,7 @@ def _good_metadata(rng: random.Random) -> bytearray:
     while True:
         try:
             return bytearray(encode_record(random_message(cls, cls.MAX_VERSION, rng)))
-        except (KafkaError, KeyError):
+        except (ApiException, KeyError):
             cls, _ = rng.choice(METADATA_RECORDS)
 
 
@@ -367,7 +367,7 @@ def _feed_coordinator_record(rng: random.Random, data: bytes) -> None:
     for serde in (GROUP_SERDE, TRANSACTION_SERDE, SHARE_SERDE):
         try:
             serde.decode(key, value or None)
-        except KafkaError:
+        except ApiException:
             continue
 
 
@@ -378,7 +378,7 @@ TARGETS = [
     Target("batches", _packed_batch, _feed_batch, mutate_batch, share=20, extra_bytes=MAX_UNPACKED),
     Target("records", _packed_batch, _feed_records, mutate_batch, share=20, extra_bytes=MAX_UNPACKED),
     Target("codecs", _packed, _unpack, share=20, extra_bytes=MAX_UNPACKED),
-    Target("log files", _good_log, _feed_log, _damage_files, (KafkaError, OSError), share=4, reuse=100),
+    Target("log files", _good_log, _feed_log, _damage_files, (ApiException, OSError), share=4, reuse=100),
     Target("small files", _good_text, _feed_text, share=10),
     Target("properties", _good_properties, _feed_properties, share=4),
     Target("metadata records", _good_metadata, _feed_metadata, share=10),

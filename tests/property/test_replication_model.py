@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "replica"))
 
 from cluster_scene import ClusterScene, Node, Produced
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 NODES = (1, 2, 3)
 
@@ -48,7 +48,7 @@ class Story:
     def _believes_to_lead(self, node: Node) -> bool:
         try:
             return bool(node.partition().is_leader)
-        except KafkaError:
+        except ApiException:
             return False
 
     def kill(self) -> None:
@@ -125,7 +125,7 @@ class Story:
                 continue
             try:
                 log = node.partition().log
-            except KafkaError:
+            except ApiException:
                 continue
             if log is None:
                 continue

@@ -12,7 +12,7 @@ from reading import Kafka
 
 from ottla.client.connection import ConnectionFailed
 from ottla.client.raw import Brokers, raw_settings
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.pipeline.columns import encode_sections
 from ottla.pipeline.failures import SinkFenced
 from ottla.pipeline.transaction import TransactionDriver
@@ -116,7 +116,7 @@ def test_taking_over_ends_what_was_open_and_fences(kafka: Any, name: Any) -> Non
     old.mark(0, "query")
     new = driver_of(kafka, identity)
     assert new.last_batch("query") == -1
-    with pytest.raises(KafkaError):
+    with pytest.raises(ApiException):
         write(old, topic, "too late")
     with pytest.raises(SinkFenced):
         old.mark(0, "query")

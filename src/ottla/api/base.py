@@ -1,7 +1,7 @@
 """What every API file is written against: the declaration of an API, and the request it answers.
 
 A handler is a plain function `(broker, ctx, request) -> Answer`. It returns the response message at once, or
-`PARKED` and calls `ctx.respond` later on the event loop, or `NO_RESPONSE`. It may raise `KafkaError`.
+`PARKED` and calls `ctx.respond` later on the event loop, or `NO_RESPONSE`. It may raise `ApiException`.
 Memory views inside `request` (record batches) are valid only until the handler returns: copy what is kept.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.messages import response_class
 
@@ -36,7 +36,7 @@ Message = Any
 Answer = Message | _Outcome
 Handler = Callable[[Any, "RequestContext", Message], Answer]
 """Called with a `Broker`, or on a controller listener with a `Node`."""
-ErrorAnswer = Callable[["RequestContext", Message, KafkaError], Message]
+ErrorAnswer = Callable[["RequestContext", Message, ApiException], Message]
 
 
 class RequestContext(ABC):
@@ -108,7 +108,7 @@ class Api(msgspec.Struct, frozen=True):
         """
         return max(self.min_version, API_VERSIONS[self.key].min_version) <= version <= self.max_version
 
-    def error_answer(self, ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    def error_answer(self, ctx: RequestContext, request: Message, error: ApiException) -> Message:
         """The answer that says that the whole request failed."""
         if self.on_error is not None:
             return self.on_error(ctx, request, error)
@@ -119,4 +119,6 @@ class Api(msgspec.Struct, frozen=True):
         return cls(**fields)
 
 
-UNEXPECTED: Final = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error.")
+UNEXPECTED: Final = ApiException(
+    ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error."
+)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, why_invalid
 from ottla.peers import Message
 from ottla.wire.messages import CreateTopicsRequest
@@ -56,7 +56,7 @@ def auto_create_topics(
         if done is not None:
             done(outcome)
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         broker.auto_creating.difference_update(creatable)
         log.warning("Topics %s are not created automatically: %s", ", ".join(creatable), error.message)
         outcome.update(dict.fromkeys(creatable, error.code))

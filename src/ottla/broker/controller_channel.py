@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_WAITING_FOR_CONTROLLER
 from ottla.peers import Endpoint, Message, Peer, PeerFailure, Peers
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
 
 Done = Callable[[Message], object]
-Failed = Callable[[KafkaError], object]
+Failed = Callable[[ApiException], object]
 Serve = Callable[[Message, Done], None]
 """Answers a request in this process, as a controller listener of this node would."""
 
@@ -91,7 +91,7 @@ class ControllerChannel:
             asked.failed(_closed())
         elif left_s <= 0:
             asked.failed(
-                KafkaError(ErrorCode.REQUEST_TIMED_OUT, "No active controller has answered in time.")
+                ApiException(ErrorCode.REQUEST_TIMED_OUT, "No active controller has answered in time.")
             )
         elif self._serve is not None and self._quorum.is_leader:
             self._serve(asked.request, lambda response: self._answered(asked, response))
@@ -126,14 +126,14 @@ class ControllerChannel:
         if code is None:
             self._wait(asked)
         else:
-            asked.failed(KafkaError(code, f"The controller cannot be asked: {failure.value}."))
+            asked.failed(ApiException(code, f"The controller cannot be asked: {failure.value}."))
 
     def _wait(self, asked: _Asked) -> None:
         if self._closed or len(self._waiting) >= MAX_WAITING_FOR_CONTROLLER:
             asked.failed(
                 _closed()
                 if self._closed
-                else KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Too many requests wait for a controller.")
+                else ApiException(ErrorCode.REQUEST_TIMED_OUT, "Too many requests wait for a controller.")
             )
             return
         self._waiting.append(asked)
@@ -157,8 +157,8 @@ class ControllerChannel:
             self._ask(asked)
 
 
-def _closed() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_CONTROLLER, "This node is stopping.")
+def _closed() -> ApiException:
+    return ApiException(ErrorCode.NOT_CONTROLLER, "This node is stopping.")
 
 
 def mentions(response: Message, code: ErrorCode) -> bool:

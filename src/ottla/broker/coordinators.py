@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Coordinators:
         """All of them, at work."""
         if self._made is None:
             if self._closed:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
+                raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
             self._made = self._make()
             self._made.transactions.start()
             self._made.share.coordinator.start()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Send(Protocol):
         self,
         request: Message,
         done: Callable[[Message], object],
-        failed: Callable[[KafkaError], object],
+        failed: Callable[[ApiException], object],
         *,
         timeout_s: float,
     ) -> None: ...
@@ -184,7 +184,7 @@ class BrokerLifecycle:
         self._fenced = True
         self._soon()
 
-    def _registration_failed(self, error: KafkaError) -> None:
+    def _registration_failed(self, error: ApiException) -> None:
         log.warning("Registering broker %d failed: %s", self._registration.broker_id, error.message)
         self._schedule(_RETRY_S, self._send_registration)
 
@@ -267,7 +267,7 @@ class BrokerLifecycle:
         if callback is not None:
             callback()
 
-    def _heartbeat_failed(self, error: KafkaError) -> None:
+    def _heartbeat_failed(self, error: ApiException) -> None:
         self._in_flight = False
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             # Nobody is left to hand over to; the next start finds out what became of the partitions.
@@ -292,6 +292,6 @@ class BrokerLifecycle:
             self._timer = None
 
 
-def _error_of(response: Message) -> KafkaError:
+def _error_of(response: Message) -> ApiException:
     error = ErrorCode.of(response.error_code)
-    return KafkaError(error, f"the controller answered {error.name}")
+    return ApiException(error, f"the controller answered {error.name}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.clock import Clock
 from ottla.coordinator.transaction.marker_manager import MarkersDone, TxnMarker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.metadata.topic_names import OFFSETS_TOPIC
 from ottla.records.control import build_end_txn_marker
@@ -82,7 +82,7 @@ class LocalMarkers:
         try:
             partition = self._replicas.partition(*tp)
             info = partition.append_own(batch, now_ms, transaction_version)
-        except KafkaError as error:
+        except ApiException as error:
             settle(error.code)
             return
         # The marker is small, but what it makes stable may be worth waking a reader for.
@@ -111,7 +111,7 @@ class LocalMarkers:
             look(True)
 
     def _tell_groups(self, marker: TxnMarker, partition: int, settle: Settle) -> None:
-        def failed(error: KafkaError) -> None:
+        def failed(error: ApiException) -> None:
             # The coordinator of the transaction asks again for what a partition's leader may answer.
             settle(ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in _NOT_READY else error.code)
 

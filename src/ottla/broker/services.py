@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.internal_topic_creation import InternalTopicCreations
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.controller_channel import ControllerChannel
@@ -65,7 +65,7 @@ class Node:
     def controller(self) -> Controller:
         """This node's controller, active or not. Raises NOT_CONTROLLER where it has none."""
         if self.local_controller is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not a controller.")
+            raise ApiException(ErrorCode.NOT_CONTROLLER, "This node is not a controller.")
         return self.local_controller
 
     @property

@@ -13,7 +13,7 @@ from typing import Final
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.add_partitions_manager import VerificationRequest
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 
 Errors = Mapping[TopicPartition, ErrorCode]
@@ -68,7 +68,7 @@ def add_or_verify(
         else:
             done({tp: _told(code, supported) for tp, code in codes.items() if code is not ErrorCode.NONE})
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         answered(dict.fromkeys(asked, error.code))
 
     def ask() -> None:
@@ -94,7 +94,7 @@ def add_or_verify(
                 coordinator.verify_partitions(
                     transactional_id, producer_id, producer_epoch, asked, answered, failed
                 )
-        except KafkaError as error:
+        except ApiException as error:
             failed(error)
 
     ask()

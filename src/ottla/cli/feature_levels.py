@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import (
     DEPENDENCIES,
     ELR_VERSION,
@@ -71,5 +71,5 @@ def check_dependencies(levels: Mapping[str, int]) -> None:
                 raise _invalid(f"{name}={level} requires {other}={least}, not {levels.get(other, 0)}")
 
 
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_CONFIG, message)
+def _invalid(message: str) -> ApiException:
+    return ApiException(ErrorCode.INVALID_CONFIG, message)

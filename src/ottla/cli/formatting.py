@@ -12,7 +12,7 @@ from ottla.cli.scram import parse_scram
 from ottla.clock import SystemClock
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import parse_address
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.checkpoints import read_meta_properties
 from ottla.log.fs import OsFs
 from ottla.metadata.bootstrap import bootstrap_records
@@ -207,5 +207,5 @@ def describe_directories(config: BrokerConfig) -> Report:
     return Report("\n".join(sections), bool(problems))
 
 
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_CONFIG, message)
+def _invalid(message: str) -> ApiException:
+    return ApiException(ErrorCode.INVALID_CONFIG, message)

@@ -14,7 +14,7 @@ from ottla.cli.formatting import FormatRequest, format_node
 from ottla.cli.settings import node_config
 from ottla.clock import SystemClock
 from ottla.config.listeners import format_address
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.checkpoints import read_meta_properties
 from ottla.log.fs import OsFs
 from ottla.wire.uuid import uuid_to_str
@@ -111,7 +111,7 @@ def prepare_nodes(plans: Sequence[NodePlan]) -> str:
         if properties is not None:
             found[properties["cluster.id"]] = plan.data
     if len(found) > 1:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_CONFIG,
             "these directories are of different clusters: " + ", ".join(str(path) for path in found.values()),
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 _ONLY_OWNER: Final = 0o600
 _SECRET_WORDS: Final = ("password", "secret", "jaas", "token", "key.location")
@@ -33,7 +33,7 @@ class Profiles:
     def named(self, name: str) -> Profile:
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "there are none yet"
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_REQUEST,
                 f"there is no profile '{name}' ({known}); `ottla profile set {name} --bootstrap-server"
                 " HOST:PORT` makes it",
@@ -58,7 +58,7 @@ def load() -> Profiles:
     except FileNotFoundError:
         return Profiles()
     except (ValueError, KeyError, TypeError) as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{path()} is damaged: {error}") from None
+        raise ApiException(ErrorCode.INVALID_REQUEST, f"{path()} is damaged: {error}") from None
 
 
 def save(profiles: Profiles) -> None:

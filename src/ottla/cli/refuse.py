@@ -9,7 +9,7 @@ from typing import NoReturn, ParamSpec
 
 import click
 
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 P = ParamSpec("P")
 
@@ -34,7 +34,7 @@ def refusing(command: Callable[P, None]) -> Callable[P, None]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
-        except KafkaError as error:
+        except ApiException as error:
             refuse(error.message)
         except OSError as error:
             refuse(describe_os_error(error))

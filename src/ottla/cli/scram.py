@@ -9,7 +9,7 @@ import re
 import secrets
 from typing import Any, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 _WORD: Final = re.compile(r"(?P<mechanism>SCRAM-SHA-(?:256|512))=\[(?P<fields>.*)\]$")
@@ -74,6 +74,6 @@ def _decoded(text: str) -> bytes:
         raise _invalid("expected salt and saltedpassword in base64") from None
 
 
-def _invalid(expected: str) -> KafkaError:
+def _invalid(expected: str) -> ApiException:
     # The value holds a secret: it is not repeated.
-    return KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid value for --add-scram: {expected}")
+    return ApiException(ErrorCode.INVALID_CONFIG, f"Invalid value for --add-scram: {expected}")

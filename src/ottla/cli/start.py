@@ -24,7 +24,7 @@ from ottla.cli.settings import node_config, parse_assignments
 from ottla.config.acted_on import unused_keys
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Listener, format_address
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 if TYPE_CHECKING:
     from ottla.server import Server
@@ -73,7 +73,7 @@ def start(
             supervise(plan_cluster(brokers, data, listen, given), log_level)
             return
         config = node_config(file, parse_assignments(settings, "--set"), data, listen)
-    except KafkaError as error:
+    except ApiException as error:
         refuse(error.message)
     run_node(config, log_level)
 
@@ -88,7 +88,7 @@ def run_node(config: BrokerConfig, log_level: str) -> None:
         keep_freed_buffers()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
         _run(config)
-    except KafkaError as error:
+    except ApiException as error:
         refuse(error.message)
     except OSError as error:
         refuse(describe_os_error(error))

@@ -25,7 +25,7 @@ from ottla.cli.start import STOP_WITH_STDIN
 from ottla.config.definitions import DATA_DIRECTORY
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import parse_address
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.checkpoints import read_meta_properties
 from ottla.log.fs import OsFs
 
@@ -194,7 +194,7 @@ def supervise(plans: list[NodePlan], log_level: str) -> None:
     try:
         cluster_id = prepare_nodes(plans)
         asyncio.run(_supervise(plans, cluster_id, log_level))
-    except KafkaError as error:
+    except ApiException as error:
         refuse(error.message)
     except OSError as error:
         refuse(describe_os_error(error))

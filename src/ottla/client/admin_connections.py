@@ -16,7 +16,7 @@ from ottla.client.errors import (
     for_code,
 )
 from ottla.client.settings import Settings, servers
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 if TYPE_CHECKING:
     import ssl
@@ -185,7 +185,7 @@ def _in_our_words() -> Iterator[None]:
         yield
     except ConnectionFailed as error:
         raise KafkaConnectionError(error.message) from None
-    except KafkaError as error:
+    except ApiException as error:
         raise for_code(error.code)(error.message) from None
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla import __version__
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.codec import decode
 from ottla.wire.headers import decode_response_header, encode_request
@@ -59,10 +59,10 @@ SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """What a connection of this module can speak."""
 
 
-class ConnectionFailed(KafkaError):
+class ConnectionFailed(ApiException):
     """Nobody answers at an address, or not as a broker does."""
 
-    def __init__(self, address: str, reason: OSError | EOFError | KafkaError) -> None:
+    def __init__(self, address: str, reason: OSError | EOFError | ApiException) -> None:
         told = reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason)
         self.address = address
         self.reason = told or "it did not answer in time"
@@ -104,10 +104,10 @@ class Connection:
             if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
                 known = {api.api_key: api.max_version for api in answer.api_keys}
                 answer = self._ask(hello, min(_HELLO_VERSION, known.get(ApiKey.API_VERSIONS, 0)))
-        except (OSError, EOFError, KafkaError) as error:
+        except (OSError, EOFError, ApiException) as error:
             raise ConnectionFailed(self.node.address, error) from None
         if answer.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode.of(answer.error_code), f"{self.node.address} refuses our greeting")
+            raise ApiException(ErrorCode.of(answer.error_code), f"{self.node.address} refuses our greeting")
         return answer
 
     def _authenticate(self, user: str, password: str) -> None:
@@ -117,7 +117,7 @@ class Connection:
         answer = self.ask(SaslHandshakeRequest(mechanism=mechanism))
         if answer.error_code:
             offered = ", ".join(answer.mechanisms)
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.of(answer.error_code),
                 f"{self.node.address} does not let anybody in by {mechanism}; set sasl.mechanism to one of {offered}",
             )
@@ -130,7 +130,9 @@ class Connection:
         try:
             exchange.verify(self._say_sasl(exchange.final(self._say_sasl(exchange.first()))))
         except (ScramFailed, ValueError) as error:
-            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.node.address}: {error}") from None
+            raise ApiException(
+                ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.node.address}: {error}"
+            ) from None
 
     def _say_sasl(self, words: bytes) -> bytes:
         """The broker's next word in the exchange."""
@@ -141,7 +143,7 @@ class Connection:
             told = (
                 answer.error_message or f"{self.node.address} does not let '{self._security.user}' in"
             ).rstrip(".")
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.of(answer.error_code), f"{told}; check the user, the password and sasl.mechanism"
             )
         return bytes(answer.auth_bytes)
@@ -155,17 +157,17 @@ class Connection:
         return version if version >= max(ours.min_version, theirs[0]) else None
 
     def agreed_version(self, api_key: int, max_version: int | None = None) -> int:
-        """That version, or an older one that the caller wants; KafkaError where there is none."""
+        """That version, or an older one that the caller wants; ApiException where there is none."""
         version = self.version_for(api_key)
         if version is None:
             name = API_VERSIONS[api_key].name
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self.node.address} does not support {name}"
             )
         return version if max_version is None else min(version, max_version)
 
     def ask(self, request: Any, max_version: int | None = None) -> Any:
-        """The broker's answer; KafkaError where it does not know such a request."""
+        """The broker's answer; ApiException where it does not know such a request."""
         version = self.agreed_version(request.API_KEY, max_version)
         try:
             return self._ask(request, version)

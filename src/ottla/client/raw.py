@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from ottla.client.admin_connections import security_of
 from ottla.client.connection import MAX_RESPONSE_BYTES, Connection, ConnectionFailed, Node
 from ottla.client.settings import COMMON, RENAMED, Settings, merge, servers
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decode
 from ottla.wire.headers import decode_response_header, encode_request
@@ -67,10 +67,10 @@ def raw_settings(bootstrap_servers: str, options: Mapping[str, Any] | None = Non
 
 
 def raise_for(code: int, what: str) -> None:
-    """Raise a KafkaError for any code but NONE."""
+    """Raise a ApiException for any code but NONE."""
     if code != ErrorCode.NONE:
         error = ErrorCode.of(code)
-        raise KafkaError(error, f"{what}: {error.name}")
+        raise ApiException(error, f"{what}: {error.name}")
 
 
 class PipelinedConnection(Connection):
@@ -194,14 +194,16 @@ class Brokers:
         raise_for(found.error_code, f"topic {topic}")
         leaders = {one.partition_index: one.leader_id for one in found.partitions}
         if min(leaders.values(), default=-1) < 0:
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic} has partitions without a leader")
+            raise ApiException(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic} has partitions without a leader"
+            )
         self._leaders[topic] = leaders
         return leaders
 
     def leader(self, topic: str, partition: int) -> PipelinedConnection:
         leaders = self.leaders(topic)
         if partition not in leaders:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_PARTITIONS,
                 f"topic {topic} has no partition {partition}: it has {len(leaders)} (0 to {len(leaders) - 1})",
             )
@@ -229,7 +231,7 @@ class Brokers:
         while True:
             try:
                 return call()
-            except KafkaError as error:
+            except ApiException as error:
                 if error.code not in passing or time.monotonic() + pause_s > deadline:
                     raise
                 if error.code != ErrorCode.CONCURRENT_TRANSACTIONS:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
-class ConfigError(KafkaError):
+class ConfigError(ApiException):
     """A key that is unknown, or a value that does not fit."""
 
     def __init__(self, message: str, *, key: str | None = None) -> None:

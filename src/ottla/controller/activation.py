@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ottla.controller.result import ControllerResult, Message
 from ottla.controller.settings import MIN_ISR_KEY, Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import ELR_VERSION, METADATA_VERSION, TRANSACTIONS_FROM
 from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
 from ottla.wire.messages import (
@@ -28,7 +28,7 @@ def activation_records(
         record.name: record.feature_level for record in bootstrap if record.NAME == "FeatureLevelRecord"
     }
     if METADATA_VERSION not in levels:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             "The metadata log is empty and the directory has no bootstrap records: it was not formatted.",
         )

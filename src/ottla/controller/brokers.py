@@ -17,7 +17,7 @@ from ottla.controller import partitions
 from ottla.controller.cluster import check_broker_epoch
 from ottla.controller.result import ControllerResult, Message
 from ottla.controller.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import (
     CONTROLLER_REGISTRATION_FROM,
     CORDONED_LOG_DIRS_FROM,
@@ -67,20 +67,20 @@ def register_broker(
 ) -> ControllerResult[Message]:
     """BrokerRegistrationRequest -> BrokerRegistrationResponse with the broker epoch, which is `next_offset`."""
     if request.cluster_id != settings.cluster_id:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"Expected cluster ID {settings.cluster_id}, but got cluster ID {request.cluster_id}.",
         )
     existing = image.brokers.get(request.broker_id)
     new_incarnation = existing is None or existing.incarnation_id != request.incarnation_id
     if existing is not None and new_incarnation and session_is_alive:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"Another broker is registered with the id {request.broker_id}. If it was restarted just now, "
             "this resolves itself once its session has run out.",
         )
     if request.is_migrating_zk_broker:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Brokers with ZooKeeper cannot register.")
+        raise ApiException(ErrorCode.BROKER_ID_NOT_REGISTERED, "Brokers with ZooKeeper cannot register.")
     _check_directories(image, request)
     _check_features(image, request)
     record = _registration_record(image, request)
@@ -127,7 +127,7 @@ def _check_features(image: MetadataImage, request: Message) -> None:
         low, high = ranges.get(name, (0, 0))
         finalized = image.features.get(name, 0)
         if not low <= finalized <= high:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"The broker does not support the finalized version {finalized} of {name}: "
                 f"it wants one between {low} and {high}.",
@@ -291,7 +291,7 @@ def unregister_broker(
     """UnregisterBrokerRequest -> UnregisterBrokerResponse: forget a broker that will not come back."""
     broker = image.brokers.get(request.broker_id)
     if broker is None:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered."
         )
     records = partitions.changes_for_broker_unregistered(image, settings, broker.id)
@@ -302,7 +302,7 @@ def unregister_broker(
 def register_controller(image: MetadataImage, request: Message) -> ControllerResult[Message]:
     """ControllerRegistrationRequest -> ControllerRegistrationResponse."""
     if image.metadata_version < CONTROLLER_REGISTRATION_FROM:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNSUPPORTED_VERSION,
             f"metadata.version {image.metadata_version} has no controller registrations.",
         )
@@ -331,5 +331,5 @@ def register_controller(image: MetadataImage, request: Message) -> ControllerRes
     return ControllerResult([record], ControllerRegistrationResponse(error_message=None))
 
 
-def _invalid_registration(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REGISTRATION, message)
+def _invalid_registration(message: str) -> ApiException:
+    return ApiException(ErrorCode.INVALID_REGISTRATION, message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import BrokerRegistration, MetadataImage
 
 
@@ -16,11 +16,11 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) 
     """The registration of a broker that speaks to us. Raises STALE_BROKER_EPOCH if it is not the current one."""
     broker = image.brokers.get(broker_id)
     if broker is None:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}."
         )
     if broker.epoch != broker_epoch:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.STALE_BROKER_EPOCH,
             f"Expected broker epoch {broker.epoch} of broker {broker_id}, but got {broker_epoch}.",
         )

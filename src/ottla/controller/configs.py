@@ -25,7 +25,7 @@ from ottla.controller.resource_configs import (
 )
 from ottla.controller.result import NO_ERROR, ApiError, ControllerResult, Message
 from ottla.controller.settings import CORDONED_KEY, MIN_ISR_KEY, Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM, metadata_version_name
 from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
 from ottla.metadata.topic_names import validate_topic_name
@@ -125,7 +125,7 @@ def _alter(
             if len({config.name for config in resource.configs}) < len(resource.configs):
                 raise _invalid_request("A config key is given more than once.")
             records += _records_for(image, key, changes_of(image, resource), settings, forwarded=forwarded)
-        except KafkaError as refused:
+        except ApiException as refused:
             error = ApiError.of(refused)
         answers.append(
             response_class.AlterConfigsResourceResponse(
@@ -153,7 +153,7 @@ def _apply(resource_type: int, config: Message, current: str | None) -> str | No
         return value
     definition = _definition(resource_type, config.name)
     if definition is None or definition.type is not ConfigType.LIST:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_CONFIG,
             f"Can't {operation.name} to key {config.name} because its type is not LIST.",
         )
@@ -237,11 +237,11 @@ def _check_name(resource: Resource) -> None:
 def _check_exists(image: MetadataImage, resource: Resource) -> None:
     resource_type, name = resource
     if resource_type == ConfigResourceType.TOPIC and name not in image.topics.by_name:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     if resource_type != ConfigResourceType.BROKER or name == ENTITY_DEFAULT:
         return
     if int(name) not in image.brokers and int(name) not in image.controllers:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} is registered.")
+        raise ApiException(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} is registered.")
 
 
 def _check_min_isr(image: MetadataImage, resource: Resource, changes: Changes) -> None:
@@ -249,11 +249,11 @@ def _check_min_isr(image: MetadataImage, resource: Resource, changes: Changes) -
     if resource[0] != ConfigResourceType.BROKER or MIN_ISR_KEY not in changes or not image.elr_enabled:
         return
     if resource[1] != ENTITY_DEFAULT:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_ISR_KEY} cannot be altered while ELR is enabled."
         )
     if changes[MIN_ISR_KEY] is None:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR_KEY} cannot be removed while ELR is enabled."
         )
 
@@ -263,13 +263,13 @@ def _check_cordoned(image: MetadataImage, resource: Resource, changes: Changes, 
     if resource[0] != ConfigResourceType.BROKER or CORDONED_KEY not in changes:
         return
     if image.metadata_version < CORDONED_LOG_DIRS_FROM:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_CONFIG,
             f"{CORDONED_KEY} needs metadata.version {metadata_version_name(CORDONED_LOG_DIRS_FROM)} or newer.",
         )
     wanted = _items(changes[CORDONED_KEY])
     if not forwarded and not wanted <= _items(image.configs.of(*resource).get(CORDONED_KEY)):
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_CONFIG,
             f"Ask broker {resource[1]} itself to add to {CORDONED_KEY}; a controller can only take from it.",
         )
@@ -282,7 +282,7 @@ def _items(value: str | None) -> set[str]:
 def _check_lengths(changes: Changes) -> None:
     for key, value in changes.items():
         if value is not None and len(value) > MAX_VALUE_LENGTH:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_CONFIG,
                 f"The value of {key} has {len(value)} characters; {MAX_VALUE_LENGTH} is the most.",
             )
@@ -342,5 +342,5 @@ def effective_topic_configs(
     return describe_topic(settings.current(image), overrides)
 
 
-def _invalid_request(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+def _invalid_request(message: str) -> ApiException:
+    return ApiException(ErrorCode.INVALID_REQUEST, message)

@@ -28,7 +28,7 @@ from ottla.controller.periodic import PeriodicTasks
 from ottla.controller.result import ControllerResult, Message
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings import UNCLEAN_KEY, Settings
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.metadata.image import MetadataImage
 from ottla.peers import Endpoint
 from ottla.wire.messages import NoOpRecord
@@ -133,7 +133,7 @@ class Controller:
         for callback in waiting:
             callback()
 
-    def _activation_failed(self, error: KafkaError) -> None:
+    def _activation_failed(self, error: ApiException) -> None:
         log.warning("This controller did not become active: %s", error.message)
 
     def _renounce(self) -> None:
@@ -411,5 +411,5 @@ def _nobody_waits(_response: Any) -> None:
     """What the controller does by itself needs no answer."""
 
 
-def _log_failure(error: KafkaError) -> None:
+def _log_failure(error: ApiException) -> None:
     log.warning("The controller could not do what it had to: %s", error.message)

@@ -7,7 +7,7 @@ from ottla.controller.partition_change import Election, PartitionId, Target, cha
 from ottla.controller.partitions import TopicRules, changes_for_lost_replicas, is_online_directory
 from ottla.controller.result import ControllerResult, Message
 from ottla.controller.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_FROM
 from ottla.metadata.image import MetadataImage
 from ottla.wire.messages import AssignReplicasToDirsResponse
@@ -21,7 +21,7 @@ def assign_replicas_to_dirs(
     Replicas told to lie in a directory that is not online leave their ISRs.
     """
     if image.metadata_version < DIRECTORY_ASSIGNMENT_FROM:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
+        raise ApiException(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     records: list[Message] = []
     lost: list[PartitionId] = []

@@ -15,7 +15,7 @@ from ottla.controller.result import (
     Message,
 )
 from ottla.controller.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.messages import ElectLeadersResponse
 
@@ -46,7 +46,7 @@ def elect_leaders(
         try:
             election = ElectionType(request.election_type)
         except ValueError:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
             ) from None
     wanted: list[tuple[str, list[int]]]
@@ -71,7 +71,7 @@ def elect_leaders(
                 )
             )
     if len(records) > MAX_RECORDS_PER_OPERATION:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.POLICY_VIOLATION,
             f"The request would elect {len(records)} leaders; {MAX_RECORDS_PER_OPERATION} is the most.",
         )

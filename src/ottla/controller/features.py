@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla.controller.result import NO_ERROR, ApiError, ControllerResult, Message
 from ottla.controller.settings import MIN_ISR_KEY, Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import (
     DEPENDENCIES,
     ELR_VERSION,
@@ -47,7 +47,7 @@ def update_features(
                     UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
                 )
             records += _update(image, update, proposed)
-    except KafkaError as refused:
+    except ApiException as refused:
         error = ApiError(
             refused.code,
             f"The update failed for all features since the following feature had an error: {refused.message}",
@@ -67,8 +67,8 @@ def update_features(
 def _update(image: MetadataImage, update: Message, proposed: Mapping[str, int]) -> list[Message]:
     name, level = update.feature, update.max_version_level
 
-    def refuse(why: str) -> KafkaError:
-        return KafkaError(
+    def refuse(why: str) -> ApiException:
+        return ApiException(
             ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {why}"
         )
 

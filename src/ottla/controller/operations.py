@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.controller.replay import Replay, ReplayState, replay
 from ottla.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult, Message
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import EMPTY_IMAGE
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Done = Callable[[Message], object]
 """Called on the event loop with the response message, after its records are committed."""
-Failed = Callable[[KafkaError], object]
+Failed = Callable[[ApiException], object]
 """Called instead of `Done` when the whole operation failed (refused, timed out, not the controller, queue full)."""
 Appended = Callable[[Sequence[Message], int], object]
 """Told of records as they enter the state, with the offset of the first: appended here, or committed by another."""
@@ -45,8 +45,8 @@ class MetadataLog(Protocol):
         ...
 
 
-def not_controller() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
+def not_controller() -> ApiException:
+    return ApiException(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class _Waiter:
     timer: Timer | None = None
     over: bool = False
 
-    def finish(self, error: KafkaError | None = None) -> None:
+    def finish(self, error: ApiException | None = None) -> None:
         if self.over:
             return
         self.over = True
@@ -157,7 +157,7 @@ class Operations:
             return
         if len(self._pending) >= self._max_pending:
             failed(
-                KafkaError(
+                ApiException(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"{len(self._pending)} operations wait for the metadata log already; try again later.",
                 )
@@ -167,7 +167,7 @@ class Operations:
             result = operation()
             if result.records:
                 self._append(result)
-        except KafkaError as error:
+        except ApiException as error:
             failed(not_controller() if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER else error)
             return
         waiter = _Waiter(done, failed, result.response)
@@ -193,7 +193,7 @@ class Operations:
         for start in range(0, len(records), step):
             try:
                 self.log.append(records[start : start + step])
-            except KafkaError:
+            except ApiException:
                 self._appended_in_part(records[:start], first_offset, epoch)
                 raise
         self.state = state
@@ -208,7 +208,7 @@ class Operations:
 
 def _time_out(waiter: _Waiter) -> None:
     waiter.finish(
-        KafkaError(
+        ApiException(
             ErrorCode.REQUEST_TIMED_OUT,
             "The change was written but is not committed yet; it may still take effect.",
         )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 _NO_BROKER: Final = "All brokers are currently fenced, or all of their log directories are cordoned."
 
@@ -117,7 +117,7 @@ class _Stripes:
             broker = self._racks[at].unfenced.take(self._round)
             if broker is not None:
                 return at, broker
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, _NO_BROKER)
+        raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, _NO_BROKER)
 
 
 def place_replicas(
@@ -126,14 +126,14 @@ def place_replicas(
     """The replica list of each new partition, its leader first. Raises INVALID_REPLICATION_FACTOR."""
     usable = list(brokers)
     if replication_factor <= 0:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Invalid replication factor {replication_factor}: the replication factor must be positive.",
         )
     if all(broker.fenced for broker in usable):
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, _NO_BROKER)
+        raise ApiException(ErrorCode.INVALID_REPLICATION_FACTOR, _NO_BROKER)
     if replication_factor > len(usable):
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The target replication factor of {replication_factor} cannot be reached because only "
             f"{len(usable)} broker(s) are registered and take new replicas.",

@@ -6,7 +6,7 @@ from typing import Final
 
 from ottla.controller.cluster import check_broker_epoch
 from ottla.controller.result import ControllerResult, Message
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import MetadataImage
 from ottla.wire.messages import AllocateProducerIdsResponse, ProducerIdsRecord
 
@@ -19,7 +19,7 @@ def allocate_producer_ids(image: MetadataImage, request: Message) -> ControllerR
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     first = max(image.producer_ids.next, 0)
     if first > _LAST_ID - BLOCK_SIZE:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out.")
+        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out.")
     record = ProducerIdsRecord(
         broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=first + BLOCK_SIZE
     )

@@ -19,7 +19,7 @@ from ottla.controller.result import (
     Message,
 )
 from ottla.controller.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.messages import AlterPartitionReassignmentsResponse, ListPartitionReassignmentsResponse
 
@@ -43,7 +43,7 @@ def alter_partition_reassignments(
                 )
                 if record is not None:
                     records.append(record)
-            except KafkaError as refused:
+            except ApiException as refused:
                 error = ApiError.of(refused)
             answer.partitions.append(
                 AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
@@ -53,7 +53,7 @@ def alter_partition_reassignments(
                 )
             )
     if len(records) > MAX_RECORDS_PER_OPERATION:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.POLICY_VIOLATION,
             f"The request would change {len(records)} partitions; {MAX_RECORDS_PER_OPERATION} is the most.",
         )
@@ -65,10 +65,10 @@ def _reassign(
 ) -> Message | None:
     topic = image.topics.by_name.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     partition = topic.partitions.get(wanted.partition_index)
     if partition is None:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"Unable to find partition {name}:{wanted.partition_index}.",
         )
@@ -94,18 +94,18 @@ def _cancel(
     topic: TopicImage, partition_id: PartitionId, partition: PartitionRegistration, rules: TopicRules
 ) -> Message | None:
     if not partition.is_reassigning:
-        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        raise ApiException(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     adding = partition.adding_replicas
     replicas = tuple(replica for replica in partition.replicas if replica not in adding)
     if not replicas:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The partition has no replicas but those being added."
         )
     isr = tuple(replica for replica in partition.isr if replica not in adding)
     if not isr:
         # Nobody from before is in sync: who leads then lacks records.
         if not rules.unclean:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Unable to revert partition assignment for {topic.name}:{partition_id.partition} because it would "
                 "require an unclean leader election.",
@@ -116,8 +116,8 @@ def _cancel(
 
 
 def _check_replicas(image: MetadataImage, replicas: tuple[int, ...]) -> None:
-    def refuse(why: str) -> KafkaError:
-        return KafkaError(
+    def refuse(why: str) -> ApiException:
+        return ApiException(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {why}."
         )
 
@@ -133,7 +133,7 @@ def _check_replicas(image: MetadataImage, replicas: tuple[int, ...]) -> None:
 def _check_same_factor(partition: PartitionRegistration, replicas: tuple[int, ...]) -> None:
     current = {*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas}
     if len(current) != len(replicas):
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {len(current)} to {len(replicas)}",
         )

@@ -11,7 +11,7 @@ from ottla.config.definitions import BROKER_KEYS, ConfigDef, ConfigType, UpdateM
 from ottla.config.durations import is_offset_reset
 from ottla.config.errors import ConfigError
 from ottla.config.validators import compile_check
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
 def _define(name: str, type_: ConfigType, default: str, valid: str | None = None) -> ConfigDef:
@@ -128,11 +128,11 @@ def check_client_metrics(wanted: Mapping[str, str]) -> None:
     """Raises INVALID_REQUEST for a subscription that does not fit; INVALID_CONFIG for what it matches."""
     for name, text in wanted.items():
         if name not in CLIENT_METRICS_KEYS:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}.")
+            raise ApiException(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}.")
         try:
             value = CLIENT_METRICS_KEYS[name].parse(text)
         except ConfigError as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+            raise ApiException(ErrorCode.INVALID_REQUEST, error.message) from error
         if name == "match":
             for selector in value:
                 _check_selector(selector, text)

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 R = TypeVar("R")
 
@@ -37,7 +37,7 @@ class ApiError(msgspec.Struct, frozen=True):
         return self.code is not ErrorCode.NONE
 
     @classmethod
-    def of(cls, error: KafkaError) -> ApiError:
+    def of(cls, error: ApiException) -> ApiError:
         return cls(error.code, error.message)
 
 

@@ -14,7 +14,7 @@ from ottla.controller.partitions import default_directory
 from ottla.controller.placement import UsableBroker, place_replicas
 from ottla.controller.result import MAX_RECORDS_PER_OPERATION, NO_ERROR, ApiError, ControllerResult, Message
 from ottla.controller.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla.metadata.topic_names import CLUSTER_METADATA_TOPIC, colliding_name, validate_topic_name
 from ottla.wire.messages import (
@@ -39,8 +39,8 @@ class _Assignment:
     isr: list[int]
 
 
-def _fail(code: ErrorCode, message: str) -> KafkaError:
-    return KafkaError(code, message)
+def _fail(code: ErrorCode, message: str) -> ApiException:
+    return ApiException(code, message)
 
 
 def _duplicates(names: Iterable[str]) -> set[str]:
@@ -64,7 +64,7 @@ def create_topics(
                 raise _fail(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             _check_new_name(image, topic.name, created)
             topic_records, result = _create_topic(image, topic, settings, clock)
-        except KafkaError as error:
+        except ApiException as error:
             results[topic.name] = CreateTopicsResponse.CreatableTopicResult(
                 name=topic.name, error_code=error.code, error_message=error.message
             )
@@ -204,7 +204,7 @@ def _manual_topic_assignment(image: MetadataImage, topic: Message) -> list[_Assi
 
 
 def _manual_assignment(image: MetadataImage, index: int, replicas: list[int], factor: int) -> _Assignment:
-    def refuse(why: str) -> KafkaError:
+    def refuse(why: str) -> ApiException:
         return _fail(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment of partition {index} {why}.")
 
     if not replicas:
@@ -238,7 +238,7 @@ def _place(image: MetadataImage, count: int, replication_factor: int, clock: Clo
     prefix = f"Unable to replicate the partition {replication_factor} time(s):"
     try:
         placed = place_replicas(usable, count, replication_factor, clock.random)
-    except KafkaError as error:
+    except ApiException as error:
         raise _fail(error.code, f"{prefix} {error.message}") from error
     assignments = []
     for replicas in placed:
@@ -281,7 +281,7 @@ def create_partitions(image: MetadataImage, request: Message, clock: Clock) -> C
                 raise _fail(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             records += _more_partitions(image, topic, clock)
             results[topic.name] = NO_ERROR
-        except KafkaError as error:
+        except ApiException as error:
             results[topic.name] = ApiError.of(error)
     _check_record_count(records)
     response = CreatePartitionsResponse(
@@ -343,7 +343,7 @@ def delete_topics(
     for name, topic_id in wanted:
         try:
             found[name, topic_id] = _find_topic(image, name, topic_id)
-        except KafkaError as error:
+        except ApiException as error:
             found[name, topic_id] = ApiError.of(error)
     # A topic may be named twice: by the same name, or by its name and by its id.
     times = Counter(topic.id for key in wanted if isinstance(topic := found[key], TopicImage))

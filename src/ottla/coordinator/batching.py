@@ -7,7 +7,7 @@ from typing import Final
 
 from ottla.coordinator.records import Encoded
 from ottla.coordinator.waiters import Waiter
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.records.batch import (
     HEADER_SIZE,
     NO_LEADER_EPOCH,
@@ -36,7 +36,7 @@ def check_fits(size: int, max_bytes: int) -> None:
     """Raise when the records of one operation (see `size_of`) are more than a batch may hold."""
     size += HEADER_SIZE
     if size > max_bytes:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"an operation's records take {size} bytes, more than the {max_bytes} of a batch",
         )

@@ -34,7 +34,7 @@ from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.shard import CoordinatorShard, ShardContext
 from ottla.coordinator.timers import TimerOperation, Timers
 from ottla.coordinator.waiters import Waiter, coordinator_error
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.verification import VerificationGuard
 from ottla.records.codecs import Compression
 from ottla.records.control import build_end_txn_marker
@@ -125,7 +125,7 @@ class ShardHost(Generic[S]):
             self._log = log = around.open(self.partition)
             self.shard = around.new_shard(context)
             self._read_from(log.log_start_offset, self._load)
-        except KafkaError as error:
+        except ApiException as error:
             self._load_failed(error)
 
     def _read_from(self, offset: int, load: int) -> None:
@@ -209,7 +209,7 @@ class ShardHost(Generic[S]):
         waiting = [*self._pending, *(self._batch.waiters if self._batch is not None else ())]
         self._pending.clear()
         self._batch = None
-        error = KafkaError(code, f"{self} is not coordinated here any more")
+        error = ApiException(code, f"{self} is not coordinated here any more")
         for waiter in waiting:
             waiter.fail(error)
         shard, self.shard = self.shard, None
@@ -218,7 +218,7 @@ class ShardHost(Generic[S]):
 
     # -- operations
 
-    def unusable(self) -> KafkaError | None:
+    def unusable(self) -> ApiException | None:
         """Why no operation can be run now, if so."""
         if self.state is State.ACTIVE:
             return None
@@ -227,8 +227,8 @@ class ShardHost(Generic[S]):
             if self.state is State.ACTIVE:  # type: ignore[comparison-overlap]
                 return None
         if self.state in (State.INITIAL, State.LOADING):
-            return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self} is being loaded")
-        return KafkaError(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here")
+            return ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self} is being loaded")
+        return ApiException(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here")
 
     def run(self, operation: Callable[[S, int], CoordinatorResult[Any]], waiter: Waiter) -> None:
         """Run a write operation; the waiter is told once."""
@@ -245,7 +245,7 @@ class ShardHost(Generic[S]):
                 self._append_in_parts(records[:-PART], replay, now_ms)
                 records = records[-PART:]
             self._append(records, replay, waiter, now_ms)
-        except KafkaError as error:
+        except ApiException as error:
             waiter.fail(coordinator_error(error))
 
     def _append_in_parts(self, records: Sequence[CoordinatorRecord], replay: bool, now_ms: int) -> None:
@@ -257,11 +257,11 @@ class ShardHost(Generic[S]):
         assert self.shard is not None
         try:
             return operation(self.shard, now_ms)
-        except KafkaError as error:
+        except ApiException as error:
             waiter.fail(error)
         except Exception as error:
             _logger.exception("An operation of %s failed", self)
-            waiter.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}"))
+            waiter.fail(ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}"))
         return _NOTHING
 
     def read(self, operation: Callable[[S, int], Any], waiter: Waiter) -> None:
@@ -299,7 +299,7 @@ class ShardHost(Generic[S]):
         self._flush()
         if self.shard is not shard:
             # The batch was refused and the state loaded again: what the operation went by may be gone.
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self} is being loaded")
+            raise ApiException(ErrorCode.NOT_COORDINATOR, f"{self} is being loaded")
 
     def _append_alone(
         self,
@@ -321,7 +321,7 @@ class ShardHost(Generic[S]):
             return
         try:
             info = log.append(build_plain(encoded, now_ms, self._around.compression), now_ms)
-        except KafkaError as error:
+        except ApiException as error:
             self._refused(error, (waiter,), bool(replayed))
             return
         end = info.last_offset + 1
@@ -346,7 +346,7 @@ class ShardHost(Generic[S]):
             self._batch = None
             self._broken(error, *batch.waiters)
 
-    def _refused(self, error: KafkaError, waiters: Iterable[Waiter], replayed: bool) -> None:
+    def _refused(self, error: ApiException, waiters: Iterable[Waiter], replayed: bool) -> None:
         _logger.error("Cannot append to %s: %s", self, error.message)
         told = coordinator_error(error)
         for waiter in waiters:
@@ -365,7 +365,7 @@ class ShardHost(Generic[S]):
         try:
             data = build_plain(batch.records, batch.now_ms, self._around.compression)
             info = self._log.append(data, batch.now_ms)
-        except KafkaError as error:
+        except ApiException as error:
             self._refused(error, batch.waiters, batch.replayed)
             return
         self._appended(info.last_offset + 1, batch.waiters)
@@ -390,7 +390,7 @@ class ShardHost(Generic[S]):
         now_ms = self._around.clock.now_ms()
         self._flush()
         if self.state is not State.ACTIVE:
-            waiter.fail(KafkaError(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here"))
+            waiter.fail(ApiException(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here"))
             return
         result = self._try(operation, now_ms, waiter)
         if result is _NOTHING:
@@ -406,7 +406,7 @@ class ShardHost(Generic[S]):
             check_fits(size_of(encoded), log.max_batch_bytes)
             data = build_transactional(encoded, now_ms, self._around.compression, producer_id, producer_epoch)
             info = log.append(data, now_ms, guard=guard)
-        except KafkaError as error:
+        except ApiException as error:
             waiter.fail(coordinator_error(error))
             return
         try:
@@ -430,7 +430,7 @@ class ShardHost(Generic[S]):
         now_ms = self._around.clock.now_ms()
         self._flush()
         if self.state is not State.ACTIVE:
-            waiter.fail(KafkaError(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here"))
+            waiter.fail(ApiException(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here"))
             return
         assert self._log is not None and self.shard is not None
         marker = build_end_txn_marker(
@@ -442,7 +442,7 @@ class ShardHost(Generic[S]):
         )
         try:
             info = self._log.append(marker, now_ms, transaction_version)
-        except KafkaError as error:
+        except ApiException as error:
             waiter.fail(error)
             return
         try:
@@ -455,7 +455,7 @@ class ShardHost(Generic[S]):
     def _broken(self, error: Exception, *waiters: Waiter) -> None:
         """The state is neither the old nor the new one: see what loading makes of the log."""
         _logger.exception("Records of %s cannot be replayed", self)
-        told = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")
+        told = ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")
         for waiter in waiters:
             waiter.fail(told)
         self._reload()
@@ -506,7 +506,7 @@ class ShardHost(Generic[S]):
         self._expiry = None
         clock = self._around.clock
         now = clock.monotonic()
-        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self} was not replicated in time")
+        error = ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self} was not replicated in time")
         overdue = [
             waiter for waiter in self._pending if waiter.deadline is not None and waiter.deadline <= now
         ]
@@ -524,12 +524,12 @@ class ShardHost(Generic[S]):
         self,
         operation: TimerOperation,
         still_wanted: Callable[[], bool],
-        failed: Callable[[KafkaError], None],
+        failed: Callable[[ApiException], None],
     ) -> None:
         if self.state is not State.ACTIVE or not still_wanted():
             return
 
-        def report(error: KafkaError) -> None:
+        def report(error: ApiException) -> None:
             _logger.warning("A timer of %s could not be written: %s", self, error.message)
             failed(error)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ottla.coordinator.partition import CoordinatorPartition
 from ottla.coordinator.records import CoordinatorRecord, RecordSerde, UnknownRecordTypeError
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.records.batch import BatchHeader, check_crc, iter_batches, iter_records
 from ottla.records.control import ControlType, end_txn_marker
 
@@ -51,7 +51,7 @@ def load_slice(
             break
         loaded.next_offset = header.next_offset
         if not check_crc(buffer, position, header):
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.CORRUPT_MESSAGE, f"the batch at {header.base_offset} does not match its checksum"
             )
         if header.is_control:
@@ -79,7 +79,7 @@ def load_slice(
                 plain.pop(record.key, None)
                 plain[record.key] = (record.offset, record.value)
     if loaded.next_offset == offset:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"there is no batch at offset {offset}")
+        raise ApiException(ErrorCode.CORRUPT_MESSAGE, f"there is no batch at offset {offset}")
     for key, (record_offset, value) in plain.items():
         _keep(kept, serde, record_offset, None, key, value)
     kept.sort(key=lambda item: item.offset)

@@ -10,7 +10,7 @@ from ottla.log.verification import VerificationGuard
 
 
 class CoordinatorPartition(Protocol):
-    """A partition of a coordinator's topic that this broker leads. Calls raise KafkaError when it does not."""
+    """A partition of a coordinator's topic that this broker leads. Calls raise ApiException when it does not."""
 
     @property
     def log_start_offset(self) -> int: ...

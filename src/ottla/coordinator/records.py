@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 from ottla.wire.codec import decode_prefix, encode
 
@@ -24,7 +24,7 @@ _KEY_VERSION: Final = 0
 Encoded = tuple[bytes, bytes | None]
 
 
-class UnknownRecordTypeError(KafkaError):
+class UnknownRecordTypeError(ApiException):
     """A record of a type that this version does not know: skipped when a shard is loaded."""
 
 
@@ -72,9 +72,9 @@ class RecordSerde:
         return _INT16.pack(record.version) + encode(record.value, record.version)
 
     def decode(self, key: bytes | None, value: bytes | None) -> CoordinatorRecord:
-        """The record of these bytes. Raises `UnknownRecordTypeError`, or KafkaError for what is no record at all."""
+        """The record of these bytes. Raises `UnknownRecordTypeError`, or ApiException for what is no record at all."""
         if key is None or len(key) < _INT16.size:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a coordinator record has the key {key!r}")
+            raise ApiException(ErrorCode.CORRUPT_MESSAGE, f"a coordinator record has the key {key!r}")
         (record_type,) = _INT16.unpack_from(key)
         try:
             key_class, value_class = self._types[record_type]
@@ -86,10 +86,10 @@ class RecordSerde:
         if value is None:
             return CoordinatorRecord(decoded_key, None)
         if len(value) < _INT16.size:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a {value_class.NAME} has no version")
+            raise ApiException(ErrorCode.CORRUPT_MESSAGE, f"a {value_class.NAME} has no version")
         (version,) = _INT16.unpack_from(value)
         if not value_class.MIN_VERSION <= version <= value_class.MAX_VERSION:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"{value_class.NAME} of version {version} is not known here, only up to {value_class.MAX_VERSION}",
             )

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from ottla.coordinator.records import CoordinatorRecord
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 R = TypeVar("R")
 
 Done = Callable[[R], None]
-Failed = Callable[[KafkaError], None]
+Failed = Callable[[ApiException], None]
 
 
 class Deferred(Generic[R]):
@@ -24,7 +24,7 @@ class Deferred(Generic[R]):
     __slots__ = ("_outcome", "_then")
 
     def __init__(self) -> None:
-        self._outcome: tuple[R | None, KafkaError | None] | None = None
+        self._outcome: tuple[R | None, ApiException | None] | None = None
         self._then: tuple[Done[R], Failed] | None = None
 
     @property
@@ -34,7 +34,7 @@ class Deferred(Generic[R]):
     def complete(self, response: R) -> None:
         self._settle(response, None)
 
-    def fail(self, error: KafkaError) -> None:
+    def fail(self, error: ApiException) -> None:
         self._settle(None, error)
 
     def then(self, done: Done[R], failed: Failed) -> None:
@@ -43,7 +43,7 @@ class Deferred(Generic[R]):
         if self._outcome is not None:
             self._tell()
 
-    def _settle(self, response: R | None, error: KafkaError | None) -> None:
+    def _settle(self, response: R | None, error: ApiException | None) -> None:
         if self._outcome is None:
             self._outcome = (response, error)
             if self._then is not None:
@@ -68,5 +68,5 @@ class CoordinatorResult(NamedTuple, Generic[R]):
     """False where the operation has changed the state itself (classic groups, whose state is mostly not in records)."""
     atomic: bool = True
     """False where the records may be spread over several batches: tombstones of a clean-up."""
-    on_committed: Callable[[KafkaError | None], None] | None = None
+    on_committed: Callable[[ApiException | None], None] | None = None
     """Told once, before the response goes out: None when the records are committed, else why they never will be."""

@@ -20,7 +20,7 @@ from ottla.coordinator.records import RecordSerde
 from ottla.coordinator.result import CoordinatorResult, Done, Failed
 from ottla.coordinator.shard import CoordinatorShard, ShardContext
 from ottla.coordinator.waiters import Waiter
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.verification import VerificationGuard
 from ottla.metadata.endpoints import leader_of
 from ottla.records.codecs import Compression
@@ -38,7 +38,7 @@ S = TypeVar("S", bound=CoordinatorShard)
 R = TypeVar("R")
 
 WriteOperation = Callable[[S, int], CoordinatorResult[R]]
-"""`(shard, now_ms) -> result`. May raise KafkaError: nothing is written then and `failed` is told."""
+"""`(shard, now_ms) -> result`. May raise ApiException: nothing is written then and `failed` is told."""
 
 ReadOperation = Callable[[S, int], R]
 
@@ -245,7 +245,7 @@ class CoordinatorRuntime(Generic[S]):
         missing = len(hosts)
         settled = False
 
-        def answer(response: R | None, error: KafkaError | None) -> None:
+        def answer(response: R | None, error: ApiException | None) -> None:
             nonlocal missing, settled
             missing -= 1
             if settled:
@@ -274,7 +274,7 @@ class CoordinatorRuntime(Generic[S]):
         host = self._hosts.get(partition)
         if host is None:
             failed(
-                KafkaError(
+                ApiException(
                     ErrorCode.NOT_COORDINATOR, f"{self._around.topic}-{partition} is not coordinated here"
                 )
             )

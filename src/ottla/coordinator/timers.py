@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ottla.clock import Clock, Timer
 from ottla.coordinator.result import CoordinatorResult
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 TimerOperation = Callable[[int], CoordinatorResult[Any]]
 """`(now_ms) -> result`: a write operation that closes over its shard. Its response is dropped."""
@@ -15,7 +15,7 @@ TimerOperation = Callable[[int], CoordinatorResult[Any]]
 RETRY_BACKOFF_MS: Final = 500
 """When an operation cannot be written it is tried again after this time, unless rescheduled meanwhile."""
 
-Submit = Callable[[TimerOperation, Callable[[], bool], Callable[[KafkaError], None]], None]
+Submit = Callable[[TimerOperation, Callable[[], bool], Callable[[ApiException], None]], None]
 """`submit(operation, still_wanted, failed)`: run the operation as a write of the shard."""
 
 
@@ -70,7 +70,7 @@ class Timers:
             del self._timers[key]
             return True
 
-        def failed(error: KafkaError) -> None:
+        def failed(error: ApiException) -> None:
             if scheduled.retry and error.code.retriable and key not in self._timers:
                 self.schedule(key, RETRY_BACKOFF_MS, scheduled.operation)
 

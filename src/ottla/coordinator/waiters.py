@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.coordinator.result import Deferred
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 _TOLD_AS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -21,10 +21,10 @@ _TOLD_AS: Final = {
 }
 
 
-def coordinator_error(error: KafkaError) -> KafkaError:
+def coordinator_error(error: ApiException) -> ApiException:
     """What the log refused, in the words that a coordinator's clients know."""
     code = _TOLD_AS.get(error.code)
-    return error if code is None else KafkaError(code, error.message)
+    return error if code is None else ApiException(code, error.message)
 
 
 class Waiter:
@@ -38,14 +38,14 @@ class Waiter:
     def __init__(
         self,
         done: Callable[[Any], None],
-        failed: Callable[[KafkaError], None],
+        failed: Callable[[ApiException], None],
         late: Callable[[Any], None] | None = None,
     ) -> None:
         self._done = done
         self._failed = failed
         self._late = late
         self.response: Any = None
-        self.on_committed: Callable[[KafkaError | None], None] | None = None
+        self.on_committed: Callable[[ApiException | None], None] | None = None
         self.end_offset = 0
         self.deadline: float | None = None
 
@@ -57,7 +57,7 @@ class Waiter:
         else:
             self._done(self.response)
 
-    def fail(self, error: KafkaError) -> None:
+    def fail(self, error: ApiException) -> None:
         if self.on_committed is not None:
             self.on_committed(error)
         self._failed(error)
@@ -66,7 +66,7 @@ class Waiter:
     def outlives_its_time(self) -> bool:
         return self._late is not None
 
-    def expire(self, error: KafkaError) -> None:
+    def expire(self, error: ApiException) -> None:
         """Its time is up: it is told so, and from now on waits to tell of a late commit, or for nothing."""
         failed, late = self._failed, self._late
         on_committed, self.on_committed = self.on_committed, None

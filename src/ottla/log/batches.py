@@ -5,7 +5,7 @@ Pure functions over bytes; what a producer sends is checked in `records.validati
 
 from __future__ import annotations
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.fs import Buffer
 from ottla.log.types import TopicPartition
 from ottla.records.batch import BatchHeader, check_crc, iter_batches, stamp
@@ -24,7 +24,7 @@ def stamp_batches(records: Buffer, offset: int, leader_epoch: int) -> tuple[byte
         offset = headers[-1].next_offset
         size = position + header.size_in_bytes
     if not headers or size != len(data):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(data)} bytes to append are not whole batches")
+        raise ApiException(ErrorCode.INVALID_RECORD, f"{len(data)} bytes to append are not whole batches")
     return data, headers
 
 
@@ -39,12 +39,12 @@ def replicated_batches(
         if header.partition_leader_epoch > leader_epoch:
             break
         if not check_crc(view, position, header):
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"{topic_partition}: the batch at {header.base_offset} does not match its checksum",
             )
         if header.base_offset < end_offset:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{topic_partition}: the batch at {header.base_offset} lies before the end, {end_offset}",
             )

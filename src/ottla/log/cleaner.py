@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.clock import Clock, Timer
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.checkpoints import read_offsets, write_offsets
 from ottla.log.cleaner_filter import FilterStats, LastOfProducer
 from ottla.log.cleaner_map import OffsetMap
@@ -187,7 +187,7 @@ class LogCleaner:
         self._selecting = False
         try:
             selection = future.result()
-        except (KafkaError, OSError) as error:
+        except (ApiException, OSError) as error:
             _logger.warning("cannot look for logs to clean: %s", error)
             self._wait()
             return
@@ -246,7 +246,7 @@ class LogCleaner:
         log = run.target.log
         try:
             old_files = log.swap_in(cleaned.segment, cleaned.replaces)
-        except KafkaError as error:
+        except ApiException as error:
             self._give_up(run, error)
             return
         self.last_stats = cleaned.stats
@@ -258,7 +258,7 @@ class LogCleaner:
             try:
                 future.result()
                 log.settle(cleaned.segment)
-            except (KafkaError, OSError) as error:
+            except (ApiException, OSError) as error:
                 self._give_up(run, error)
                 return
             self._submit(sync, settled)

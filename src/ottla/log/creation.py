@@ -9,7 +9,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.recovery import create_log, open_log
 from ottla.log.types import NO_EPOCH
 
@@ -51,7 +51,7 @@ class NewLog:
         self._turn = threading.Lock()
         self._done = False
         self._log: PartitionLog | None = None
-        self._error: OSError | KafkaError | None = None
+        self._error: OSError | ApiException | None = None
         self.directory = directory
         self.path = path
         self.topic_id = topic_id
@@ -63,7 +63,7 @@ class NewLog:
                 self._done = True
                 try:
                     self._log = self._make()
-                except (OSError, KafkaError) as error:
+                except (OSError, ApiException) as error:
                     self._error = error
 
     def _make(self) -> PartitionLog:

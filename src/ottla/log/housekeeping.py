@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.fs import Fs
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Housekeeping:
             if log.failed is None:
                 try:
                     work(log)
-                except KafkaError as e:
+                except ApiException as e:
                     _logger.error("%s of %s: %s", name, log.topic_partition, e)
             if self._clock.monotonic() >= deadline:
                 self._timers[name + " slice"] = self._clock.call_later(0, self._slice, name, logs, work)
@@ -132,7 +132,7 @@ class Housekeeping:
             wanted = self._flushing[log]
             try:
                 log.flush(min(wanted, log.log_end_offset))
-            except KafkaError as e:
+            except ApiException as e:
                 _logger.warning("flush of %s: %s", log.topic_partition, e)
             with self._flushing_lock:
                 if self._flushing[log] == wanted or log.failed is not None:

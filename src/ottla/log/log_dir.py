@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ottla.clock import Clock
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.checkpoints import (
     read_clean_shutdown,
     read_meta_properties,
@@ -34,7 +34,7 @@ _HARMLESS = {LOCK_FILE, "lost+found", ".DS_Store"}
 _CHECKPOINTS = (RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE)
 
 
-class LogDirError(KafkaError):
+class LogDirError(ApiException):
     """A log directory that must not be used; the message says which and why."""
 
     def __init__(self, message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log import reading
 from ottla.log.leader_epochs import LeaderEpochCache
 from ottla.log.segment import Segment
@@ -79,8 +79,8 @@ class LogReader:
         except OSError as e:
             raise self._storage_error(e) from e
 
-    def _out_of_range(self, offset: int) -> KafkaError:
-        return KafkaError(
+    def _out_of_range(self, offset: int) -> ApiException:
+        return ApiException(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{self.topic_partition} holds offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}",
         )
@@ -114,5 +114,5 @@ class LogReader:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) where unknown."""
         return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
-    def _storage_error(self, error: OSError) -> KafkaError:
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} in {self.path}: {error}")
+    def _storage_error(self, error: OSError) -> ApiException:
+        return ApiException(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} in {self.path}: {error}")

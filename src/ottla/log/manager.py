@@ -16,7 +16,7 @@ from types import MappingProxyType
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.cleaner import CleanerConfig, LogCleaner, MakeThreads, make_threads
 from ottla.log.context import LogContext
 from ottla.log.creation import NewLog
@@ -247,7 +247,9 @@ class LogManager:
             log = self._take(tp, new)
         except OSError as e:
             self._dir_failed(new.directory, e)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be made in {new.path}: {e}") from e
+            raise ApiException(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be made in {new.path}: {e}"
+            ) from e
         if log.config is not config:
             log.update_config(config)
         return log
@@ -290,7 +292,7 @@ class LogManager:
     def _directory_for(self, directory_id: bytes | None) -> LogDir:
         online = [directory for directory in self.dirs if not directory.offline]
         if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories have failed")
+            raise ApiException(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories have failed")
         for directory in online:
             if directory.directory_id == directory_id:
                 return directory
@@ -414,17 +416,17 @@ class LogManager:
         """Move a log to another directory, in the background; back to its own one calls a move off."""
         target = next((d for d in self.dirs if d.path == path.rstrip("/")), None)
         if target is None:
-            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not among the log directories")
+            raise ApiException(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not among the log directories")
         if target.offline:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {path} is offline: {target.error}"
             )
         if self.is_cordoned(target):
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"log directory {path} is cordoned")
+            raise ApiException(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"log directory {path} is cordoned")
         log = self._logs.get(tp)
         if log is None:
             self._preferred[tp] = target.directory_id
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.REPLICA_NOT_AVAILABLE, f"{tp} has no log here; a new one goes to {path}"
             )
         future = self._future_logs.get(tp)
@@ -440,7 +442,7 @@ class LogManager:
             future = self._relocation.begin(tp, target)
         except OSError as e:
             self._dir_failed(target, e)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be copied to {path}: {e}") from e
+            raise ApiException(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be copied to {path}: {e}") from e
         self._future_logs[tp] = future
         self._dir_of[future] = target
         self._relocation.resume(tp)
@@ -537,7 +539,7 @@ class LogManager:
                 if log.failed is None:
                     try:
                         log.close()
-                    except KafkaError as e:
+                    except ApiException as e:
                         _logger.error("closing %s: %s", log.topic_partition, e)
             self.write_checkpoints(self.checkpoint_offsets(closing=True))
             for directory in self.dirs:
@@ -552,7 +554,7 @@ class LogManager:
         def flush(log: PartitionLog) -> None:
             try:
                 log.flush()
-            except KafkaError as e:
+            except ApiException as e:
                 _logger.error("flush of %s: %s", log.topic_partition, e)
 
         unflushed = [

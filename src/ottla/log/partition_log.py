@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.config.topic import TopicConfig
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log import retention
 from ottla.log.batches import ANY_EPOCH, replicated_batches, stamp_batches
 from ottla.log.checkpoints import write_partition_metadata
@@ -142,7 +142,7 @@ class PartitionLog(LogReader):
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Validate, give offsets and epoch, and write with one call. The buffer may go afterwards. Raises KafkaError.
+        """Validate, give offsets and epoch, and write with one call. The buffer may go afterwards. Raises ApiException.
 
         The raft leader's batches are taken as they are but for offset and epoch.
         """
@@ -243,7 +243,7 @@ class PartitionLog(LogReader):
             raise self._storage_error(self.failed)
         config = self.config
         if size > config.segment_bytes:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{self.topic_partition}: {size} bytes do not fit a segment of {config.segment_bytes}",
             )
@@ -381,7 +381,7 @@ class PartitionLog(LogReader):
     def advance_log_start(self, offset: int) -> bool:
         """Let the log begin later (DeleteRecords, retention, a leader's start); segments go with retention."""
         if offset > self._high_watermark:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.topic_partition}: start {offset} is above the high watermark {self._high_watermark}",
             )
@@ -539,7 +539,7 @@ class PartitionLog(LogReader):
         if topic_id == self.topic_id or topic_id == ZERO_UUID:
             return
         if self.topic_id != ZERO_UUID:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INCONSISTENT_TOPIC_ID, f"{self.path} belongs to another topic of the same name"
             )
         self.topic_id = topic_id
@@ -592,7 +592,7 @@ class PartitionLog(LogReader):
             segment.close_files()
         self.producers.on_high_watermark(self._high_watermark)
 
-    def _fail(self, error: OSError) -> KafkaError:
+    def _fail(self, error: OSError) -> ApiException:
         """The disk refused: the log takes nothing more, and its directory is told."""
         if self.failed is None:
             self.failed = error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.files import SNAPSHOT_SUFFIX, stem
 from ottla.log.fs import Buffer, Fs
 from ottla.log.producer_snapshot import (
@@ -152,14 +152,14 @@ class ProducerStateManager:
                 return
             self._check_epoch(state, header.producer_epoch)
         if not self._verifications.holds(header.producer_id, guard):
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_TXN_STATE,
                 f"{self._topic_partition} is not part of a transaction of producer {header.producer_id}",
             )
 
     def _check_epoch(self, state: ProducerState, epoch: int) -> None:
         if epoch < state.epoch:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"{self._topic_partition}: producer {state.producer_id} has epoch {state.epoch}, the batch {epoch}",
             )
@@ -182,7 +182,7 @@ class ProducerStateManager:
         origin: AppendOrigin,
         transaction_version: int = 0,
     ) -> None:
-        """Check a batch that will begin at `base_offset` and note what it changes. Raises KafkaError."""
+        """Check a batch that will begin at `base_offset` and note what it changes. Raises ApiException."""
         producer_id = header.producer_id
         state = staged.producers.get(producer_id)
         if state is None:
@@ -216,7 +216,7 @@ class ProducerStateManager:
             state.current_txn_first_offset = base_offset
             staged.started.append(base_offset)
         elif not transactional and state.current_txn_first_offset != NO_OFFSET:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_TXN_STATE,
                 f"{self._topic_partition}: producer {state.producer_id} has an open transaction, "
                 "so its batches must be transactional",
@@ -236,7 +236,7 @@ class ProducerStateManager:
                 expected = 0 if last == MAX_SEQUENCE else last + 1
             if sequence == expected:
                 return
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"{self._topic_partition}: producer {state.producer_id} (epoch {epoch}) sent sequence {sequence}, "
             f"expected {expected}",
@@ -277,12 +277,12 @@ class ProducerStateManager:
         )
         stale = epoch <= state.epoch and not repeated if transaction_version >= 2 else epoch < state.epoch
         if stale:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"{self._topic_partition}: producer {state.producer_id} has epoch {state.epoch}, the marker {epoch}",
             )
         if coordinator_epoch < state.coordinator_epoch:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"{self._topic_partition}: marker of coordinator epoch {coordinator_epoch}, "
                 f"{state.coordinator_epoch} is known",

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.clock import Clock
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.files import FUTURE_DIR_SUFFIX, marked_dir_name
 from ottla.log.log_dir import LogDir
 from ottla.log.partition_log import PartitionLog
@@ -126,7 +126,7 @@ class Relocation:
                     self._pieces_at_once() * _PIECE_BYTES / max(self._rate(), 1), self.resume, tp
                 )
                 return
-        except KafkaError as e:
+        except ApiException as e:
             _logger.error("%s cannot be moved to %s: %s", tp, future.path, e)
             return
         if self.announce is None or future in self._granted:
@@ -157,7 +157,7 @@ def _copy_piece(log: PartitionLog, future: PartitionLog, size: int) -> bool:
         _restart(log, future)
     try:
         piece = log.read(max(future.log_end_offset, log.log_start_offset), size).records
-    except KafkaError as e:
+    except ApiException as e:
         if e.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
             raise
         _restart(log, future)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.leader_epochs import EpochEntry, LeaderEpochCache
 from ottla.log.producer_state import ProducerStateManager
@@ -196,7 +196,7 @@ def _refuse_old_format(segment: Segment) -> None:
     # Zeros that a crash left in a batch of magic 2 look like magic 0 too, but not with the old format's checksum.
     message = segment.log.pread(header.length, 12)
     if int.from_bytes(message[:4], "big") == zlib.crc32(message[4:]):
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"{segment.path} holds messages of format {header.magic}; only format {MAGIC} is supported",
         )

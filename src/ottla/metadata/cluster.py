@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import (
     CORDONED_LOG_DIRS_FROM,
     DIRECTORY_ASSIGNMENT_FROM,
@@ -63,7 +63,7 @@ def broker_to_record(b: BrokerRegistration, metadata_version: int = LATEST_METAD
 def changed_broker(b: BrokerRegistration, r: Any) -> BrokerRegistration:
     """The broker after a BrokerRegistrationChangeRecord."""
     if r.fenced not in _FENCING or r.in_controlled_shutdown not in _CONTROLLED_SHUTDOWN:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"a BrokerRegistrationChangeRecord of broker {b.id} has fenced={r.fenced}, "
             f"in_controlled_shutdown={r.in_controlled_shutdown}, which mean nothing",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.cluster import (
     broker_from_record,
     changed_broker,
@@ -126,11 +126,11 @@ class MetadataDelta:
         return delta
 
     def replay(self, message: Any) -> None:
-        """Take in one record. Raises KafkaError where it contradicts what is there."""
+        """Take in one record. Raises ApiException where it contradicts what is there."""
         try:
             handler = _REPLAY[message.NAME]
         except KeyError:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"{message.NAME} is not a record that changes the metadata image",
             ) from None
@@ -179,7 +179,7 @@ class MetadataDelta:
             _, by_id = self._topics()
             topic = by_id.get(topic_id)
             if topic is None:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.UNKNOWN_TOPIC_ID,
                     f"a metadata record names topic id {topic_id.hex()}, which is not there",
                 )
@@ -191,7 +191,7 @@ class MetadataDelta:
         by_name, by_id = self._topics()
         old = by_name.get(r.name)
         if old is not None and old.id != r.topic_id:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {r.name} is there already with another id"
             )
         topic = TopicImage(r.topic_id, r.name, {})
@@ -203,7 +203,7 @@ class MetadataDelta:
         by_name, by_id = self._topics()
         topic = by_id.pop(r.topic_id, None)
         if topic is None:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNKNOWN_TOPIC_ID, f"topic id {r.topic_id.hex()} to be removed is not there"
             )
         by_name.pop(topic.name, None)
@@ -223,7 +223,7 @@ class MetadataDelta:
         topic = self._topic(r.topic_id)
         old = topic.partitions.get(r.partition_id)
         if old is None:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"a PartitionChangeRecord names {topic.name}-{r.partition_id}, which is not there",
             )
@@ -233,7 +233,7 @@ class MetadataDelta:
         by_name, by_id = self._topics()
         if r.topic_name:
             if r.topic_name not in by_name:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     f"a ClearElrRecord names {r.topic_name}, which is not there",
                 )
@@ -257,7 +257,7 @@ class MetadataDelta:
     def _broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
         broker = self._broker_map().get(broker_id)
         if broker is None or broker.epoch != epoch:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.STALE_BROKER_EPOCH,
                 f"a metadata record changes broker {broker_id} of epoch {epoch}, which is "
                 + ("not registered" if broker is None else f"now at epoch {broker.epoch}"),
@@ -359,7 +359,7 @@ class MetadataDelta:
 
     def _remove_acl(self, r: Any) -> None:
         if self._acl_map().pop(r.id, None) is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the ACL {r.id.hex()} to be removed is not there")
+            raise ApiException(ErrorCode.INVALID_REQUEST, f"the ACL {r.id.hex()} to be removed is not there")
 
     def _scram_map(self) -> dict[tuple[int, str], ScramCredential]:
         if self._scram is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import VersionRange
 
 METADATA_VERSION: Final = "metadata.version"
@@ -84,11 +84,11 @@ DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
 
 
 def metadata_version_name(level: int) -> str:
-    """ "4.3-IV0" for 30. Raises KafkaError for a level that is not supported."""
+    """ "4.3-IV0" for 30. Raises ApiException for a level that is not supported."""
     try:
         return METADATA_VERSIONS[level]
     except KeyError:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNSUPPORTED_VERSION,
             f"metadata.version {level} is not supported: levels are "
             f"{MINIMUM_METADATA_VERSION} to {LATEST_METADATA_VERSION}",
@@ -103,7 +103,7 @@ def metadata_version_level(name: str) -> int:
         if release in (known, known.partition("-")[0]):
             return level
     supported = ", ".join(METADATA_VERSIONS.values())
-    raise KafkaError(
+    raise ApiException(
         ErrorCode.INVALID_CONFIG, f"unknown metadata.version {name!r}; supported are: {supported}"
     )
 

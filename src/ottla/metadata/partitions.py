@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_FROM, ELR_RECORDS_FROM, LATEST_METADATA_VERSION
 from ottla.metadata.image import NO_LEADER_CHANGE, PartitionRegistration
 from ottla.wire import messages
@@ -90,7 +90,7 @@ def _directories(directories: Any, replicas: tuple[int, ...]) -> tuple[bytes, ..
     if not directories:
         return (DIRECTORY_MIGRATING,) * len(replicas)
     if len(directories) != len(replicas):
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"a partition record has {len(replicas)} replicas but {len(directories)} directories",
         )

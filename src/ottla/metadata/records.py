@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import (
     CORDONED_LOG_DIRS_FROM,
     DIRECTORY_ASSIGNMENT_FROM,
@@ -133,7 +133,7 @@ class MetadataSerde:
     def _watch(self, message: Any) -> None:
         if message.__class__ is _FEATURE_LEVEL and message.name == METADATA_VERSION:
             if message.feature_level > LATEST_METADATA_VERSION:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.UNSUPPORTED_VERSION,
                     f"the metadata log is at metadata.version {message.feature_level}, newer than "
                     f"{LATEST_METADATA_VERSION}, the newest that this release knows",

@@ -7,7 +7,7 @@ from collections.abc import Container
 from itertools import product
 from typing import Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
@@ -46,7 +46,7 @@ def validate_topic_name(name: str) -> None:
     """Raises INVALID_TOPIC_EXCEPTION."""
     reason = why_invalid(name)
     if reason is not None:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}.")
+        raise ApiException(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}.")
 
 
 def colliding_name(name: str, existing: Container[str]) -> str | None:

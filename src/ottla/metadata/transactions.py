@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
 class TransactionFilter:
@@ -40,5 +40,5 @@ class TransactionFilter:
         return (record,)
 
 
-def _misplaced(name: str, where: str) -> KafkaError:
-    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata log has a {name} {where}")
+def _misplaced(name: str, where: str) -> ApiException:
+    return ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata log has a {name} {where}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Api, Message
 from ottla.api.forwarding.envelope import pass_on
 from ottla.broker.controller_channel import mentions
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decode_prefix
@@ -93,13 +93,13 @@ class Dispatcher:
         api = self._apis[ApiKey.API_VERSIONS]
         request = Request(connection, api, 0, correlation_id, None, now)
         connection.add(request)
-        error = KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this version of ApiVersions is not known")
+        error = ApiException(ErrorCode.UNSUPPORTED_VERSION, "this version of ApiVersions is not known")
         self._fail(request, None, error)
 
     def _handle(self, request: Request, message: Message) -> None:
         try:
             answer = request.api.handle(self._node, request, message)
-        except KafkaError as error:
+        except ApiException as error:
             self._fail(request, message, error)
         except Exception:
             # Whatever goes wrong in one request, the broker goes on.
@@ -121,7 +121,7 @@ class Dispatcher:
                 size = len(answer)
                 request.complete([size.to_bytes(4, "big"), answer], size + 4)
 
-        def failed(error: KafkaError) -> None:
+        def failed(error: ApiException) -> None:
             if request.closed:
                 return
             _, offset = decode_request_header(frame)
@@ -130,7 +130,7 @@ class Dispatcher:
 
         pass_on(self._node, request, frame, answered, failed)
 
-    def _fail(self, request: Request, message: Message, error: KafkaError) -> None:
+    def _fail(self, request: Request, message: Message, error: ApiException) -> None:
         if request.buffers is not None:
             return
         try:
@@ -152,7 +152,7 @@ class Dispatcher:
             return
         try:
             buffers = encode_response(request.correlation_id, response, request.version)
-        except KafkaError:
+        except ApiException:
             log.exception("An answer of API %s cannot be written", _describe(request))
             request.complete([], 0)
             request.abort()

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from ottla.client.raw import Brokers, raise_for
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.pipeline.columns import Section, encode_sections
 from ottla.records.batch import iter_batches, iter_records
 from ottla.records.control import ControlType, parse_control_type
@@ -56,7 +56,7 @@ def make_batches_topic(brokers: Brokers, timeout_s: float) -> None:
         try:
             brokers.leaders(BATCHES_TOPIC)
             return
-        except KafkaError as error:
+        except ApiException as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
         request = CreateTopicsRequest

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ottla.client.raw import GROUP, Brokers, raise_for, raw_settings
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.pipeline.failures import PipelineError
 from ottla.wire.messages import OffsetCommitRequest
 
@@ -141,7 +141,7 @@ class LagTracker(StreamingQueryListener):
             with self._changed:
                 self.committed = found
                 self._changed.notify_all()
-        except KafkaError as error:
+        except ApiException as error:
             log.warning("group %s: the offsets of query %s: %s", self._group, self._query_id, error)
 
     def stop(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.raw import Brokers, raw_settings
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.offsets import query_id_of, source_offsets
 from ottla.pipeline.shuffle import Layouts, checked, retried_stage
@@ -234,7 +234,7 @@ class KafkaSink:
         if self._max_batch_bytes is None:
             try:
                 self._max_batch_bytes = max_message_bytes(self._brokers, self._topic)
-            except KafkaError as error:
+            except ApiException as error:
                 log.debug("max.message.bytes is not told: %s", error)
                 self._max_batch_bytes = max_message_bytes(self._brokers, None)
         return self._max_batch_bytes

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ottla.client.raw import Brokers
 from ottla.client.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.pipeline.columns import as_binary, encode_sections
 from ottla.pipeline.failures import PipelineError, TaskRetried
 from ottla.pipeline.partitions import choose_partitions
@@ -51,7 +51,7 @@ def count_partitions(brokers: Brokers, topic: str, timeout_s: float = _LOOK_UP_S
     """How many partitions a topic has; asked for as a producer does, so that it is created where brokers do that."""
     try:
         return len(brokers.retrying(lambda: brokers.leaders(topic, create=True), timeout_s))
-    except KafkaError as error:
+    except ApiException as error:
         if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise PipelineError(
                 f"there is no topic {topic}, and the brokers do not create topics by themselves: "

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ottla.client.connection import ConnectionFailed
 from ottla.client.raw import GROUP, TRANSACTION, Brokers, raise_for
 from ottla.client.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.pipeline.batch_marks import BATCHES_TOPIC, encode_mark, last_mark, make_batches_topic
 from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.writer import BatchWriter, Grant, Place
@@ -96,7 +96,7 @@ class TransactionDriver:
 
         try:
             answer = self.brokers.retrying(ask, self._retry_s)
-        except KafkaError as error:
+        except ApiException as error:
             if error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 raise PipelineError(
                     f"the broker takes no transaction timeout of {self._timeout_ms} ms: "
@@ -205,7 +205,7 @@ class TransactionDriver:
 
         try:
             answer = self.brokers.retrying(ask, self._retry_s)
-        except KafkaError as error:
+        except ApiException as error:
             if lost:
                 raise CommitUnknown(str(error)) from error
             if error.code == ErrorCode.INVALID_TXN_STATE and not committed:
@@ -223,7 +223,7 @@ class TransactionDriver:
     def _fencing(self) -> _Fencing:
         return _Fencing(self)
 
-    def _fenced(self, error: KafkaError) -> SinkFenced:
+    def _fenced(self, error: ApiException) -> SinkFenced:
         return SinkFenced(
             f"transactional id {self.transactional_id} has been taken over by another driver, or this transaction "
             f"was open for longer than its {self._timeout_ms} ms ({error.code.name}): this driver stops"
@@ -243,5 +243,5 @@ class _Fencing:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, KafkaError) and error.code in _FENCED:
+        if isinstance(error, ApiException) and error.code in _FENCED:
             raise self._driver._fenced(error) from error

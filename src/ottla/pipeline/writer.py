@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from ottla.client.connection import ConnectionFailed
 from ottla.client.raw import PASSING, TRANSACTION, Brokers, PipelinedConnection, raise_for
 from ottla.client.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.pipeline.batch_encoding import encode_batch
 from ottla.pipeline.columns import Section
 from ottla.wire.apis import ApiKey
@@ -190,14 +190,16 @@ class BatchWriter:
         )
 
     def _receive(self, connection: PipelinedConnection) -> None:
-        refused: list[tuple[_Batch, KafkaError]] = []
+        refused: list[tuple[_Batch, ApiException]] = []
         self._take_answer(connection, refused)
         if refused:
             self._recover([batch for batch, _ in refused], refused[0][1])
         else:
             self._failing_since, self._pause_s = None, _PAUSE_S
 
-    def _take_answer(self, connection: PipelinedConnection, refused: list[tuple[_Batch, KafkaError]]) -> None:
+    def _take_answer(
+        self, connection: PipelinedConnection, refused: list[tuple[_Batch, ApiException]]
+    ) -> None:
         answer = connection.receive()
         batches = {batch.place: batch for batch in self._sent[connection].popleft()}
         for topic in answer.responses:
@@ -211,7 +213,7 @@ class BatchWriter:
     def _written(self, batch: _Batch, base_offset: int) -> None:
         written = self._lanes[batch.place].written
         if 0 <= base_offset <= written.last:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"{batch.place.topic}-{batch.place.partition} took a batch for one it has already",
             )
@@ -220,23 +222,23 @@ class BatchWriter:
             written.first = base_offset if written.first < 0 else written.first
             written.last = base_offset + batch.count - 1
 
-    def _refusal(self, batch: _Batch, told: Any, refused: list[tuple[_Batch, KafkaError]]) -> KafkaError:
+    def _refusal(self, batch: _Batch, told: Any, refused: list[tuple[_Batch, ApiException]]) -> ApiException:
         """What the broker said, if it passes by itself; anything else is raised."""
         code = ErrorCode.of(told.error_code)
         where = f"{batch.place.topic}-{batch.place.partition}"
-        error = KafkaError(code, f"{where}: {code.name} {told.error_message or ''}".rstrip())
+        error = ApiException(code, f"{where}: {code.name} {told.error_message or ''}".rstrip())
         follows = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and any(
             earlier.place == batch.place for earlier, _ in refused
         )
         if code not in PASSING and not follows:
             if code == ErrorCode.MESSAGE_TOO_LARGE:
-                error = KafkaError(
+                error = ApiException(
                     code, f"{where} refuses a batch of {batch.size} bytes: raise its max.message.bytes"
                 )
             raise error
         return error
 
-    def _recover(self, failed: list[_Batch], why: KafkaError) -> None:
+    def _recover(self, failed: list[_Batch], why: ApiException) -> None:
         """Take in all that is under way, put what was not written back in order, and let a moment pass."""
         now = time.monotonic()
         self._failing_since = self._failing_since or now

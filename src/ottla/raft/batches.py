@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.raft.types import CommittedBatch, RecordSerde
 from ottla.records.batch import Buffer, build_batch, check_crc, iter_batches, iter_records
 from ottla.records.control import ControlType, build_control_batch, decode_control
@@ -48,7 +48,7 @@ def read_batches(
     """
     for pos, header in iter_batches(buf):
         if not check_crc(buf, pos, header):
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"{source}: the batch at offset {header.base_offset} has a wrong checksum",
             )
@@ -60,7 +60,7 @@ def read_batches(
                 if message is not None:
                     control.append((record.offset, message))
             elif record.value is None:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.CORRUPT_MESSAGE, f"{source}: the record at offset {record.offset} has no value"
                 )
             else:

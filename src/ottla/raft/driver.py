@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from ottla.clock import Clock, Timer
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.fs import Fs
 from ottla.peers import Endpoint, PeerFailure, Peers
 from ottla.raft.config import RaftConfig
@@ -197,7 +197,7 @@ class RaftDriver:
         self._replica.listeners.append(listener)
 
     def start(self) -> None:
-        """Load snapshot and log, and begin. Blocks on the disk. Raises KafkaError for a directory that cannot be used.
+        """Load snapshot and log, and start. Blocks on the disk. Raises ApiException for an unusable directory.
 
         A quorum of one leads, and all is committed and handed to the listeners when this returns. In a larger one
         the listeners hear of leaders and commits as they come.
@@ -235,7 +235,7 @@ class RaftDriver:
             reason = f"has the voters {sorted(voters.ids)}, and this node, {key.id}, is none of them"
         else:
             return
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"the metadata quorum {reason}")
+        raise ApiException(ErrorCode.INVALID_CONFIG, f"the metadata quorum {reason}")
 
     # Appending
 
@@ -243,7 +243,7 @@ class RaftDriver:
         """Append as one atomic batch; gives the last offset at once, and calls back with it once committed.
 
         Listeners have been told of the records when the callback comes. It never comes if this node loses the lead
-        first: listeners hear that. Raises KafkaError: NOT_LEADER_OR_FOLLOWER when this node does not lead (any more),
+        first: listeners hear that. Raises ApiException: NOT_LEADER_OR_FOLLOWER when this node does not lead (any more),
         RECORD_LIST_TOO_LARGE for more than fits into one batch.
         """
         return self._replica.append(records, on_commit)

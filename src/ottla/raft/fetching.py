@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.clock import Timer
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.peers import Endpoint, PeerFailure
 from ottla.raft.contacts import FETCHES, Contacts
 from ottla.raft.messages import LeaderFound, LeaderGone, LeaderHeard
@@ -185,7 +185,7 @@ class Fetcher:
         replica = self._replica
         try:
             self._take(partition)
-        except KafkaError as e:
+        except ApiException as e:
             log.warning("What node %d gave of the metadata log cannot be used: %s", endpoint.node_id, e)
             self._rest()
             return
@@ -292,7 +292,7 @@ class Fetcher:
         if replica.node.state is State.FOLLOWER:
             try:
                 replica.take_snapshot(download.snapshot_id, future.result())
-            except KafkaError as e:
+            except ApiException as e:
                 replica.fail(e)
                 return
         replica.process()

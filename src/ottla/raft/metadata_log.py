@@ -11,7 +11,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
 from ottla.log.context import LogContext
 from ottla.log.files import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE
@@ -131,7 +131,7 @@ class MetadataLog:
         newest = max((snapshot_id for snapshot_id, finished in found.values() if finished), default=None)
         if start > 0 and (newest is None or newest.offset < start):
             if not may_refill:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"{self.directory}: the log begins at offset {start}, but there is no snapshot of what came before",
                 )
@@ -206,7 +206,7 @@ class MetadataLog:
     def _slice(self, offset: int, end: int) -> memoryview:
         buf = self._log.read(offset, _READ_BYTES, upper_offset=end).records
         if not buf:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{self.directory}: nothing can be read at offset {offset}"
             )
         return buf

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.fs import Fs
 from ottla.raft.types import ReplicaKey
 from ottla.wire.uuid import ZERO_UUID, uuid_from_str, uuid_to_str
@@ -54,7 +54,7 @@ def election_to_json(state: ElectionState, voters: frozenset[int], kraft_version
 
 
 def election_from_json(data: bytes) -> ElectionState:
-    """What the file says. Raises KafkaError when it cannot be one."""
+    """What the file says. Raises ApiException when it cannot be one."""
     try:
         document = msgspec.json.decode(data)
         if document["data_version"] not in (0, 1):
@@ -67,7 +67,7 @@ def election_from_json(data: bytes) -> ElectionState:
             None if voted_id == NOBODY else ReplicaKey(voted_id, directory_id),
         )
     except (msgspec.DecodeError, KeyError, TypeError, ValueError) as e:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the quorum-state file cannot be read: {e}") from e
+        raise ApiException(ErrorCode.KAFKA_STORAGE_ERROR, f"the quorum-state file cannot be read: {e}") from e
 
 
 class QuorumStateStore:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.clock import Clock
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.context import LogContext
 from ottla.log.fs import Fs
 from ottla.raft.batches import control_batch, data_batch
@@ -216,13 +216,15 @@ class Replica:
     def append(self, records: Sequence[Any], on_commit: OnCommit | None = None) -> int:
         """See `RaftDriver.append`."""
         if not self.running or not self.node.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the metadata quorum")
+            raise ApiException(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node does not lead the metadata quorum"
+            )
         if not records:
             raise ValueError("there is nothing to append")
         values = [self._serde.encode(record) for record in records]
         buf = data_batch(values, self.log.end.offset, self.node.epoch, self.clock.now_ms())
         if len(buf) > MAX_BATCH_BYTES:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{len(records)} metadata records take {len(buf)} bytes, more than the {MAX_BATCH_BYTES} of a batch",
             )
@@ -255,7 +257,7 @@ class Replica:
         epoch, now_ms = self.node.epoch, self.clock.now_ms()
         try:
             self.log.append(buf, epoch)
-        except KafkaError as e:
+        except ApiException as e:
             self.fail(e)
             raise
         batch = CommittedBatch(base_offset, last_offset, epoch, now_ms, len(buf), records)
@@ -297,10 +299,10 @@ class Replica:
         return self._always_durable or self.node.is_voter
 
     def append_fetched(self, records: Buffer) -> None:
-        """Append what the leader gave. Raises KafkaError for bytes that are no batches of it."""
+        """Append what the leader gave. Raises ApiException for bytes that are no batches of it."""
         try:
             control = self.log.append_fetched(records, self.node.epoch)
-        except KafkaError as e:
+        except ApiException as e:
             if e.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self.fail(e)
             raise
@@ -315,7 +317,7 @@ class Replica:
         offset = self.log.truncate_to_end_of(end)
         if committed is not None and offset < committed:
             self.fail(
-                KafkaError(
+                ApiException(
                     ErrorCode.KAFKA_STORAGE_ERROR,
                     f"the leader's log diverges at {offset}, but everything below {committed} was committed",
                 )

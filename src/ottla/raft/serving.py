@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.clock import Timer
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.raft.contacts import Contacts
 from ottla.raft.format import FORMAT_SNAPSHOT
 from ottla.raft.messages import BeginQuorumEpoch, EndQuorumEpoch, Fetched, LeaderFound, VoteResponse
@@ -192,7 +192,7 @@ class Serving:
         else:
             try:
                 fields["records"] = replica.log.fetch(partition.fetch_offset, parked.max_bytes)
-            except KafkaError as failed:
+            except ApiException as failed:
                 # A log that cannot be read cannot be led from.
                 replica.fail(failed)
                 return fetch_answer(leader, failed.code, log_start_offset=replica.log.start_offset, **fields)

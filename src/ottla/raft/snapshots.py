@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.fs import Fs
 from ottla.raft.batches import control_batch, data_batch, read_batches
 from ottla.raft.types import MAX_BATCH_BYTES, CommittedBatch, OffsetAndEpoch, RecordSerde
@@ -142,7 +142,9 @@ class SnapshotReader:
         first = next(read_batches(self._buf, self._serde, self.path), None)
         control = [] if first is None else [message for _, message in first[1]]
         if not control or control[0].NAME != "SnapshotHeaderRecord":
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path} does not begin with a snapshot header")
+            raise ApiException(
+                ErrorCode.CORRUPT_MESSAGE, f"{self.path} does not begin with a snapshot header"
+            )
         self.last_contained_log_timestamp = control[0].last_contained_log_timestamp
         for message in control[1:]:
             if message.NAME == "KRaftVersionRecord":
@@ -160,7 +162,7 @@ class SnapshotReader:
             if batch.records:
                 yield batch
         if not footer or end != self.size:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path} does not end with a snapshot footer")
+            raise ApiException(ErrorCode.CORRUPT_MESSAGE, f"{self.path} does not end with a snapshot footer")
 
     def records(self) -> Iterator[Any]:
         for batch in self.batches():

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_UNPACKED_BATCH_BYTES
 from ottla.records.codecs import Compression, compress, decompress
 from ottla.records.crc import crc32c
@@ -48,7 +48,7 @@ _UNDER_CRC = struct.Struct(">hiqqqhii")
 Buffer = bytes | bytearray | memoryview
 
 
-class CorruptBatchError(KafkaError):
+class CorruptBatchError(ApiException):
     """A batch whose header, length or checksum is wrong."""
 
     def __init__(self, message: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import cramjam
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 Buffer = bytes | bytearray | memoryview
 
@@ -51,7 +51,7 @@ _GUESS_RATIO: Final = 6
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
 
-class UnpackError(KafkaError):
+class UnpackError(ApiException):
     """Compressed bytes that cannot be unpacked, or that unpack to more than allowed."""
 
 

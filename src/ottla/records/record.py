@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 Header = tuple[str, bytes | None]
 RawRecord = tuple[int, int, bytes | None, int, int, int, int]
@@ -26,7 +26,7 @@ class Record:
     headers: Sequence[Header] = ()
 
 
-class InvalidRecordError(KafkaError):
+class InvalidRecordError(ApiException):
     """The bytes inside a batch are not records."""
 
     def __init__(self, message: str) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Final, Protocol
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_RECORD_ERRORS, MAX_UNPACKED_PRODUCE_BYTES
 from ottla.records.batch import (
     CODEC_MASK,
@@ -115,7 +115,7 @@ class ProducePolicy:
         )
 
 
-class RecordValidationError(KafkaError):
+class RecordValidationError(ApiException):
     """A batch refused for some of its records; each is named by its index with what is wrong with it."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
@@ -305,10 +305,10 @@ def _check_rest(buf: Buffer, pos: int) -> None:
 def _check_codec(codec: int, api_version: int) -> None:
     if codec > Compression.ZSTD:
         message = f"unknown compression codec {codec}, expected 0 to 4"
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
+        raise ApiException(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
     if api_version < 7:
         message = f"zstd takes version 7 of the Produce API or later, this is version {api_version}"
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
+        raise ApiException(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
 
 
 def _check_producer_fields(header: BatchHeader) -> None:
@@ -401,6 +401,6 @@ def _invalid(message: str) -> InvalidRecordError:
     return InvalidRecordError(message)
 
 
-def _too_large(size: int, limit: int) -> KafkaError:
+def _too_large(size: int, limit: int) -> ApiException:
     message = f"the batch of {size} bytes is larger than the topic's max.message.bytes of {limit}"
-    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
+    return ApiException(ErrorCode.MESSAGE_TOO_LARGE, message)

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_QUEUED_APPEND_BYTES
 from ottla.log.types import AppendInfo
 from ottla.log.verification import VerificationGuard
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.replica.offload import Offload
     from ottla.replica.partition import Partition
 
-AppendDone = Callable[[AppendInfo | KafkaError], None]
+AppendDone = Callable[[AppendInfo | ApiException], None]
 
 
 class _Queued(NamedTuple):
@@ -54,7 +54,7 @@ class AppendQueue:
         """Queue a detached batch; `done` is called on the event loop."""
         if self._bytes + batch.size_in_bytes > MAX_QUEUED_APPEND_BYTES and self._queue:
             done(
-                KafkaError(
+                ApiException(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"{self._bytes} bytes are waiting to be looked into before they can be appended to "
                     f"{self._partition.topic}-{self._partition.index}",
@@ -80,7 +80,7 @@ class AppendQueue:
         head = self._queue[0]
         ready = outcome(future)
         try:
-            if isinstance(ready, KafkaError):
+            if isinstance(ready, ApiException):
                 self._pop(head)
                 head.done(ready)
             else:
@@ -90,10 +90,10 @@ class AppendQueue:
 
     def _append(self, head: _Queued, batch: ValidatedBatch) -> None:
         self._pop(head)
-        result: AppendInfo | KafkaError
+        result: AppendInfo | ApiException
         try:
             result = self._partition.append_validated(batch, head.acks, head.guard)
-        except KafkaError as error:
+        except ApiException as error:
             result = error
         head.done(result)
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.types import LogSlice, WouldBlock
 from ottla.records.batch import CorruptBatchError, iter_batches
 from ottla.replica.fetch_sessions import FetchPartition, PartitionData
@@ -181,7 +181,7 @@ class ConsumerRead:
         for part in self._entries[len(results) :] if results else self._entries:
             try:
                 results.append(read_one(part))
-            except KafkaError as error:
+            except ApiException as error:
                 results.append(self._failed(part, error))
             except WouldBlock:
                 self._read_cold(part)
@@ -306,7 +306,7 @@ class ConsumerRead:
             records=_EMPTY,
         )
 
-    def _failed(self, part: FetchPartition, error: KafkaError) -> PartitionData:
+    def _failed(self, part: FetchPartition, error: ApiException) -> PartitionData:
         self._must_answer = True
         return _Data(
             partition_index=part.index,
@@ -343,10 +343,10 @@ class ConsumerRead:
             return
         piece = outcome(future)
         try:
-            if isinstance(piece, KafkaError):
+            if isinstance(piece, ApiException):
                 raise piece
             self._results.append(self._with_records(part, log, mark, piece))
-        except KafkaError as error:
+        except ApiException as error:
             self._results.append(self._failed(part, error))
         if self._read():
             self._finish()

@@ -10,14 +10,14 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.replica.offload import outcome
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
     from ottla.replica.offload import Offload
 
-FlushDone = Callable[[KafkaError | None], None]
+FlushDone = Callable[[ApiException | None], None]
 
 
 class FlushQueue:

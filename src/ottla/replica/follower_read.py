@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clock import Timer
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import LogSlice, WouldBlock
 from ottla.replica.fetch_sessions import FetchPartition, FetchSession, PartitionData
 from ottla.replica.offload import outcome
@@ -171,7 +171,7 @@ class FollowerRead:
                 self._put_back(part, results.pop(part))
             try:
                 data = self._read_one(part, later)
-            except KafkaError as error:
+            except ApiException as error:
                 self._urgent = True
                 part.sent_high_watermark = -1
                 data = _failed(part, error)
@@ -238,7 +238,7 @@ class FollowerRead:
             data.diverging_epoch = diverging
             return data
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{partition.topic}-{partition.index} holds offsets {log.log_start_offset} to "
                 f"{log.log_end_offset}, not {offset}",
@@ -300,7 +300,7 @@ class FollowerRead:
                 part.session.fresh[part] = None
             return
         piece = outcome(future)
-        if isinstance(piece, KafkaError):
+        if isinstance(piece, ApiException):
             self._urgent = True
             self._results[part] = _failed(part, piece)
         else:
@@ -321,7 +321,7 @@ def diverging_epoch(part: FetchPartition, log: PartitionLog) -> Any | None:
         return None
     epoch, end_offset = log.end_offset_for_epoch(asked)
     if epoch < 0 or end_offset < 0 or part.fetch_offset < log.log_start_offset:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"Offset {part.fetch_offset} of epoch {asked} is not in the log",
         )
@@ -344,7 +344,7 @@ def _told(part: FetchPartition, log: PartitionLog, mark: int, records: Any) -> P
     )
 
 
-def _failed(part: FetchPartition, error: KafkaError) -> PartitionData:
+def _failed(part: FetchPartition, error: ApiException) -> PartitionData:
     return _Data(
         partition_index=part.index,
         error_code=error.code,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
 from ottla.config.topic import TopicConfig
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.creation import write_epochs
 from ottla.log.types import NO_EPOCH, TopicPartition
 from ottla.metadata.image import EMPTY_IMAGE, ConfigResourceType
@@ -177,19 +177,19 @@ class ReplicaManager:
             if isinstance(topic, str):
                 yield from partitions.values()
 
-    def _not_found(self, topic: str | bytes, index: int) -> KafkaError:
+    def _not_found(self, topic: str | bytes, index: int) -> ApiException:
         topics = self.image.topics
         image = topics.by_name.get(topic) if isinstance(topic, str) else topics.by_id.get(topic)
         if image is None:
             if isinstance(topic, bytes):
-                return KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id")
-            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic}")
+                return ApiException(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id")
+            return ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic}")
         if index not in image.partitions:
-            return KafkaError(
+            return ApiException(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"Topic {image.name} has {len(image.partitions)} partitions, and none with the number {index}",
             )
-        return KafkaError(
+        return ApiException(
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{image.name}-{index} is not on broker {self._node_id}"
         )
 
@@ -225,7 +225,7 @@ class ReplicaManager:
     ) -> None:
         """Raise unless the broker that fetches is a replica, and not one of before its last registration."""
         if replica_id not in partition.in_sync.followers:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNKNOWN_LEADER_EPOCH
                 if part.leader_epoch >= 0
                 else ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -233,7 +233,7 @@ class ReplicaManager:
             )
         broker = self.image.brokers.get(replica_id)
         if broker_epoch >= 0 and broker is not None and broker.epoch > broker_epoch:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"Broker {replica_id} has registered again since epoch {broker_epoch}",
             )
@@ -344,7 +344,7 @@ class ReplicaManager:
         ):
             try:
                 self._fetchers.follow(partition)
-            except KafkaError as error:
+            except ApiException as error:
                 _logger.error("Cannot follow with %s: %s", partition.topic_partition, error.message)
         else:
             self._fetchers.unfollow(partition)
@@ -406,7 +406,7 @@ class ReplicaManager:
                 directory_id=self._assigned_directory(partition),
                 leader_epoch=partition.leader_epoch if for_records and partition.is_leader else NO_EPOCH,
             ).make
-        except KafkaError as error:
+        except ApiException as error:
             _logger.error("Cannot make the log of %s: %s", tp, error.message)
             return None
 
@@ -421,7 +421,7 @@ class ReplicaManager:
         try:
             partition.local_log()
             self._follow(partition)
-        except KafkaError as error:
+        except ApiException as error:
             # Its clients get the same error when they come; a failed directory must not stop the others.
             _logger.error("Cannot open the log of %s: %s", partition.topic_partition, error.message)
 
@@ -440,7 +440,7 @@ class ReplicaManager:
         elif log.topic_id == ZERO_UUID:
             log.assign_topic_id(partition.topic_id)
         elif log.topic_id != partition.topic_id:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INCONSISTENT_TOPIC_ID, f"The log of {tp} belongs to another topic of the same name"
             )
         if self._assignments is not None:
@@ -459,7 +459,7 @@ class ReplicaManager:
         if assigned not in (ZERO_UUID, DIRECTORY_UNASSIGNED) and any(each.offline for each in directories):
             # An empty log in another directory would forget what this replica has acknowledged.
             partition.offline = True
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{partition.topic_partition} lies in a log directory that is offline",
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import TypeVar
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 T = TypeVar("T")
 
@@ -33,14 +33,14 @@ class Offload:
         self._executor.submit(work).add_done_callback(lambda future: post(done, future))
 
 
-def outcome(future: Future[T]) -> T | KafkaError:
+def outcome(future: Future[T]) -> T | ApiException:
     """What came of the work: its result, or the error to tell. Whatever went wrong, someone waits for an answer."""
     error = future.exception()
     if error is None:
         return future.result()
-    if isinstance(error, KafkaError):
+    if isinstance(error, ApiException):
         return error
     if isinstance(error, OSError):
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return ApiException(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     _logger.error("Unexpected error in a thread", exc_info=error)
-    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")
+    return ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.clock import Clock
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import AppendInfo, AppendOrigin, TopicPartition
 from ottla.records.batch import read_header
 from ottla.records.validation import ValidatedBatch, finish
@@ -217,23 +217,23 @@ class Partition:
         if not self.is_leader and (self.log is None or self.offline or self.gone):
             raise self._not_leader()
 
-    def epoch_error(self, current_epoch: int) -> KafkaError:
+    def epoch_error(self, current_epoch: int) -> ApiException:
         if current_epoch < self.leader_epoch:
-            return KafkaError(
+            return ApiException(
                 ErrorCode.FENCED_LEADER_EPOCH,
                 f"{self.topic}-{self.index}: leader epoch {current_epoch} is over, it is {self.leader_epoch} now",
             )
-        return KafkaError(
+        return ApiException(
             ErrorCode.UNKNOWN_LEADER_EPOCH,
             f"{self.topic}-{self.index}: leader epoch {current_epoch} is not known here yet, only {self.leader_epoch}",
         )
 
-    def _not_leader(self) -> KafkaError:
+    def _not_leader(self) -> ApiException:
         if self.offline:
-            return KafkaError(
+            return ApiException(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The log directory of {self.topic}-{self.index} has failed"
             )
-        return KafkaError(
+        return ApiException(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             f"Broker {self._host.node_id} does not lead {self.topic}-{self.index}",
         )
@@ -333,7 +333,7 @@ class Partition:
             minimum = self.min_in_sync(log.config)
             in_sync = len(self.in_sync.committed)
             if in_sync < minimum:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"{self.topic}-{self.index} has {in_sync} replicas in sync, "
                     f"min.insync.replicas asks for {minimum}",
@@ -469,7 +469,7 @@ class Partition:
         log = self.local_log()
         try:
             return log.append_as_follower(records, self.leader_epoch)
-        except KafkaError as error:
+        except ApiException as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE or log.log_end_offset != log.log_start_offset:
                 raise
             first = read_header(records)
@@ -509,13 +509,13 @@ class Partition:
         log = self.local_log()
         policy = log.config.cleanup_policy
         if "compact" in policy and "delete" not in policy:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.POLICY_VIOLATION,
                 f"Records of {self.topic}-{self.index} cannot be deleted: its cleanup.policy is compact",
             )
         target = log.high_watermark if offset == -1 else offset
         if target < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not an offset")
+            raise ApiException(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not an offset")
         log.advance_log_start(target)
         self.wake_all()
         return target

@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_WAITING_FOR_PRODUCER_ID
 
-BlockDone = Callable[[int, int, KafkaError | None], None]
+BlockDone = Callable[[int, int, ApiException | None], None]
 """`done(first_id, count, error)`."""
 
 Allocate = Callable[[BlockDone], None]
-IdDone = Callable[[int, KafkaError | None], None]
+IdDone = Callable[[int, ApiException | None], None]
 
 _ASK_AHEAD: Final = 0.9
 """The next block is asked for when this much of the current one is used up."""
@@ -45,7 +45,8 @@ class ProducerIds:
         if self._next == self._end:
             if len(self._waiting) >= MAX_WAITING_FOR_PRODUCER_ID:
                 done(
-                    -1, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Too many wait for a producer id")
+                    -1,
+                    ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Too many wait for a producer id"),
                 )
                 return
             self._waiting.append(done)
@@ -66,7 +67,7 @@ class ProducerIds:
             self._asking = True
             self._allocate(self._allocated)
 
-    def _allocated(self, first: int, count: int, error: KafkaError | None) -> None:
+    def _allocated(self, first: int, count: int, error: ApiException | None) -> None:
         self._asking = False
         waiting, self._waiting = self._waiting, deque()
         if error is None:
@@ -76,4 +77,4 @@ class ProducerIds:
             return
         for done in waiting:
             # What producers retry; they do not know the controller's own errors.
-            done(-1, KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message))
+            done(-1, ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import FetchRequest, ListOffsetsRequest
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ class ReplicaFetcher:
                 self._changed[followed.key] = followed  # whoever deletes records there waits to hear of it
             followed.behind = log.log_end_offset < data.high_watermark
             followed.rest_ms = 0
-        except KafkaError as error:
+        except ApiException as error:
             _logger.error("%s cannot be copied on: %s", partition.topic_partition, error.message)
             self.rest(followed, now_ms)
 
@@ -401,7 +401,7 @@ class ReplicaFetcher:
                 log.truncate_fully_and_start_at(result.offset)
             del self.out_of_range[followed.key]
             self._changed[followed.key] = followed
-        except KafkaError as error:
+        except ApiException as error:
             _logger.error("%s cannot be copied on: %s", partition.topic_partition, error.message)
             self.bounds_failed([followed], now_ms)
 

@@ -18,7 +18,7 @@ from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.controller.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.manager import LogManager
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.metadata.image import ConfigResourceType, MetadataImage
@@ -119,7 +119,7 @@ def _allocator(node: Node, lifecycle: BrokerLifecycle) -> Callable[[BlockDone], 
         def answered(response: Any) -> None:
             error = None
             if response.error_code:
-                error = KafkaError(ErrorCode.of(response.error_code), "the controller gave no producer ids")
+                error = ApiException(ErrorCode.of(response.error_code), "the controller gave no producer ids")
             done(response.producer_id_start, response.producer_id_len, error)
 
         request = messages.AllocateProducerIdsRequest(

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.clock import Clock, Timer
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +36,9 @@ class ControllerRegistrar:
 
     def _answered(self, response: Any) -> None:
         if response.error_code:
-            self._failed(KafkaError(ErrorCode.of(response.error_code), response.error_message or ""))
+            self._failed(ApiException(ErrorCode.of(response.error_code), response.error_message or ""))
 
-    def _failed(self, error: KafkaError) -> None:
+    def _failed(self, error: ApiException) -> None:
         if self._stopped or error.code is ErrorCode.UNSUPPORTED_VERSION:
             # An older metadata.version has no registrations of controllers.
             return

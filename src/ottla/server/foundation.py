@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import parse_address
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.checkpoints import read_meta_properties
 from ottla.log.fs import Fs
 from ottla.log.log_dir import LogDir
@@ -57,7 +57,7 @@ def _check_formatted(config: BrokerConfig, directories: list[LogDir]) -> None:
     servers = config.list("controller.quorum.bootstrap.servers")
     alone = len(config.voters) <= 1 and len(servers) <= 1 and config.is_controller
     if not alone and all(directory.cluster_id is None for directory in directories):
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_CONFIG,
             f"the directory {directories[0].path} is not formatted: run `ottla storage format --config FILE "
             "--cluster-id ID` on each node, with the same id",

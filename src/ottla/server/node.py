@@ -21,7 +21,7 @@ from ottla.broker.services import Broker, Node
 from ottla.config.broker import BrokerConfig
 from ottla.controller.controller import Controller
 from ottla.controller.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.log_dir import LogDir
 from ottla.log.manager import LogManager
 from ottla.log.preallocation import SpaceReserver
@@ -79,7 +79,7 @@ class Server:
         """None on a node without the broker role, and until its logs are loaded."""
 
     async def start(self) -> None:
-        """Bring the node up. Raises `KafkaError` or `OSError` with one clear sentence, and leaves nothing open."""
+        """Bring the node up. Raises `ApiException` or `OSError` with one clear sentence, and leaves nothing open."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_loop_exception)
         self._failure = loop.create_future()
@@ -270,7 +270,7 @@ class Server:
                 waited_s = loop.time() - began
                 left_s = _SAY_WHAT_IS_MISSING_EACH_S if timeout_s is None else timeout_s - waited_s
                 if left_s <= 0:
-                    raise KafkaError(
+                    raise ApiException(
                         ErrorCode.REQUEST_TIMED_OUT, f"waited {waited_s:.0f} s in vain for {what}"
                     )
                 if waited_s >= _SAY_WHAT_IS_MISSING_EACH_S:
@@ -291,7 +291,7 @@ class Server:
             # While the logs are loaded; the log manager refuses to go on without any directory.
             return
         self.broker.replicas.directory_failed()
-        error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} failed: {directory.error}")
+        error = ApiException(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} failed: {directory.error}")
         others = self.broker.log_manager.dirs
         if directory.path == self._config.metadata_log_dir.rstrip("/") or all(d.offline for d in others):
             self.fail(error)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
-class DecodeError(KafkaError):
+class DecodeError(ApiException):
     """The bytes are not what the schema says, or would take more memory than they may."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> None:
         super().__init__(code, message)
 
 
-class EncodeError(KafkaError):
+class EncodeError(ApiException):
     """The message holds a value that its schema cannot express: a fault of our own."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
@@ -23,7 +23,7 @@ class UnsupportedVersionError(EncodeError, DecodeError):
     """The message, or a field that was set, does not exist in this version."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.UNSUPPORTED_VERSION) -> None:
-        KafkaError.__init__(self, code, message)
+        ApiException.__init__(self, code, message)
 
 
 class FrameTooLargeError(DecodeError):

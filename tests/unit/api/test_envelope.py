@@ -10,7 +10,7 @@ import pytest
 from ottla.api.base import PARKED
 from ottla.api.forwarding import envelope
 from ottla.api.forwarding.serving import InnerRequest
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.codec import decode
 from ottla.wire.headers import decode_response_header, encode_request
 from ottla.wire.messages import (
@@ -31,7 +31,7 @@ class Controller:
 
     def create_topics(self, request: Any, done: Any, failed: Any) -> None:
         if not self.active:
-            failed(KafkaError(ErrorCode.NOT_CONTROLLER, "not me"))
+            failed(ApiException(ErrorCode.NOT_CONTROLLER, "not me"))
             return
         names = [topic.name for topic in request.topics]
         result = CreateTopicsResponse.CreatableTopicResult
@@ -50,7 +50,7 @@ class Channel:
         ctx = InnerRequest(done, api_key=58, version=0, received_at=0.0)
         try:
             assert envelope.handle(self.node, ctx, request) is PARKED
-        except KafkaError as error:
+        except ApiException as error:
             done(EnvelopeResponse(error_code=error.code))
 
 

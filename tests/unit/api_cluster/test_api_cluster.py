@@ -20,7 +20,7 @@ from ottla.api.cluster import (
 from ottla.broker.recently_fenced import LISTED_FOR_S, RecentlyFencedBrokers
 from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.raft.types import QuorumInfo, ReplicaKey, ReplicaState
@@ -162,7 +162,7 @@ def test_features_from_level_0_are_kept_from_older_clients() -> None:
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a\n"])
 def test_a_client_with_a_strange_name_is_refused(name: str) -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         ask(
             "ApiVersionsRequest",
             api_versions.handle,
@@ -232,7 +232,7 @@ def test_unknown_and_invalid_names_and_ids() -> None:
 
 
 def test_topic_ids_before_version_12_are_refused() -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         ask_metadata(make_broker(), 10, named(None, topic_id=TOPIC_ID))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
@@ -240,7 +240,7 @@ def test_topic_ids_before_version_12_are_refused() -> None:
 @pytest.mark.parametrize("version", range(14))
 def test_an_error_of_the_whole_request_can_be_told_in_every_version(version: int) -> None:
     request = messages.MetadataRequest(topics=named("a"))
-    answer = metadata.on_error(Context(version), request, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "no"))
+    answer = metadata.on_error(Context(version), request, ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, "no"))
     encode(answer, version)
 
 
@@ -312,7 +312,7 @@ def test_the_broker_bounds_a_page_too() -> None:
 
 def test_a_cursor_must_fit() -> None:
     for names, cursor in [(("orders",), ("payments", 0)), ((), ("orders", -1))]:
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(ApiException) as refused:
             describe_topics(make_broker(), *names, cursor=cursor)
         assert refused.value.code is ErrorCode.INVALID_REQUEST
 
@@ -343,7 +343,7 @@ def test_describe_cluster_shows_fenced_brokers_only_when_asked() -> None:
     ],
 )
 def test_describe_cluster_of_another_kind_of_endpoint(version: int, kind: int, code: ErrorCode) -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         ask("DescribeClusterRequest", describe_cluster.handle, make_broker(), version, endpoint_type=kind)
     assert refused.value.code is code
 

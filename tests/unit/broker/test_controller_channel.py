@@ -9,7 +9,7 @@ import pytest
 
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.clock import VirtualClock
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.peers import Endpoint, PeerFailure
 from ottla.wire.messages import CreateTopicsRequest, CreateTopicsResponse
 
@@ -151,7 +151,7 @@ def test_a_lost_connection_is_tried_again_until_the_time_is_up(rig: Rig, failure
         rig.peer.fail(failure)
         rig.clock.advance(0.1)
     assert attempts >= 5
-    assert isinstance(rig.outcomes[0], KafkaError)
+    assert isinstance(rig.outcomes[0], ApiException)
     assert rig.outcomes[0].code is ErrorCode.REQUEST_TIMED_OUT
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.coordinators import Coordinators, CoordinatorSet
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE
 from ottla.metadata.topic_names import OFFSETS_TOPIC
@@ -23,6 +23,6 @@ def test_a_stopping_broker_hears_of_the_first_group_without_coordinating_it() ->
     delta = MetadataDelta(EMPTY_IMAGE)
     delta.replay(TopicRecord(name=OFFSETS_TOPIC, topic_id=bytes(15) + b"1"))
     coordinators.publish(delta, delta.apply(1, 1), node_id=1)
-    with pytest.raises(KafkaError) as e:
+    with pytest.raises(ApiException) as e:
         coordinators.get()
     assert e.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

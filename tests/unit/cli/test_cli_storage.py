@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from ottla.cli.main import main
 from ottla.cli.scram import parse_scram
 from ottla.config.properties import parse_properties
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.fs import OsFs
 from ottla.metadata.format import read_bootstrap_records
 from ottla.wire.uuid import uuid_from_str
@@ -206,6 +206,6 @@ def test_scram_credentials_prove_the_password():
     ],
 )
 def test_bad_scram_credentials_are_refused_without_repeating_them(fields):
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         parse_scram(f"SCRAM-SHA-256=[{fields}]")
     assert fields not in caught.value.message

@@ -10,7 +10,7 @@ from ottla.controller.brokers import fence_broker
 from ottla.controller.controller import Controller
 from ottla.controller.replay import ReplayState, replay
 from ottla.controller.settings import Settings
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionRegistration
@@ -103,7 +103,7 @@ class FakeLog:
         self.log_end_offset = 0
         self.committed = 0
         self.listener: Controller | None = None
-        self.refuse: KafkaError | None = None
+        self.refuse: ApiException | None = None
 
     def append(self, records: Sequence[Any]) -> int:
         if self.refuse is not None:
@@ -130,12 +130,12 @@ class Answers:
 
     def __init__(self) -> None:
         self.responses: list[Any] = []
-        self.errors: list[KafkaError] = []
+        self.errors: list[ApiException] = []
 
     def done(self, response: Any) -> None:
         self.responses.append(response)
 
-    def failed(self, error: KafkaError) -> None:
+    def failed(self, error: ApiException) -> None:
         self.errors.append(error)
 
 

@@ -19,7 +19,7 @@ from controller_harness import (
 )
 
 from ottla.controller.alter_partition import alter_partition
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import LeaderRecoveryState, MetadataImage
 from ottla.wire.messages import AlterPartitionRequest, BrokerRegistrationChangeRecord
 
@@ -123,7 +123,7 @@ def test_an_epoch_that_is_not_known_is_not_checked(image: MetadataImage) -> None
 
 
 def test_a_broker_of_an_older_epoch_is_refused_as_a_whole(image: MetadataImage) -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         ask(image, [1, 2], broker_epoch=5)
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
 

@@ -10,7 +10,7 @@ from controller_harness import FakeLog, image_with_brokers, registration
 from ottla.broker.lifecycle import BrokerLifecycle, BrokerState
 from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE
 from ottla.wire.messages import (
@@ -129,7 +129,7 @@ def test_heartbeats_go_on_after_a_failure(clock: VirtualClock) -> None:
             done(BrokerRegistrationResponse(broker_epoch=5))
             return
         beats.append(request)
-        failed(KafkaError(ErrorCode.NOT_CONTROLLER, "no"))
+        failed(ApiException(ErrorCode.NOT_CONTROLLER, "no"))
 
     lifecycle = BrokerLifecycle(
         clock,

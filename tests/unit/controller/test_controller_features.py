@@ -10,7 +10,7 @@ from controller_harness import image_with_brokers, replayed, settings_with
 from ottla.controller.activation import activation_records
 from ottla.controller.features import update_features
 from ottla.controller.producer_ids import allocate_producer_ids
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.wire.messages import AllocateProducerIdsRequest, ConfigRecord, UpdateFeaturesRequest
@@ -139,7 +139,7 @@ def test_a_cluster_that_exists_needs_no_activation_records() -> None:
 
 
 def test_an_empty_log_without_bootstrap_records_is_an_error() -> None:
-    with pytest.raises(KafkaError):
+    with pytest.raises(ApiException):
         activation_records(EMPTY_IMAGE, [], settings_with(), in_transaction=False)
 
 
@@ -158,6 +158,6 @@ def test_producer_ids_come_in_blocks_that_follow_each_other() -> None:
         starts.append(result.response.producer_id_start)
         image = replayed(image, result.records)
     assert starts == [0, 1000, 2000]
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         allocate_producer_ids(image, AllocateProducerIdsRequest(broker_id=1, broker_epoch=3))
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.controller.placement import UsableBroker, place_replicas
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
 def brokers(count: int, racks: int = 0, fenced: frozenset[int] = frozenset()) -> list[UsableBroker]:
@@ -49,7 +49,7 @@ def test_a_fenced_broker_never_leads_a_new_partition() -> None:
     ],
 )
 def test_what_cannot_be_placed(count: int, fenced: frozenset[int], factor: int, message: str) -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         place_replicas(brokers(count, fenced=fenced), 1, factor, random.Random(1))
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
     assert message in refused.value.message

@@ -9,7 +9,7 @@ from controller_harness import Answers, FakeLog, broker_record, committed, regis
 from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
 from ottla.controller.result import MAX_RECORDS_PER_OPERATION
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.image import EMPTY_IMAGE
 from ottla.raft.types import OffsetAndEpoch
@@ -168,7 +168,7 @@ def test_a_log_that_refuses_leaves_the_image_alone(
 ) -> None:
     lead(controller, metadata_log)
     before = controller.image
-    metadata_log.refuse = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no")
+    metadata_log.refuse = ApiException(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no")
     controller.create_topics(create("a"), answers.done, answers.failed)
     assert [error.code for error in answers.errors] == [ErrorCode.NOT_CONTROLLER]
     assert controller.image is before

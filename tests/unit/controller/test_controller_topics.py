@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ottla.clock import VirtualClock
 from ottla.controller.settings import Settings
 from ottla.controller.topics import create_partitions, create_topics, delete_topics
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import MetadataImage
 from ottla.wire.messages import (
     BrokerRegistrationChangeRecord,
@@ -160,7 +160,7 @@ def test_validate_only_answers_the_same_and_changes_nothing() -> None:
 
 
 def test_too_many_partitions_refuse_the_whole_request() -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         create(ONE, new_topic("a", 6_000), new_topic("b", 6_000))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
@@ -311,7 +311,7 @@ def test_a_topic_named_in_two_ways_is_not_deleted() -> None:
     ("version", "code"), [(2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)]
 )
 def test_deletion_can_be_disabled(version: int, code: ErrorCode) -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         drop(ONE, names=["a"], settings=settings_with(delete_topic_enable="false"), version=version)
     assert refused.value.code is code
 

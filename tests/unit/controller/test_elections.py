@@ -18,7 +18,7 @@ from controller_harness import (
 
 from ottla.controller import elections
 from ottla.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import NO_LEADER, LeaderRecoveryState, MetadataImage
 from ottla.wire.messages import ElectLeadersRequest
 
@@ -94,7 +94,7 @@ def test_with_nobody_alive_an_unclean_election_is_in_vain(image: MetadataImage) 
 
 
 def test_an_unknown_kind_of_election(image: MetadataImage) -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         elect(image, 7, {"t": [0]})
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 

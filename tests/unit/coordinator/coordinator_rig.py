@@ -14,7 +14,7 @@ from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.group.shard import SERDE, GroupShard
 from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.shard import ShardContext
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.partition_log import PartitionLog
 from ottla.log.types import AppendInfo, AppendOrigin
 from ottla.log.verification import UNVERIFIED, VerificationGuard
@@ -58,9 +58,9 @@ class LogPartition:
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
-        self.refusal: KafkaError | None = None
+        self.refusal: ApiException | None = None
         """What a check before an append raises."""
-        self.fault: KafkaError | None = None
+        self.fault: ApiException | None = None
         """What the append itself raises."""
         self.replicas_lag = False
         self.appends = 0
@@ -134,7 +134,7 @@ class Answer:
     def get(self) -> Any:
         """The response; the error is raised."""
         (outcome,) = self.outcomes
-        if isinstance(outcome, KafkaError):
+        if isinstance(outcome, ApiException):
             raise outcome
         return outcome
 
@@ -142,7 +142,7 @@ class Answer:
     def code(self) -> int:
         """The error code: raised, or in the response."""
         (outcome,) = self.outcomes
-        return int(outcome.code if isinstance(outcome, KafkaError) else outcome.error_code)
+        return int(outcome.code if isinstance(outcome, ApiException) else outcome.error_code)
 
 
 class RuntimeRig:

@@ -8,7 +8,7 @@ import pytest
 from coordinator_rig import GroupRig, subscription
 
 from ottla.coordinator.group.classic.state import ClassicState
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
 @pytest.fixture
@@ -322,7 +322,7 @@ def test_an_assignment_that_cannot_be_kept_is_not_handed_out(rig: GroupRig) -> N
         rig.join(member, protocols={"range": b"new"})
     generation = rig.group().generation
     waiting = rig.sync(follower, generation)
-    rig.partition.refusal = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "no")
+    rig.partition.refusal = ApiException(ErrorCode.NOT_ENOUGH_REPLICAS, "no")
     assert rig.sync(leader, generation, {leader: b"a"}).code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert waiting.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert rig.group().state is ClassicState.PREPARING_REBALANCE

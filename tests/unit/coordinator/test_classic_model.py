@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from effort import examples
 from ottla.coordinator.group.classic.state import ClassicState
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 PARTITIONS = range(4)
 SESSION_MS = 10_000
@@ -180,7 +180,7 @@ class ClassicModel(RuleBasedStateMachine):
                 generation=consumer.generation,
                 instance_id=consumer.instance_id,
             )
-            if not isinstance(answer.outcomes[0], KafkaError):
+            if not isinstance(answer.outcomes[0], ApiException):
                 assert self.rig.group().generation == consumer.generation, "an old generation committed"
                 self.committed[partition] = self.next_offset
 
@@ -197,7 +197,7 @@ class ClassicModel(RuleBasedStateMachine):
                 generation=consumer.generation - back,
                 instance_id=consumer.instance_id,
             )
-            assert isinstance(answer.outcomes[0], KafkaError)
+            assert isinstance(answer.outcomes[0], ApiException)
 
     @rule(partition=st.sampled_from(PARTITIONS), producer=st.integers(0, 2))
     def commit_in_transaction(self, partition: int, producer: int) -> None:

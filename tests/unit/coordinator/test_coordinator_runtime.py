@@ -10,7 +10,7 @@ from coordinator_rig import RuntimeRig
 from ottla.coordinator.records import CoordinatorRecord, RecordSerde
 from ottla.coordinator.result import CoordinatorResult, Deferred
 from ottla.coordinator.shard import ShardContext
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.verification import UNVERIFIED
 from ottla.records.batch import build_batch, iter_batches
 from ottla.records.record import Record
@@ -113,7 +113,7 @@ def test_what_an_abandoned_load_reads_is_dropped(rig: RuntimeRig) -> None:
 
 def test_an_operation_that_raises_writes_nothing(rig: RuntimeRig) -> None:
     def refuse(shard: Store, now_ms: int) -> Any:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "who?")
+        raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID, "who?")
 
     assert rig.write(refuse).code == ErrorCode.UNKNOWN_MEMBER_ID
     assert rig.partition.appends == 0
@@ -233,7 +233,7 @@ def test_an_old_resignation_is_ignored(rig: RuntimeRig) -> None:
 )
 def test_what_the_log_refuses_changes_nothing(rig: RuntimeRig, refusal: ErrorCode, told: ErrorCode) -> None:
     shard = rig.shard
-    rig.partition.refusal = KafkaError(refusal, "no")
+    rig.partition.refusal = ApiException(refusal, "no")
     assert rig.write(putting("a", "1")).code == told
     assert rig.shard is shard and shard.values == {}
     rig.partition.refusal = None
@@ -242,7 +242,7 @@ def test_what_the_log_refuses_changes_nothing(rig: RuntimeRig, refusal: ErrorCod
 
 def test_an_append_that_fails_after_all_brings_the_state_back_to_the_log(rig: RuntimeRig) -> None:
     rig.write(putting("a", "1"))
-    rig.partition.fault = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "disk")
+    rig.partition.fault = ApiException(ErrorCode.KAFKA_STORAGE_ERROR, "disk")
     assert rig.write(putting("a", "2")).code == ErrorCode.NOT_COORDINATOR
     rig.partition.fault = None
     rig.settle()
@@ -301,7 +301,7 @@ def test_who_needs_room_that_a_refused_batch_had_is_refused_with_it() -> None:
     answers: list[Any] = []
     for key in "ab":
         rig.runtime.write(0, putting(key, "x" * 150), answers.append, answers.append)
-    rig.partition.fault = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "disk")
+    rig.partition.fault = ApiException(ErrorCode.KAFKA_STORAGE_ERROR, "disk")
     rig.runtime.write(0, putting("c", "x" * 150), answers.append, answers.append)
     rig.partition.fault = None
     rig.settle()
@@ -400,7 +400,7 @@ def test_timers_write_can_be_replaced_and_end_with_the_shard(rig: RuntimeRig) ->
 
 def test_a_timer_that_cannot_be_written_now_is_tried_again(rig: RuntimeRig) -> None:
     rig.shard.context.timers.schedule("k", 100, lambda now_ms: putting("t", "1")(None, now_ms))
-    rig.partition.refusal = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "no")
+    rig.partition.refusal = ApiException(ErrorCode.NOT_ENOUGH_REPLICAS, "no")
     rig.clock.advance_ms(100)
     rig.partition.refusal = None
     assert rig.shard.values == {}

@@ -10,7 +10,7 @@ from streams_rig import GROUP, StreamsRig, StreamThread, settle, subtopology, to
 from ottla.coordinator.group.streams.group import StreamsGroupState
 from ottla.coordinator.group.streams.status import StatusCode
 from ottla.coordinator.group.streams.tasks import TaskId
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages as m
 
 TOPICS = {"in": 4, "log": 4}
@@ -25,7 +25,7 @@ def codes(thread: StreamThread) -> list[int]:
     return [status.status_code for status in thread.last.response.status]
 
 
-def refused(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+def refused(error: pytest.ExceptionInfo[ApiException]) -> ErrorCode:
     return error.value.code
 
 
@@ -84,7 +84,7 @@ def test_the_tasks_of_a_member_that_leaves_are_taken_over(rig: StreamsRig) -> No
     assert first.active == all_tasks()
     first.leave()
     assert rig.group.state is StreamsGroupState.EMPTY
-    with pytest.raises(KafkaError) as error:
+    with pytest.raises(ApiException) as error:
         first.leave()
     assert refused(error) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -111,7 +111,7 @@ def test_a_member_that_keeps_what_it_should_give_up_is_removed(rig: StreamsRig) 
         second.beat()
         rig.clock.advance(10)
     assert set(rig.group.members) == {"m2"}
-    with pytest.raises(KafkaError) as error:
+    with pytest.raises(ApiException) as error:
         first.beat()
     assert refused(error) is ErrorCode.UNKNOWN_MEMBER_ID
     settle([second])
@@ -236,7 +236,7 @@ def test_a_lost_answer_is_forgiven_and_anything_else_fenced(rig: StreamsRig) -> 
         (thread.epoch + 1, {}),
         (old - 1, {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}),
     ):
-        with pytest.raises(KafkaError) as error:
+        with pytest.raises(ApiException) as error:
             rig.heartbeat("m1", epoch, **fields)
         assert refused(error) is ErrorCode.FENCED_MEMBER_EPOCH
 
@@ -283,7 +283,7 @@ def test_endpoints_tell_where_partitions_are() -> None:
 def test_a_topology_cannot_change_and_an_old_one_is_told_so() -> None:
     rig = StreamsRig(TOPICS)
     StreamThread(rig, "m1", topology(subtopology("0", ["in"]), epoch=2)).join()
-    with pytest.raises(KafkaError) as error:
+    with pytest.raises(ApiException) as error:
         StreamThread(rig, "m2", topology(subtopology("0", ["in", "log"]), epoch=2)).join()
     assert refused(error) is ErrorCode.INVALID_REQUEST
     stale = StreamThread(rig, "m2", topology(subtopology("0", ["log"]), epoch=1))
@@ -294,7 +294,7 @@ def test_a_topology_cannot_change_and_an_old_one_is_told_so() -> None:
 def test_a_full_group_takes_nobody_else() -> None:
     rig = StreamsRig(TOPICS, settings={"group.streams.max.size": "1"})
     joined(rig, "m1")
-    with pytest.raises(KafkaError) as error:
+    with pytest.raises(ApiException) as error:
         StreamThread(rig, "m2", COUNT).join()
     assert refused(error) is ErrorCode.GROUP_MAX_SIZE_REACHED
 
@@ -303,17 +303,17 @@ def test_only_tasks_that_exist_can_be_owned(rig: StreamsRig) -> None:
     (thread,) = joined(rig, "m1")
     for id_, index in (("9", 0), ("0", 4), ("0", -1)):
         claimed = [m.StreamsGroupHeartbeatRequest.TaskIds(subtopology_id=id_, partitions=[index])]
-        with pytest.raises(KafkaError) as error:
+        with pytest.raises(ApiException) as error:
             rig.heartbeat("m1", thread.epoch, active_tasks=claimed, standby_tasks=[], warmup_tasks=[])
         assert refused(error) is ErrorCode.INVALID_REQUEST
 
 
 def test_who_is_not_there_is_told_so(rig: StreamsRig) -> None:
-    with pytest.raises(KafkaError) as error:
+    with pytest.raises(ApiException) as error:
         rig.heartbeat("m1", 1)
     assert refused(error) is ErrorCode.GROUP_ID_NOT_FOUND
     joined(rig, "m1")
-    with pytest.raises(KafkaError) as error:
+    with pytest.raises(ApiException) as error:
         rig.heartbeat("m2", 1)
     assert refused(error) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -360,7 +360,7 @@ FIRST = {"rebalance_timeout_ms": 1000, "topology": COUNT, "process_id": "p", **E
 def test_requests_that_make_no_sense(
     rig: StreamsRig, epoch: int, fields: dict[str, Any], code: ErrorCode
 ) -> None:
-    with pytest.raises(KafkaError) as error:
+    with pytest.raises(ApiException) as error:
         rig.heartbeat("m1", epoch, **fields)
     assert refused(error) is code
 
@@ -374,7 +374,7 @@ def test_commits_are_checked_by_epoch_and_by_task(rig: StreamsRig) -> None:
         ("m1", first.epoch, 8, ErrorCode.UNSUPPORTED_VERSION),
         ("m1", first.epoch + 1, 9, ErrorCode.STALE_MEMBER_EPOCH),
     ):
-        with pytest.raises(KafkaError) as error:
+        with pytest.raises(ApiException) as error:
             group.validate_offset_commit(member, None, epoch, version, False)
         assert refused(error) is code
     check = group.validate_offset_commit("m1", None, 2, 9, False)
@@ -383,7 +383,7 @@ def test_commits_are_checked_by_epoch_and_by_task(rig: StreamsRig) -> None:
     check("in", bytes(16), mine)
     other = next(iter(all_tasks() - first.active)).partition
     for topic, partition in (("in", other), ("elsewhere", 0)):
-        with pytest.raises(KafkaError) as error:
+        with pytest.raises(ApiException) as error:
             check(topic, bytes(16), partition)
         assert refused(error) is ErrorCode.STALE_MEMBER_EPOCH
 
@@ -408,7 +408,7 @@ def test_a_group_is_described_with_its_topology(rig: StreamsRig) -> None:
 
 def test_deleting_a_group_leaves_nothing(rig: StreamsRig) -> None:
     (thread,) = joined(rig, "m1")
-    with pytest.raises(KafkaError) as error:
+    with pytest.raises(ApiException) as error:
         rig.group.validate_delete()
     assert refused(error) is ErrorCode.NON_EMPTY_GROUP
     thread.leave()

@@ -13,7 +13,7 @@ from streams_rig import StreamsRig, StreamThread, settle, subtopology, topic_inf
 from effort import examples
 from ottla.coordinator.group.streams.group import StreamsGroup, StreamsGroupState
 from ottla.coordinator.group.streams.tasks import TaskId
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 APPLICATION = topology(
     subtopology("0", ["in"], writes=["again"]),
@@ -58,7 +58,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
     def _beat(self, thread: StreamThread) -> None:
         try:
             thread.beat()
-        except KafkaError as error:
+        except ApiException as error:
             assert error.code in REJOIN, error
             thread.join()
 
@@ -79,7 +79,7 @@ class StreamsGroupMachine(RuleBasedStateMachine):
             thread = self.threads.pop(data.draw(st.sampled_from(sorted(self.threads))))
             try:
                 thread.leave()
-            except KafkaError as error:
+            except ApiException as error:
                 assert error.code in REJOIN, error
 
     @rule(data=st.data())

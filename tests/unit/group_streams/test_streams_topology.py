@@ -8,7 +8,7 @@ from streams_rig import subtopology, topic_info, topology
 from ottla.coordinator.group.streams.configure import ConfiguredTopology, configure
 from ottla.coordinator.group.streams.status import StatusCode
 from ottla.coordinator.group.streams.topology import parse_topology, topology_value
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
 def configured(topics: dict[str, int], *subtopologies: object) -> ConfiguredTopology:
@@ -145,6 +145,6 @@ def test_topics_that_must_be_copartitioned_and_are_not(
     ],
 )
 def test_topologies_that_no_topics_can_make_work(broken: list[object]) -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         configured({"in": 1}, *broken)
     assert refused.value.code is ErrorCode.STREAMS_INVALID_TOPOLOGY

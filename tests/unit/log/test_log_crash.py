@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 from log_rig import NOW, batch, idempotent, marker, stamped, topic_config
 
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.context import LogContext
 from ottla.log.leader_epochs import LeaderEpochCache
 from ottla.log.memfs import MemFs
@@ -231,7 +231,7 @@ def _run_seeds(seeds: range) -> None:
     for seed in seeds:
         try:
             crash_point(seed)
-        except (AssertionError, KafkaError, OSError, ValueError) as e:
+        except (AssertionError, ApiException, OSError, ValueError) as e:
             raise AssertionError(f"crash point {seed}: {e}") from e
 
 

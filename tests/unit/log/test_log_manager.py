@@ -16,7 +16,7 @@ from log_rig import NOW, batch, records_of, topic_config
 
 from ottla.clock import SystemClock, VirtualClock
 from ottla.config.broker import BrokerConfig
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.checkpoints import read_meta_properties, read_offsets
 from ottla.log.fs import Fs, OsFs
 from ottla.log.log_dir import LogDir, LogDirError
@@ -163,7 +163,7 @@ def test_the_metadata_log_and_strange_names_are_left_alone() -> None:
 def test_a_topic_id_that_contradicts_is_refused() -> None:
     node = Node()
     node.append(TP, "a")
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         node.manager.get_or_create(TP, b"another topic id", topic_config())
     assert caught.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
@@ -192,7 +192,7 @@ def test_new_logs_go_to_no_cordoned_directory_while_there_is_another() -> None:
 
     manager.update_config(node.config.with_overrides({"cordoned.log.dirs": "/one/"}))
     assert make(4) == [0, 2, 2]
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         manager.move(TopicPartition("t", 0), "/one")
     assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     manager.update_config(node.config.with_overrides({"cordoned.log.dirs": "/one/,/three"}))
@@ -305,14 +305,14 @@ def test_a_failing_directory_goes_offline_and_the_others_go_on() -> None:
 
     assert isinstance(node.fs, MemFs)
     node.fs.fault = fault
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         node.append(first, "c")
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert node.failed == [broken]
     assert broken.offline
     node.append(second, "d")
     assert records_of(node.manager.logs[second]) == [(0, "b"), (1, "d")]
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         node.manager.logs[first].read(0, 100)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     node.append(TopicPartition("t", 2), "new logs go to the other one")
@@ -377,11 +377,11 @@ def test_moves_that_cannot_be_are_refused_and_may_be_called_off(
 ) -> None:
     node = Node(dirs="/one,/two")
     node.append(TP, "a")
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         node.manager.move(TP, "/nowhere")
     assert caught.value.code is ErrorCode.LOG_DIR_NOT_FOUND
     later = TopicPartition("later", 0)
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         node.manager.move(later, "/two")
     assert caught.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
     node.append(later, "b")

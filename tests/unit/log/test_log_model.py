@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from effort import examples
 from ottla.config.topic import TopicConfig
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
 from ottla.records.batch import iter_batches
 
@@ -155,7 +155,7 @@ class LogMachine(RuleBasedStateMachine):
         for offset in (self.start - 1, self.end + 1):
             try:
                 self.rig.log.read(offset, 100)
-            except KafkaError as e:
+            except ApiException as e:
                 assert e.code is ErrorCode.OFFSET_OUT_OF_RANGE
             else:
                 raise AssertionError(f"offset {offset} was read")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from log_rig import NOW, PATH, Rig, batch, records_of, topic_config
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.fs import OsFs
 from ottla.log.memfs import MemFs
 from ottla.log.types import AppendOrigin, TimestampOffset, WouldBlock
@@ -17,7 +17,7 @@ from ottla.records.batch import iter_batches, read_header
 
 
 def refused(call: object, *args: object, **options: object) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         call(*args, **options)  # type: ignore[operator]
     return caught.value.code
 
@@ -312,7 +312,7 @@ def test_reads_go_on_in_threads_while_the_log_changes(tmp_path: Path) -> None:
                 for _, header in iter_batches(piece):
                     assert header.base_offset <= rig.log.log_end_offset + 100
                     reads[0] += 1
-            except KafkaError as e:
+            except ApiException as e:
                 if e.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                     failures.append(e)
             except BaseException as e:  # noqa: BLE001 - a thread has to tell what went wrong in it

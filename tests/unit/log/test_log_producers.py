@@ -8,7 +8,7 @@ import pytest
 from crc32c import crc32c
 from log_rig import NOW, Rig, idempotent, marker, records_of
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.producer_snapshot import (
     BatchMetadata,
     CorruptSnapshotError,
@@ -20,7 +20,7 @@ from ottla.log.types import AbortedTxn, AppendOrigin
 
 
 def refused(rig: Rig, raw: bytes, **options: object) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         rig.append_raw(raw, **options)
     return caught.value.code
 

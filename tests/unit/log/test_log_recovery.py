@@ -8,7 +8,7 @@ import zlib
 import pytest
 from log_rig import NOW, PATH, Rig, batch, records_of
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
 
 LOG = f"{PATH}/00000000000000000000.log"
@@ -242,7 +242,7 @@ def test_old_message_formats_are_refused_not_destroyed() -> None:
     message = struct.pack(">bbqi i", 1, 0, NOW, -1, len(value)) + value
     raw = struct.pack(">qiI", 0, len(message) + 4, zlib.crc32(message)) + message
     rig.fs.write_bytes(LOG, raw)
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         rig.open(clean=False)
     assert caught.value.code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
     assert rig.fs.read_bytes(LOG) == raw

@@ -5,7 +5,7 @@ import random
 import pytest
 from log_rig import Rig, idempotent, marker
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
 from ottla.log.txn_index import TransactionIndex
 from ottla.log.types import AbortedTxn
@@ -87,7 +87,7 @@ def test_an_index_that_cannot_be_written_fails_the_log():
             raise OSError(5, "Input/output error")
 
     rig.fs.fault = fault
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         rig.replicate(marker(7, commit=False))
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert rig.log.failed is not None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from effort import examples
 from ottla.clock import SystemClock
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.checkpoints import read_offsets
 from ottla.log.cleaner import CleanerConfig, LogCleaner
 from ottla.log.cleaner_pace import CleaningAbortedError, Pace
@@ -194,7 +194,7 @@ def test_a_producer_continues_after_cleaning_and_recovery(rig):
             rig.fs.remove(f"{rig.directory}/{rig.tp}/{name}")
     rig.log.close_files()
     rig.open()
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         rig.put((b"a", b"9"), producer=3, base_sequence=7)
     assert caught.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert rig.put((b"a", b"2"), producer=3, base_sequence=1) == 1

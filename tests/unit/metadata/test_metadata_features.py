@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.metadata.features import (
     SUPPORTED_FEATURES,
     bootstrap_levels,
@@ -38,9 +38,9 @@ def test_names_of_releases_give_levels(name: str, level: int) -> None:
 
 
 def test_unknown_names_and_levels_are_refused() -> None:
-    with pytest.raises(KafkaError, match=r"9\.9"):
+    with pytest.raises(ApiException, match=r"9\.9"):
         metadata_version_level("9.9")
-    with pytest.raises(KafkaError, match="31"):
+    with pytest.raises(ApiException, match="31"):
         metadata_version_name(31)
     assert metadata_version_name(30) == "4.3-IV0"
 

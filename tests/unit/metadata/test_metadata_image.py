@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, Endpoint, MetadataImage, VersionRange
 from ottla.metadata.partitions import DIRECTORY_MIGRATING
@@ -271,7 +271,7 @@ def test_quotas_acls_credentials_tokens_and_producer_ids() -> None:
     ids=lambda v: getattr(v, "NAME", ""),
 )
 def test_a_record_that_contradicts_the_image_is_an_error(record: Any, code: ErrorCode) -> None:
-    with pytest.raises(KafkaError) as e:
+    with pytest.raises(ApiException) as e:
         MetadataDelta(EMPTY_IMAGE).replay(record)
     assert e.value.code is code
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import MetadataLoader
@@ -104,5 +104,5 @@ def test_an_aborted_transaction_never_shows(loader: MetadataLoader, published: l
     ],
 )
 def test_misplaced_transaction_records_are_an_error(loader: MetadataLoader, records: list[Any]) -> None:
-    with pytest.raises(KafkaError, match="transaction"):
+    with pytest.raises(ApiException, match="transaction"):
         loader.handle_commit([batch(0, *records)])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.metadata.features import LATEST_METADATA_VERSION
 from ottla.metadata.records import RECORD_NAMES, MetadataSerde, decode_record, encode_record, record_version
 from ottla.wire import messages
@@ -107,5 +107,5 @@ def test_the_serde_writes_at_the_version_that_the_log_has_set() -> None:
 
 def test_a_log_of_a_newer_release_is_refused() -> None:
     record = messages.FeatureLevelRecord(name="metadata.version", feature_level=LATEST_METADATA_VERSION + 1)
-    with pytest.raises(KafkaError, match="newer than 30"):
+    with pytest.raises(ApiException, match="newer than 30"):
         MetadataSerde().decode(encode_record(record))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import colliding_name, is_internal, validate_topic_name, why_invalid
 
 
@@ -15,7 +15,7 @@ def test_legal_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a:b", "töpic"])
 def test_illegal_names_are_refused_with_a_reason(name: str) -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         validate_topic_name(name)
     assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert why_invalid(name) in refused.value.message

@@ -11,7 +11,7 @@ from net_harness import API_VERSIONS, METADATA, PRODUCE, Client, Service, frame,
 
 from ottla.api.base import Api
 from ottla.clock import VirtualClock
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, SCRATCH_BYTES, ReceiveBuffers
 from ottla.wire import messages
@@ -226,7 +226,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(client: Cli
 
 
 def test_a_refusal_is_told_to_the_client(client: Client, service: Service) -> None:
-    service.failure = KafkaError(ErrorCode.INVALID_REQUEST, "no")
+    service.failure = ApiException(ErrorCode.INVALID_REQUEST, "no")
     client.send(frame(METADATA, 1, 1, struct.pack(">i", -1)))
     assert client.transport.answers() == [1]
     assert struct.unpack_from(">i", client.transport.written, 12)[0] == ErrorCode.INVALID_REQUEST

@@ -11,7 +11,7 @@ from raft_harness import DATA_DIR, Recorder, feature
 
 from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.memfs import MemFs
 from ottla.metadata.format import format_metadata_dir
 from ottla.metadata.publisher import MetadataLoader, SnapshotGenerator
@@ -312,7 +312,7 @@ class Cluster:
         name = f"n{self._numbers:06d}"
         try:
             leader.raft.append([feature(name)], lambda _: self.acknowledged.append(name))
-        except KafkaError:
+        except ApiException:
             return
 
     def features(self, node_id: int) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 from raft_cluster import Cluster, Process
 from raft_harness import LOG_DIR, feature
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
 def test_three_voters_elect_one_and_commit_everywhere() -> None:
@@ -54,7 +54,7 @@ def test_a_leader_that_nobody_fetches_from_resigns() -> None:
     cluster.network.isolate(leader.node_id, cluster.ids)
     cluster.run(3.2)
     assert not leader.raft.is_leader
-    with pytest.raises(KafkaError) as e:
+    with pytest.raises(ApiException) as e:
         leader.raft.append([feature("b")])
     assert e.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert leader.raft.leader_id is None and leader.raft.leader_endpoint is None

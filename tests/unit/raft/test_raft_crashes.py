@@ -9,7 +9,7 @@ import pytest
 from raft_cluster import Cluster
 from raft_harness import DATA_DIR, DYNAMIC, LOCAL, STATIC, Quorum, feature
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
 from ottla.metadata.format import format_metadata_dir
 from ottla.raft.voters import VoterSet
@@ -47,7 +47,7 @@ def live_until_the_plug_is_pulled(fs: MemFs, rng: random.Random, dynamic: bool, 
                 quorum.settle()
                 assert not quorum.faults
         quorum.raft.shutdown()
-    except (KafkaError, OSError, AssertionError):
+    except (ApiException, OSError, AssertionError):
         # The plug may be pulled anywhere: on the loop, at start, or in the executor (told to `on_fault`).
         if fs.fault is None:
             raise
@@ -108,6 +108,6 @@ def test_what_is_in_the_log_is_not_refused_because_a_waiting_fetch_cannot_be_ans
     end = leader.raft.log_end_offset
     assert leader.raft.append([feature("a")]) == end
     assert len(leader.faults) == 1
-    with pytest.raises(KafkaError) as e:
+    with pytest.raises(ApiException) as e:
         leader.raft.append([feature("a")])
     assert e.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -8,7 +8,7 @@ import json
 import pytest
 from raft_harness import DATA_DIR, DIRECTORY_ID, DYNAMIC, LOCAL, LOG_DIR, STATIC, Quorum, feature
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
 from ottla.metadata.format import format_metadata_dir, read_bootstrap_records
 from ottla.raft.types import OffsetAndEpoch, ReplicaKey
@@ -129,7 +129,7 @@ def test_an_append_from_a_callback() -> None:
 def test_a_batch_that_is_too_large_is_refused_whole() -> None:
     quorum = Quorum().start()
     big = [feature("v" * 30_000)] * 300
-    with pytest.raises(KafkaError) as e:
+    with pytest.raises(ApiException) as e:
         quorum.raft.append(big)
     assert e.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert quorum.raft.log_end_offset == 1
@@ -149,7 +149,7 @@ def test_nothing_is_acknowledged_any_more_after_a_failed_fsync() -> None:
     quorum.settle()
     assert done == []
     assert len(quorum.faults) == 1
-    with pytest.raises(KafkaError) as e:
+    with pytest.raises(ApiException) as e:
         quorum.raft.append([feature("b")])
     assert e.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -158,7 +158,7 @@ def test_a_full_disk_stops_the_node() -> None:
     quorum = Quorum().start()
     assert isinstance(quorum.fs, MemFs)
     quorum.fs.space = 10
-    with pytest.raises(KafkaError) as e:
+    with pytest.raises(ApiException) as e:
         quorum.raft.append([feature("a")])
     assert e.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert len(quorum.faults) == 1
@@ -171,7 +171,7 @@ def test_shutdown_commits_what_was_appended_and_refuses_more() -> None:
     quorum.raft.shutdown()
     quorum.clock.advance(0)
     assert done == [1]
-    with pytest.raises(KafkaError):
+    with pytest.raises(ApiException):
         quorum.raft.append([feature("b")])
     quorum.settle()
 
@@ -230,7 +230,7 @@ def test_the_bootstrap_records_are_there_to_be_read() -> None:
 def test_a_quorum_that_this_node_cannot_lead_is_refused(
     voters: VoterSet, local: VoterNode, problem: str
 ) -> None:
-    with pytest.raises(KafkaError, match=problem):
+    with pytest.raises(ApiException, match=problem):
         Quorum(voters=voters, local=local).start()
 
 
@@ -318,7 +318,7 @@ def test_a_damaged_snapshot_is_refused_not_half_read() -> None:
     name = files(quorum, ".checkpoint")[-1]
     assert isinstance(quorum.fs, MemFs)
     quorum.fs.flip_bit(f"{LOG_DIR}/{name}", 1000)
-    with pytest.raises(KafkaError) as e:
+    with pytest.raises(ApiException) as e:
         Quorum(quorum.fs).start()
     assert e.value.code is ErrorCode.CORRUPT_MESSAGE
 
@@ -334,7 +334,7 @@ def test_a_log_whose_beginning_is_gone_needs_a_snapshot() -> None:
     assert Quorum(quorum.fs).start().loader.image.features == {"a": 1, "b": 1, "c": 1}
     for name in files(quorum, ".checkpoint"):
         quorum.fs.remove(f"{LOG_DIR}/{name}")
-    with pytest.raises(KafkaError, match="no snapshot of what came before"):
+    with pytest.raises(ApiException, match="no snapshot of what came before"):
         Quorum(quorum.fs).start()
 
 
@@ -377,7 +377,7 @@ def test_a_quorum_state_file_that_is_none_is_refused() -> None:
     quorum = Quorum().start()
     quorum.raft.shutdown()
     quorum.fs.write_bytes(f"{LOG_DIR}/quorum-state", b'{"leaderId":1}')
-    with pytest.raises(KafkaError, match="quorum-state"):
+    with pytest.raises(ApiException, match="quorum-state"):
         Quorum(quorum.fs).start()
 
 

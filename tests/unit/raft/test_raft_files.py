@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.memfs import MemFs
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.records import MetadataSerde, encode_record
@@ -105,7 +105,7 @@ def test_records_are_cut_into_batches_of_bounded_size() -> None:
 
 @pytest.mark.parametrize("cut", [0, 60, 70, 300, 400])
 def test_a_snapshot_that_ends_early_is_refused(cut: int) -> None:
-    with pytest.raises(KafkaError, match="snapshot"):
+    with pytest.raises(ApiException, match="snapshot"):
         list(reader(golden("bootstrap.checkpoint")[:cut]).records())
 
 
@@ -149,5 +149,5 @@ def test_the_quorum_state_file(state: ElectionState, kraft_version: int, text: b
     "text", [b"", b"[]", b"{}", b'{"data_version":2}', STATES[2][2].replace(b"soG8", b"s")]
 )
 def test_a_file_that_is_no_quorum_state(text: bytes) -> None:
-    with pytest.raises(KafkaError, match="quorum-state"):
+    with pytest.raises(ApiException, match="quorum-state"):
         election_from_json(text)

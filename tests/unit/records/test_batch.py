@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.records.batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -136,7 +136,7 @@ def test_mutated_records_give_records_or_a_typed_error(data):
         raw[data.draw(st.integers(HEADER_SIZE, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
         list(iter_records(raw))
-    except KafkaError as error:
+    except ApiException as error:
         assert error.code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.records.batch import (
     CREATE_TIME,
     LOG_APPEND_TIME,
@@ -66,7 +66,7 @@ def run(raw, with_policy=POLICY, **options):
 
 
 def refused(raw, with_policy=POLICY, **options):
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         run(raw, with_policy, **options)
     return caught.value
 
@@ -274,7 +274,7 @@ def test_a_bomb_is_too_large():
     raw = build_batch([Record(0, NOW, b"k", bytes(1 << 20))], compression=Compression.ZSTD)
     checked = validate_produce(raw, policy(compacted=True), NOW)
     assert checked.offload
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         finish(checked, max_output=100_000)
     assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
@@ -296,10 +296,10 @@ def test_mutated_batches_pass_or_give_a_typed_error(data):
     if data.draw(st.booleans()):
         try:
             stamp_max_timestamp(raw, 0, CREATE_TIME, NOW)
-        except KafkaError:
+        except ApiException:
             return
     chosen = policy(compacted=True, codec=data.draw(st.sampled_from([None, *Compression])))
     try:
         run(raw, chosen)
-    except KafkaError as error:
+    except ApiException as error:
         assert error.code != ErrorCode.UNKNOWN_SERVER_ERROR

@@ -19,7 +19,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.controller import brokers as broker_decisions
 from ottla.controller.alter_partition import alter_partition
 from ottla.controller.settings import Settings
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.manager import LogManager
 from ottla.log.memfs import MemFs
 from ottla.log.write_gate import WriteGate
@@ -272,7 +272,7 @@ class ClusterScene:
             return
         try:
             result = alter_partition(self.image, request, self.controller, 3)
-        except KafkaError as error:
+        except ApiException as error:
             self.clock.call_later(0.001, done, response_class(error_code=error.code))
             return
         self.commit(result.records)

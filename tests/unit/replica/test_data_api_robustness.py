@@ -13,7 +13,7 @@ from effort import examples
 from ottla.api import data
 from ottla.api.base import NO_RESPONSE, PARKED
 from ottla.api.registry import supported
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages import request_class
@@ -76,7 +76,7 @@ def test_every_request_is_answered(name: str, draw: st.DataObject) -> None:
     ctx = Context(version)
     try:
         answer = api.handle(scene.broker, ctx, request)
-    except KafkaError as error:
+    except ApiException as error:
         if api.on_error is not None:
             encode(api.on_error(ctx, request, error), version)
         return

@@ -10,7 +10,7 @@ from replica_scene import NODE, Context, Scene, make_scene
 
 from ottla.api.base import NO_RESPONSE, PARKED
 from ottla.api.data import produce
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
 from ottla.replica import log_creation as making
@@ -314,7 +314,7 @@ def test_a_directory_that_fails_while_the_thread_makes_logs_in_it_gets_none(scen
     scene.log_manager._dir_failed(scene.log_manager.dirs[0], OSError(errno.EIO, "broken"))
     scene.turn()
     assert results(sent) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
-    with pytest.raises(KafkaError):
+    with pytest.raises(ApiException):
         scene.append("t", 0, b"a")
 
 

@@ -17,7 +17,7 @@ from ottla.api.data import (
     offset_for_leader_epoch,
 )
 from ottla.api.transactions import init_producer_id
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import (
     AlterReplicaLogDirsRequest,
     DeleteRecordsRequest,
@@ -267,7 +267,7 @@ def test_producer_ids_come_from_blocks(scene):
     ],
 )
 def test_init_producer_id_refuses(scene, options, code):
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         ask(scene, init_producer_id, InitProducerIdRequest(**options), 5)
     assert caught.value.code == code
 

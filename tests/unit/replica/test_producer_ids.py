@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.replica.producer_ids import ProducerIds
 
 
@@ -18,7 +18,7 @@ class SlowController:
     def __call__(self, done: Any) -> None:
         self.asked.append(done)
 
-    def answer(self, error: KafkaError | None = None) -> None:
+    def answer(self, error: ApiException | None = None) -> None:
         done = self.asked.pop(0)
         if error is None:
             self.next += 10
@@ -70,7 +70,7 @@ def test_a_controller_that_is_not_there_is_an_error_that_producers_retry():
     controller = SlowController()
     ids = ProducerIds(controller)
     taken = take(ids, 2)
-    controller.answer(KafkaError(ErrorCode.NOT_CONTROLLER, "no"))
+    controller.answer(ApiException(ErrorCode.NOT_CONTROLLER, "no"))
     assert taken == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
     taken = take(ids)
     controller.answer()

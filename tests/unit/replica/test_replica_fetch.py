@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.records.batch import iter_batches
 from ottla.replica.consumer_read import ConsumerRead
 from ottla.replica.fetch_sessions import FetchPartition
@@ -289,7 +289,7 @@ def test_a_failed_disk_is_told_to_whoever_reads_or_waits(scene):
         raise OSError(5, "the disk is broken")
 
     scene.fs.fault = broken
-    with pytest.raises(KafkaError):
+    with pytest.raises(ApiException):
         scene.append("t", 0, b"b")
     scene.replicas.directory_failed()
     scene.turn()

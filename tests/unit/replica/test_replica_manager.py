@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 
 
 def code_of(call, *args) -> ErrorCode:
-    with pytest.raises(KafkaError) as caught:
+    with pytest.raises(ApiException) as caught:
         call(*args)
     return caught.value.code
 

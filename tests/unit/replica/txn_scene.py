@@ -17,7 +17,7 @@ from ottla.coordinator.transaction.add_partitions_manager import AddPartitionsTo
 from ottla.coordinator.transaction.marker_manager import MarkersDone, TxnMarker
 from ottla.coordinator.transaction.marker_router import TransactionMarkerRouter
 from ottla.coordinator.transaction.service import SERDE, TransactionCoordinator
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
 from ottla.metadata.topic_names import TRANSACTIONS_TOPIC
@@ -139,7 +139,7 @@ class TxnScene:
         sent = decode(type(request), version, encode(request, version))
         try:
             answer = api.handle(self.broker, ctx, sent)
-        except KafkaError as error:
+        except ApiException as error:
             return api.on_error(ctx, sent, error)
         if answer is PARKED:
             self.settle()

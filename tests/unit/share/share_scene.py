@@ -10,7 +10,7 @@ from ottla.coordinator.share.persister import SharePersister
 from ottla.coordinator.share.records import SERDE
 from ottla.coordinator.share.service import ShareCoordinator
 from ottla.coordinator.share.shard import ShareCoordinatorShard
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.memfs import MemFs
 from ottla.metadata.topic_names import SHARE_STATE_TOPIC
 from ottla.replica.share.fetch import Fetched, Results, ShareFetch
@@ -163,13 +163,13 @@ class ShareScene:
 
     def acknowledge(
         self, kind: AckType, first: int, last: int, member: str = "m", index: int = 0
-    ) -> KafkaError | None:
+    ) -> ApiException | None:
         outcomes: list[Any] = []
         part = (self.topic_id, index)
         acks = {part: [Acknowledgement(first, last, [kind])]}
         self.shares.acknowledge(GROUP, member, acks, outcomes.append)
         self.settle()
-        error: KafkaError | None = outcomes[0][part]
+        error: ApiException | None = outcomes[0][part]
         return error
 
     def share(self, index: int = 0) -> Any:

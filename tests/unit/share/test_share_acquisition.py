@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.records.batch import BatchHeader
 from ottla.replica.share.acknowledgement import acknowledge, expire, settle
 from ottla.replica.share.acquisition import acquire
@@ -167,7 +167,7 @@ def test_a_record_is_acknowledged_once_at_a_time() -> None:
     flight = InFlight(0)
     take(flight, batch(0, 3))
     acknowledge(flight, SETTINGS, "m", [Acknowledgement(0, 3, [AckType.ACCEPT])], 0.0)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         acknowledge(flight, SETTINGS, "m", [Acknowledgement(2, 2, [AckType.ACCEPT])], 0.0)
     assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
 
@@ -183,7 +183,7 @@ def test_locks_of_another_leader_are_over_and_dead_letters_are_done(kept: int, s
 
 
 def test_states_that_nobody_knows_are_refused() -> None:
-    with pytest.raises(KafkaError):
+    with pytest.raises(ApiException):
         kept_state(_read_answer(99))
 
 

@@ -12,7 +12,7 @@ from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.group.share.assignor import assign
 from ottla.coordinator.group.share.group import ShareGroup
 from ottla.coordinator.group.share.heartbeat import HeartbeatAnswer, validate
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 from unit.coordinator.consumer.consumer_rig import GROUP, Rig, topic_id
 
@@ -74,7 +74,7 @@ class ShareRig(Rig):
 
 
 def code_of(action: Any, *arguments: Any) -> ErrorCode:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         action(*arguments)
     return refused.value.code
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.replica.share.sessions import ShareSession, ShareSessions
 
 A, B = (b"a" * 16, 0), (b"b" * 16, 1)
 
 
-def code_of(refused: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+def code_of(refused: pytest.ExceptionInfo[ApiException]) -> ErrorCode:
     return refused.value.code
 
 
@@ -19,10 +19,10 @@ def test_a_session_counts_its_requests() -> None:
     session = sessions.open("g", "m", [A], "c")
     for epoch in (1, 2, 3):
         assert sessions.use("g", "m", epoch) is session
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         sessions.use("g", "m", 3)
     assert code_of(refused) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         sessions.use("g", "n", 1)
     assert code_of(refused) is ErrorCode.SHARE_SESSION_NOT_FOUND
 
@@ -39,7 +39,7 @@ def test_there_are_only_so_many_sessions_and_a_member_has_one() -> None:
     sessions.open("g", "m", [A], "c")
     sessions.open("g", "m", [A], "d")
     sessions.open("h", "m", [A], "d")
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         sessions.open("h", "n", [A], "c")
     assert code_of(refused) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert sessions.of_connection("c") == []
@@ -49,7 +49,7 @@ def test_there_are_only_so_many_sessions_and_a_member_has_one() -> None:
 
 
 def test_a_session_has_only_so_many_partitions() -> None:
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         ShareSessions(2).open("g", "m", [(bytes(16), index) for index in range(100_001)], "c")
     assert code_of(refused) is ErrorCode.INVALID_REQUEST
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from effort import examples
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.records.batch import BatchHeader
 from ottla.replica.share.acknowledgement import acknowledge, expire, release, settle
 from ottla.replica.share.acquisition import acquire
@@ -123,7 +123,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             change = acknowledge(
                 self.flight, _SETTINGS, member, [Acknowledgement(first, last, [kind])], self.now
             )
-        except KafkaError:
+        except ApiException:
             assert repr(self.flight.runs) == before
             raise
         offsets = set(range(first, last + 1))
@@ -149,7 +149,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         acks = [Acknowledgement(each, each, [AckType.ACCEPT]) for each in sorted([*held[:1], offset])]
         try:
             acknowledge(self.flight, _SETTINGS, member, acks, self.now)
-        except KafkaError:
+        except ApiException:
             # What was split stays split; what it says is the same.
             flat = [(o, run.state) for run in self.flight.runs for o in range(run.first, run.last + 1)]
             assert self.flight.terminal == before[1]

@@ -12,7 +12,7 @@ from ottla.coordinator.transaction.partitions import add_partitions
 from ottla.coordinator.transaction.service import SERDE
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.coordinator.transaction.state import TransactionMetadata
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 
 NOW = 1_700_000_000_000
@@ -92,6 +92,6 @@ class Box:
 def refused(call: Callable[..., Any], *args: Any, **options: Any) -> ErrorCode:
     try:
         call(*args, **options)
-    except KafkaError as error:
+    except ApiException as error:
         return error.code
     return ErrorCode.NONE

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
 def test_the_table_is_whole():
@@ -30,7 +30,7 @@ def test_a_code_from_a_newer_kafka_is_an_unknown_error():
 
 
 def test_an_error_says_its_code_and_the_sentence():
-    error = KafkaError(ErrorCode.INVALID_CONFIG, "no such key")
+    error = ApiException(ErrorCode.INVALID_CONFIG, "no such key")
     assert (error.code, error.message) == (40, "no such key")
     assert str(error) == "INVALID_CONFIG: no such key"
-    assert str(KafkaError(ErrorCode.NOT_CONTROLLER)) == "NOT_CONTROLLER"
+    assert str(ApiException(ErrorCode.NOT_CONTROLLER)) == "NOT_CONTROLLER"

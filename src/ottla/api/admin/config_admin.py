@@ -16,18 +16,18 @@ from ottla.api.forwarding.envelope import pass_on_part
 from ottla.broker.services import Node
 from ottla.controller.configs import ChangesOf, check_with_file
 from ottla.controller.result import NO_ERROR, ApiError
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import ConfigResourceType
 
-AskController = Callable[[Message, Callable[[Message], None], Callable[[KafkaError], None]], None]
+AskController = Callable[[Message, Callable[[Message], None], Callable[[ApiException], None]], None]
 
 
 def check_is_this_node(node: Node, name: str) -> None:
     """Raises INVALID_REQUEST unless the name is this node's id."""
     if not name.isdecimal():
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: '{name}'.")
+        raise ApiException(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: '{name}'.")
     if int(name) != node.node_id:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {node.node_id}, but received {name}.",
         )
@@ -63,7 +63,7 @@ def alter(
                 check_is_this_node(node, resource.resource_name)
                 loggers.alter_levels(resource.configs, validate_only=request.validate_only)
                 own[index] = NO_ERROR
-        except KafkaError as error:
+        except ApiException as error:
             own[index] = ApiError.of(error)
 
     def done(response: Message) -> None:
@@ -79,7 +79,7 @@ def alter(
         validate_only=request.validate_only,
     )
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         ctx.respond(all_failed(request, response_class, error))
 
     if ctx.on_controller_listener:
@@ -89,7 +89,7 @@ def alter(
     return PARKED
 
 
-def all_failed(request: Message, response_class: Any, error: KafkaError) -> Message:
+def all_failed(request: Message, response_class: Any, error: ApiException) -> Message:
     """The answer when nothing of the request could be done."""
     return response_class(
         responses=[_result(response_class, resource, ApiError.of(error)) for resource in request.resources]

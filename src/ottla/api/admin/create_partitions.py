@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.broker.services import Node
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import CreatePartitionsResponse
 
@@ -19,7 +19,7 @@ def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsResponse.CreatePartitionsTopicResult(

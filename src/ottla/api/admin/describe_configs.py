@@ -21,7 +21,7 @@ from ottla.config.describe import (
     describe_topic,
 )
 from ottla.controller.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import ConfigResourceType
 from ottla.metadata.topic_names import validate_topic_name
 from ottla.wire.apis import ApiKey
@@ -41,7 +41,7 @@ def handle(node: Node, ctx: RequestContext, request: Message) -> Message:
         )
         try:
             result.configs = _describe(node, resource, with_synonyms=request.include_synonyms)
-        except KafkaError as error:
+        except ApiException as error:
             result.error_code = error.code
             result.error_message = error.message
         results.append(result)
@@ -73,14 +73,14 @@ def _describe(node: Node, resource: Message, *, with_synonyms: bool) -> list[Mes
             node, kind, name, CLIENT_METRICS_KEYS, keys, _CLIENT_METRICS, with_synonyms=with_synonyms
         )
     if kind in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The resource must have a name.")
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind} for resource '{name}'.")
+        raise ApiException(ErrorCode.INVALID_REQUEST, "The resource must have a name.")
+    raise ApiException(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind} for resource '{name}'.")
 
 
 def _topic(node: Node, name: str, keys: Iterable[str] | None) -> list[ConfigEntry]:
     validate_topic_name(name)
     if name not in node.image.topics.by_name:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     overrides = node.image.configs.of(ConfigResourceType.TOPIC, name)
     return describe_topic(node.config, overrides, keys)
 
@@ -150,7 +150,7 @@ def _result(name: str, value: str | None, source: int, **more: Any) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResponse.DescribeConfigsResult(

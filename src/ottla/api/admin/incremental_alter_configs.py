@@ -6,7 +6,7 @@ from ottla.api.admin import config_admin
 from ottla.api.base import Answer, Api, Message, RequestContext
 from ottla.broker.services import Node
 from ottla.controller import configs
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import IncrementalAlterConfigsResponse
 
@@ -23,7 +23,7 @@ def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return config_admin.all_failed(request, IncrementalAlterConfigsResponse, error)
 
 

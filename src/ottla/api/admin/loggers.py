@@ -8,7 +8,7 @@ from typing import Final
 
 from ottla.api.base import Message
 from ottla.controller.configs import Operation
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 ROOT: Final = "root"
 
@@ -55,7 +55,7 @@ def alter_levels(configs: Sequence[Message], *, validate_only: bool) -> None:
 def _checked_logger(config: Message) -> logging.Logger:
     logger = _logger(config.name)
     if logger is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {config.name} does not exist!")
+        raise ApiException(ErrorCode.INVALID_CONFIG, f"Logger {config.name} does not exist!")
     return logger
 
 
@@ -70,7 +70,7 @@ def _checked_level(config: Message) -> int:
         )
     level = LEVELS.get(config.value)
     if level is None:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {config.name} to {config.value}: "
             f"valid log levels are {', '.join(sorted(LEVELS))}.",
@@ -78,5 +78,5 @@ def _checked_level(config: Message) -> int:
     return level
 
 
-def _invalid_request(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+def _invalid_request(message: str) -> ApiException:
+    return ApiException(ErrorCode.INVALID_REQUEST, message)

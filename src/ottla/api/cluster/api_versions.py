@@ -12,7 +12,7 @@ from typing import Any
 
 from ottla.api.base import Api, Message, RequestContext
 from ottla.broker.services import Node
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
@@ -28,7 +28,7 @@ def handle(broker: Node, ctx: RequestContext, request: Message) -> Message:
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "client software name and version must be words")
+        raise ApiException(ErrorCode.INVALID_REQUEST, "client software name and version must be words")
     apis = supported(on_controller_listener=ctx.on_controller_listener)
     image = broker.image
     response = messages.ApiVersionsResponse
@@ -55,7 +55,7 @@ def handle(broker: Node, ctx: RequestContext, request: Message) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     response: Any = messages.ApiVersionsResponse
     answer = response(error_code=error.code)
     if error.code is ErrorCode.UNSUPPORTED_VERSION:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ottla.api.base import Api, Message, RequestContext
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, NO_NODE, NodeAddress, advertised_controller, nodes
 from ottla.broker.services import Node
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 
@@ -52,7 +52,7 @@ def _check_kind(ctx: RequestContext, asked: int, here: int) -> None:
         text = f"this is a {_KIND[here]} endpoint, the request is for a {_KIND[asked]} endpoint"
     else:
         return
-    raise KafkaError(ErrorCode.INVALID_REQUEST if ctx.version == 0 else code, text)
+    raise ApiException(ErrorCode.INVALID_REQUEST if ctx.version == 0 else code, text)
 
 
 def _controllers(broker: Node, ctx: RequestContext) -> list[NodeAddress]:

@@ -6,7 +6,7 @@ from ottla.api.base import Api, Message, RequestContext
 from ottla.api.cluster.nodes import TOPIC_OPERATIONS
 from ottla.api.cluster.partitions import ListenerView
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import TopicImage
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire import messages
@@ -50,11 +50,11 @@ def _check_cursor(request: Message, names: list[str]) -> None:
     if cursor is None:
         return
     if request.topics and cursor.topic_name not in names:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REQUEST, f"the cursor's topic {cursor.topic_name} is not among the topics"
         )
     if cursor.partition_index < 0:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REQUEST, f"the cursor's partition {cursor.partition_index} is negative"
         )
 
@@ -95,7 +95,7 @@ def _absent(name: str) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     response = messages.DescribeTopicPartitionsResponse
     return response(
         topics=[

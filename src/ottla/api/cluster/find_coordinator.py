@@ -14,7 +14,7 @@ from ottla.api.cluster.nodes import NO_NODE, alive_node
 from ottla.broker.auto_topic_creation import auto_create_topics
 from ottla.broker.services import Broker
 from ottla.coordinator.runtime import partition_for
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
@@ -104,12 +104,12 @@ def is_share_key(key: str) -> bool:
     try:
         uuid_from_str(parts[1])
         int(parts[2])
-    except (ValueError, KafkaError):
+    except (ValueError, ApiException):
         return False
     return True
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     response = messages.FindCoordinatorResponse
     if ctx.version < _BATCHED_FROM:
         return response(error_code=error.code, error_message=error.message, node_id=NO_NODE, port=-1)

@@ -16,7 +16,7 @@ from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, advert
 from ottla.api.cluster.partitions import ListenerView
 from ottla.broker.auto_topic_creation import auto_create_topics
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import PartitionRegistration, TopicImage
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire import messages
@@ -100,7 +100,7 @@ def _asked_for(broker: Broker, ctx: RequestContext, request: Message) -> list[Me
     if ctx.version < _TOPIC_IDS_FROM:
         for topic in request.topics:
             if topic.name is None or (ctx.version >= 10 and topic.topic_id != ZERO_UUID):
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.INVALID_REQUEST,
                     f"version {ctx.version} of Metadata asks for topics by name, not by id",
                 )
@@ -181,7 +181,7 @@ def _partition(
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     response = messages.MetadataResponse
     named = ctx.version >= _TOPIC_IDS_FROM
     return response(

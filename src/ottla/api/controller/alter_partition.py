@@ -10,7 +10,7 @@ from functools import partial
 from ottla.api.base import Answer, Api, Message, RequestContext
 from ottla.api.controller.forwarding_to_controller import park
 from ottla.broker.services import Node
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AlterPartitionResponse
 
@@ -19,7 +19,7 @@ def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
     return park(ctx, request, partial(node.controller.alter_partition, version=ctx.version), on_error)
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return AlterPartitionResponse(error_code=error.code)
 
 

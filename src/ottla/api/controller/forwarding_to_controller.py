@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.api.base import PARKED, Answer, ErrorAnswer, Message, RequestContext
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
-Ask = Callable[[Message, Callable[[Message], None], Callable[[KafkaError], None]], None]
+Ask = Callable[[Message, Callable[[Message], None], Callable[[ApiException], None]], None]
 
 
 def park(ctx: RequestContext, request: Message, ask: Ask, on_error: ErrorAnswer) -> Answer:

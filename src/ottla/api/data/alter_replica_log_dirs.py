@@ -11,7 +11,7 @@ from typing import Any
 
 from ottla.api.base import Api, Message, RequestContext
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AlterReplicaLogDirsResponse as Response
@@ -25,7 +25,7 @@ def _move(broker: Broker, path: str, tp: TopicPartition) -> ErrorCode:
     """Begin the move. Where no replica is yet, the directory is noted for when there is one."""
     try:
         broker.replicas.move_log(tp, _as_configured(broker, path))
-    except KafkaError as error:
+    except ApiException as error:
         return error.code
     return ErrorCode.NONE
 
@@ -53,7 +53,7 @@ def _response(request: Message, outcome: Any) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return _response(request, lambda path, tp: error.code)
 
 

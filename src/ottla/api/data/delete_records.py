@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.data.produce import INTERNAL_TOPICS
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteRecordsResponse as Response
 
@@ -69,11 +69,11 @@ def _delete(broker: Broker, topic: str, part: Message, waiting: list[_Deletion])
     try:
         partition = broker.replicas.partition(topic, part.partition_index)
         if topic in INTERNAL_TOPICS:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Records of the internal topic {topic} cannot be deleted"
             )
         waiting.append(_Deletion(partition, partition.delete_records(part.offset), result))
-    except KafkaError as error:
+    except ApiException as error:
         _fail(result, error.code)
     return result
 
@@ -84,7 +84,7 @@ def _unfinished(waiting: list[_Deletion], *, expired: bool) -> list[_Deletion]:
     for each in waiting:
         try:
             low_watermark = each.partition.low_watermark()
-        except KafkaError as error:
+        except ApiException as error:
             _fail(each.result, error.code)
             continue
         if low_watermark >= each.offset:
@@ -101,7 +101,7 @@ def _fail(result: Message, code: ErrorCode) -> None:
     result.error_code = code
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return Response(
         topics=[
             Response.DeleteRecordsTopicResult(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.replica.offload import outcome
@@ -93,7 +93,7 @@ def _rooms(manager: LogManager, directories: Iterable[LogDir]) -> _Rooms:
 
 def _respond(ctx: RequestContext, described: list[tuple[LogDir, Message]], future: Future[_Rooms]) -> None:
     rooms = outcome(future)
-    if isinstance(rooms, KafkaError):
+    if isinstance(rooms, ApiException):
         ctx.respond(Response(error_code=rooms.code))
         return
     for (_, result), room in zip(described, rooms, strict=True):

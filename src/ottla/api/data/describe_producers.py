@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.api.base import Api, Message, RequestContext
 from ottla.broker.services import Broker
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeProducersResponse as Response
 
@@ -27,7 +27,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
 def _describe(broker: Broker, topic: str, index: int) -> Message:
     try:
         producers = broker.replicas.partition(topic, index).local_log().producers.active
-    except KafkaError as error:
+    except ApiException as error:
         return _failed(index, error)
     return Response.PartitionResponse(
         partition_index=index,
@@ -45,13 +45,13 @@ def _describe(broker: Broker, topic: str, index: int) -> Message:
     )
 
 
-def _failed(index: int, error: KafkaError) -> Message:
+def _failed(index: int, error: ApiException) -> Message:
     return Response.PartitionResponse(
         partition_index=index, error_code=error.code, error_message=error.message
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return Response(
         topics=[
             Response.TopicResponse(

@@ -23,7 +23,7 @@ from typing import Any, Final
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.replica.consumer_read import ConsumerRead, Results
 from ottla.replica.fetch_sessions import (
     FetchContext,
@@ -208,7 +208,7 @@ def _explain(
         data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     if ctx.version >= 7:
         return FetchResponse(error_code=error.code)
     return FetchResponse(

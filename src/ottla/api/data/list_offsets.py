@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TimestampOffset
 from ottla.replica.offload import outcome
 from ottla.wire.apis import ApiKey
@@ -115,7 +115,7 @@ def _answer(
             if request.replica_id != _DEBUGGING_CONSUMER or part.current_leader_epoch >= 0:
                 partition.check_leader(part.current_leader_epoch)
             _look_up(ctx, request, partition, timestamp, answer, searches)
-        except KafkaError as error:
+        except ApiException as error:
             _fail(ctx, answer, error.code)
     return answer
 
@@ -137,7 +137,7 @@ def _look_up(
     lagging = client and partition.epoch_start_offset > log.high_watermark
     if timestamp == LATEST:
         if lagging:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.OFFSET_NOT_AVAILABLE, "The high watermark of this epoch is not known yet"
             )
         _tell(ctx, answer, TimestampOffset(-1, bound, partition.leader_epoch))
@@ -167,15 +167,15 @@ def _fail(ctx: RequestContext, answer: Message, code: ErrorCode) -> None:
     answer.error_code = code
 
 
-def _search(searches: list[_Search]) -> list[TimestampOffset | KafkaError | None]:
-    found: list[TimestampOffset | KafkaError | None] = []
+def _search(searches: list[_Search]) -> list[TimestampOffset | ApiException | None]:
+    found: list[TimestampOffset | ApiException | None] = []
     for search in searches:
         try:
             found.append(search.lookup())
-        except KafkaError as error:
+        except ApiException as error:
             found.append(error)
         except OSError as error:
-            found.append(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+            found.append(ApiException(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
     return found
 
 
@@ -183,13 +183,13 @@ def _found(
     ctx: RequestContext,
     response: Message,
     searches: list[_Search],
-    future: Future[list[TimestampOffset | KafkaError | None]],
+    future: Future[list[TimestampOffset | ApiException | None]],
 ) -> None:
     found = outcome(future)
-    if isinstance(found, KafkaError):
+    if isinstance(found, ApiException):
         found = [found] * len(searches)
     for search, result in zip(searches, found, strict=True):
-        if isinstance(result, KafkaError):
+        if isinstance(result, ApiException):
             _fail(ctx, search.answer, result.code)
         elif result is not None and result.offset < search.bound:
             _tell(ctx, search.answer, result)
@@ -198,7 +198,7 @@ def _found(
     ctx.respond(response)
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(

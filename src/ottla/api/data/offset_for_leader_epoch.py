@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ottla.api.base import Api, Message, RequestContext
 from ottla.broker.services import Broker
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import OffsetForLeaderEpochResponse as Response
 
@@ -32,12 +32,12 @@ def _answer(broker: Broker, topic: str, part: Message) -> Message:
         partition = broker.replicas.partition(topic, part.partition)
         partition.check_leader(part.current_leader_epoch)
         answer.leader_epoch, answer.end_offset = partition.local_log().end_offset_for_epoch(part.leader_epoch)
-    except KafkaError as error:
+    except ApiException as error:
         answer.error_code = error.code
     return answer
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return Response(
         topics=[
             Response.OffsetForLeaderTopicResult(

@@ -25,7 +25,7 @@ from ottla.api.data.produce_pending import PendingProduce, fill
 from ottla.api.data.produce_transactional import NOT_TRANSACTIONAL, Verified
 from ottla.api.data.produce_unready_logs import must_wait, wait_for_logs
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import AppendInfo
 from ottla.records.batch import TRANSACTIONAL_FLAG
 from ottla.replica.partition import ACKS_ALL
@@ -84,7 +84,7 @@ def _append(broker: Broker, ctx: RequestContext, request: Message, verified: Ver
                     raise refused[key, index]
                 guard = guards.get((key, index)) if guards else None
                 result = partition.append(data.records or b"", acks, now_ms, version, guard)
-            except KafkaError as error:
+            except ApiException as error:
                 answers.append(_failed(index, error))
                 continue
             if isinstance(result, AppendInfo):
@@ -113,16 +113,16 @@ def _append(broker: Broker, ctx: RequestContext, request: Message, verified: Ver
     return _finish(broker, ctx, acks, response) if pending is None else pending.start()
 
 
-def _failed(index: int, error: KafkaError) -> Message:
+def _failed(index: int, error: ApiException) -> Message:
     answer = _PartitionResponse(index=index)
     fill(answer, error)
     return answer
 
 
-def _refusal(request: Message) -> KafkaError | None:
+def _refusal(request: Message) -> ApiException | None:
     """Why the request is refused as a whole."""
     if not -1 <= request.acks <= 1:
-        return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, expected -1, 0 or 1")
+        return ApiException(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, expected -1, 0 or 1")
     if request.transactional_id is None:
         for topic in request.topic_data:
             for data in topic.partition_data:
@@ -132,15 +132,15 @@ def _refusal(request: Message) -> KafkaError | None:
                     and len(records) > _ATTRIBUTES_LOW_BYTE
                     and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG
                 ):
-                    return KafkaError(
+                    return ApiException(
                         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                         "Transactional records need a transactional id",
                     )
     return None
 
 
-def _internal(topic: str) -> KafkaError:
-    return KafkaError(
+def _internal(topic: str) -> ApiException:
+    return ApiException(
         ErrorCode.INVALID_TOPIC_EXCEPTION, f"Clients may not write to the internal topic {topic}"
     )
 
@@ -168,7 +168,7 @@ def _finish(broker: Broker, ctx: RequestContext, acks: int, response: Message) -
     return NO_RESPONSE if acks == 0 else response
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return ProduceResponse(
         responses=[
             _TopicResponse(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.api.base import NO_RESPONSE, PARKED, Answer, Message, RequestContext
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import AppendInfo
 from ottla.records.validation import RecordValidationError
 from ottla.replica.partition import ACKS_ALL
@@ -29,7 +29,7 @@ _ONLY_EVENTS: Final = 1 << 62
 """More bytes than will ever be appended: only a moved high watermark or a change of leader wakes the request."""
 
 
-def fill(answer: Message, result: AppendInfo | KafkaError) -> None:
+def fill(answer: Message, result: AppendInfo | ApiException) -> None:
     """Write what an append came to into its place in the response."""
     if isinstance(result, AppendInfo):
         answer.base_offset = result.first_offset
@@ -114,7 +114,7 @@ class PendingProduce:
             self._in_threads += 1
             partition.flush(partial(self._flushed, answer))
 
-    def _flushed(self, answer: Message, error: KafkaError | None) -> None:
+    def _flushed(self, answer: Message, error: ApiException | None) -> None:
         self._in_threads -= 1
         if error is not None:
             fill(answer, error)
@@ -132,7 +132,7 @@ class PendingProduce:
         self._advance()
         return PARKED
 
-    def _appended(self, partition: Partition, answer: Message, result: AppendInfo | KafkaError) -> None:
+    def _appended(self, partition: Partition, answer: Message, result: AppendInfo | ApiException) -> None:
         self._in_threads -= 1
         fill(answer, result)
         if isinstance(result, AppendInfo):

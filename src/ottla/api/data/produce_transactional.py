@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from ottla.api.base import NO_RESPONSE, PARKED, Answer, Message, RequestContext
 from ottla.broker.services import Broker
 from ottla.broker.verification import Errors, Supported, add_or_verify
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.log.verification import UNVERIFIED, VerificationGuard
 from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header
@@ -28,7 +28,7 @@ Key = tuple[str | bytes, int]
 class Verified(NamedTuple):
     """What the coordinator said: batches that may not be appended, and guards for those that begin a transaction."""
 
-    refused: Mapping[Key, KafkaError]
+    refused: Mapping[Key, ApiException]
     guards: Mapping[Key, VerificationGuard]
 
 
@@ -57,7 +57,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message, append: Append
         return append(broker, ctx, request, NOT_TRANSACTIONAL)
     producers = {(header.producer_id, header.producer_epoch) for header in batches.values()}
     if len(producers) > 1:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "The transactional records are of more than one producer"
         )
     if supported is not Supported.ADDS_PARTITIONS and not broker.config.bool(
@@ -108,9 +108,9 @@ def _transactional(request: Message, *, by_id: bool) -> dict[Key, BatchHeader]:
 
 def _start(
     broker: Broker, batches: Mapping[Key, BatchHeader], supported: Supported
-) -> tuple[dict[Key, KafkaError], dict[Key, VerificationGuard], dict[TopicPartition, Key]]:
+) -> tuple[dict[Key, ApiException], dict[Key, VerificationGuard], dict[TopicPartition, Key]]:
     """Batches that are refused right away, guards, and the partitions that the coordinator has to be asked about."""
-    refused: dict[Key, KafkaError] = {}
+    refused: dict[Key, ApiException] = {}
     guards: dict[Key, VerificationGuard] = {}
     asked: dict[TopicPartition, Key] = {}
     now_ms = broker.clock.now_ms()
@@ -125,7 +125,7 @@ def _start(
                 now_ms,
                 adds_partitions=supported is Supported.ADDS_PARTITIONS,
             )
-        except KafkaError as error:
+        except ApiException as error:
             refused[key] = error
             continue
         if guard is not None:
@@ -134,12 +134,12 @@ def _start(
     return refused, guards, asked
 
 
-def _refusal(tp: TopicPartition, code: ErrorCode, supported: Supported) -> KafkaError:
+def _refusal(tp: TopicPartition, code: ErrorCode, supported: Supported) -> ApiException:
     if code in _RETRIED or (
         # Those who add partitions know that it is common while the last transaction is being ended.
         code is ErrorCode.CONCURRENT_TRANSACTIONS and supported is not Supported.ADDS_PARTITIONS
     ):
-        return KafkaError(
+        return ApiException(
             ErrorCode.NOT_ENOUGH_REPLICAS, f"{tp} cannot be verified as part of a transaction: {code.name}"
         )
-    return KafkaError(code, f"{tp} is not part of the transaction")
+    return ApiException(code, f"{tp} is not part of the transaction")

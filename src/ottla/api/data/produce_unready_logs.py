@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Answer, Message, RequestContext
 from ottla.broker.services import Broker
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
@@ -22,7 +22,7 @@ _LEAST_BYTES: Final = 1024
 """What a request takes that waits without a record: it must count, too."""
 
 Append = Callable[[], Answer]
-OnError = Callable[[RequestContext, Message, KafkaError], Message]
+OnError = Callable[[RequestContext, Message, ApiException], Message]
 
 
 def must_wait(broker: Broker, request: Message, *, by_id: bool) -> bool:
@@ -66,7 +66,7 @@ def wait_for_logs(
 def _answer(ctx: RequestContext, request: Message, append: Append, on_error: OnError) -> Answer:
     try:
         return append()
-    except KafkaError as error:
+    except ApiException as error:
         failure = error
     except Exception:
         # Whatever goes wrong in one request, the broker goes on.
@@ -87,6 +87,6 @@ def _partitions(broker: Broker, request: Message, *, by_id: bool) -> list[Partit
         for data in topic.partition_data:
             try:
                 found.append(find((key, data.index)))
-            except KafkaError:
+            except ApiException:
                 continue
     return found

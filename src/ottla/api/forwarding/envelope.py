@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.forwarding.serving import InnerRequest, serve
 from ottla.broker.controller_channel import mentions
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.codec import decode, decode_prefix, encode
 from ottla.wire.errors import DecodeError
@@ -44,7 +44,7 @@ def pass_on(
     ctx: RequestContext,
     frame: bytes,
     done: Callable[[bytes], object],
-    failed: Callable[[KafkaError], object],
+    failed: Callable[[ApiException], object],
 ) -> None:
     """Have the active controller answer this request (header and body); gives the answer's bytes without their size."""
 
@@ -53,10 +53,10 @@ def pass_on(
         if code == ErrorCode.NONE and response.response_data is not None:
             done(response.response_data)
         elif code == ErrorCode.UNSUPPORTED_VERSION:
-            failed(KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the controller does not serve this version"))
+            failed(ApiException(ErrorCode.UNSUPPORTED_VERSION, "the controller does not serve this version"))
         else:
             # What goes wrong between nodes is not the client's mistake.
-            failed(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller answered {code}"))
+            failed(ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller answered {code}"))
 
     request = EnvelopeRequest(
         request_data=frame,
@@ -72,7 +72,7 @@ def pass_on_part(
     ctx: RequestContext,
     request: Message,
     done: Callable[[Message], object],
-    failed: Callable[[KafkaError], object],
+    failed: Callable[[ApiException], object],
 ) -> None:
     """Have the active controller answer what is left of this request when this node has done its own part."""
     version = ctx.version
@@ -85,7 +85,9 @@ def pass_on_part(
             response, _ = decode_prefix(response_class(key), version, data, offset)
         except DecodeError as error:
             failed(
-                KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller's answer cannot be read: {error}")
+                ApiException(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller's answer cannot be read: {error}"
+                )
             )
             return
         done(response)
@@ -102,14 +104,14 @@ def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
         key, version = header.request_api_key, header.request_api_version
         api = supported(on_controller_listener=True).get(key)
         if api is None or not API_VERSIONS[key].forwardable:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"API {key} cannot be passed on in an envelope")
+            raise ApiException(ErrorCode.INVALID_REQUEST, f"API {key} cannot be passed on in an envelope")
         if not api.serves(version):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"version {version} of API {key} is not served")
+            raise ApiException(ErrorCode.UNSUPPORTED_VERSION, f"version {version} of API {key} is not served")
         message, _ = decode_prefix(request_class(key), version, request.request_data, offset)
         principal = _decode_principal(request.request_principal)
         host = _decode_address(request.client_host_address)
     except (DecodeError, ValueError) as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the envelope cannot be opened: {error}") from error
+        raise ApiException(ErrorCode.INVALID_REQUEST, f"the envelope cannot be opened: {error}") from error
 
     def answered(response: Message) -> None:
         if mentions(response, ErrorCode.NOT_CONTROLLER):

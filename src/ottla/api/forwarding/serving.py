@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from ottla.api.base import PARKED, UNEXPECTED, Api, Message, RequestContext
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def serve(node: Node, api: Api, ctx: InnerRequest, message: Message) -> None:
     """Handle a request; whatever goes wrong is its answer."""
     try:
         answer = api.handle(node, ctx, message)
-    except KafkaError as error:
+    except ApiException as error:
         answer = api.error_answer(ctx, message, error)
     except Exception:
         log.exception("Unexpected error in a request of API %s version %d", ApiKey(api.key).name, ctx.version)

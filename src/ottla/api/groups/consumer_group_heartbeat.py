@@ -10,7 +10,7 @@ from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.consumer.heartbeat import validate
 from ottla.coordinator.group.group import GroupType
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ConsumerGroupHeartbeatResponse
 
@@ -21,7 +21,7 @@ def require_consumer_protocol(broker: Broker) -> None:
     """Raise UNSUPPORTED_VERSION where the protocol is switched off, by configuration or by the feature's level."""
     protocols = broker.config.list("group.coordinator.rebalance.protocols")
     if GroupType.CONSUMER.value not in protocols or broker.image.features.get(_FEATURE, 0) < 1:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is not enabled in this cluster"
         )
 
@@ -31,7 +31,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     validate(request, ctx.version, broker.config)
     info = info_of(ctx)
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         ctx.respond(ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
 
     broker.groups.write(

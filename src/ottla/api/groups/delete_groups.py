@@ -11,7 +11,7 @@ from functools import partial
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import Gathered
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteGroupsResponse
 
@@ -38,7 +38,7 @@ def _delete(broker: Broker, group_id: str, put: Callable[[Message], None]) -> No
             lambda error: put(_failed(group_id, error)),
         )
 
-    def not_prepared(error: KafkaError) -> None:
+    def not_prepared(error: ApiException) -> None:
         if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
             delete()
         else:
@@ -47,11 +47,11 @@ def _delete(broker: Broker, group_id: str, put: Callable[[Message], None]) -> No
     broker.share.groups.delete_state(group_id, delete, not_prepared)
 
 
-def _failed(group_id: str, error: KafkaError) -> Message:
+def _failed(group_id: str, error: ApiException) -> Message:
     return DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code)
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return DeleteGroupsResponse(results=[_failed(group_id, error) for group_id in request.groups_names])
 
 

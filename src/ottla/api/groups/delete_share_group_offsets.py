@@ -6,7 +6,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.share.requests import require_share_groups
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteShareGroupOffsetsResponse
 
@@ -15,7 +15,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     require_share_groups(broker)
     require_group_id(request.group_id)
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         ctx.respond(DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message))
 
     def name(topic_id: bytes) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.groups.requests import authorized_operations
 from ottla.broker.services import Broker
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeGroupsResponse
 
@@ -36,7 +36,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def _failed(ctx: RequestContext, group_id: str, error: KafkaError) -> Message:
+def _failed(ctx: RequestContext, group_id: str, error: ApiException) -> Message:
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group_id,
         error_code=error.code,
@@ -44,7 +44,7 @@ def _failed(ctx: RequestContext, group_id: str, error: KafkaError) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return DescribeGroupsResponse(groups=[_failed(ctx, group_id, error) for group_id in request.groups])
 
 

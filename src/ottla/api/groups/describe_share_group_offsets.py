@@ -11,7 +11,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.share.requests import require_share_groups
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import Gathered
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeShareGroupOffsetsResponse
 
@@ -56,7 +56,7 @@ def _describe(broker: Broker, asked: Message, put: Any) -> None:
         found = [_topic(broker, topic) for topic in summary.results]
         put(_Group(group_id=asked.group_id, topics=[*(topic for topic in found if topic), *missing]))
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         put(_Group(group_id=asked.group_id, error_code=error.code, error_message=error.message))
 
     broker.share.groups.describe_offsets(asked.group_id, topics, done, failed)
@@ -88,7 +88,7 @@ def _partition(broker: Broker, topic: str, summary: Message) -> Message:
         partition = broker.replicas.partition(topic, summary.partition)
         partition.check_leader()
         end = partition.local_log().high_watermark
-    except KafkaError as error:
+    except ApiException as error:
         return _Partition(
             partition_index=summary.partition, error_code=error.code, error_message=error.message
         )
@@ -96,7 +96,7 @@ def _partition(broker: Broker, topic: str, summary: Message) -> Message:
     return answer
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return DescribeShareGroupOffsetsResponse(
         groups=[
             _Group(group_id=group.group_id, error_code=error.code, error_message=error.message)

@@ -8,7 +8,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.groups.requests import authorized_operations
 from ottla.broker.services import Broker
 from ottla.coordinator.group.shard import GroupShard
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 
 
@@ -41,10 +41,10 @@ def describe_api(
         )
         return PARKED
 
-    def refused(group_id: str, code: ErrorCode, error: KafkaError) -> Message:
+    def refused(group_id: str, code: ErrorCode, error: ApiException) -> Message:
         return response.DescribedGroup(group_id=group_id, error_code=code, error_message=error.message)
 
-    def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
         return response(groups=[refused(group_id, error.code, error) for group_id in request.group_ids])
 
     return Api(key, *versions, handle, on_error)

@@ -9,7 +9,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import HeartbeatResponse
 
@@ -18,7 +18,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     require_group_id(request.group_id)
     info = info_of(ctx)
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         # While the group is being loaded its members are given the benefit of the doubt.
         loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         ctx.respond(HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code))

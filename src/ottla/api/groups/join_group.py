@@ -18,7 +18,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import JoinGroupResponse
 
@@ -34,7 +34,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
         config.int("group.max.session.timeout.ms"),
     )
     if not shortest <= request.session_timeout_ms <= longest:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_SESSION_TIMEOUT,
             f"The session time-out {request.session_timeout_ms} ms is not between {shortest} and {longest}",
         )
@@ -56,7 +56,7 @@ def _fit(ctx: RequestContext, response: Message) -> Message:
     return response
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return _fit(
         ctx,
         JoinGroupResponse(

@@ -11,7 +11,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import LeaveGroupRequest, LeaveGroupResponse
 
@@ -39,7 +39,7 @@ def _fit(ctx: RequestContext, response: Message) -> Message:
     return response
 
 
-def _failed(request: Message, error: KafkaError) -> Message:
+def _failed(request: Message, error: ApiException) -> Message:
     if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
         return LeaveGroupResponse(error_code=error.code)
     return LeaveGroupResponse(

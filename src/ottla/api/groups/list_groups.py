@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.broker.services import Broker
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ListGroupsResponse
 
@@ -18,7 +18,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     def done(lists: list[list[Message]]) -> None:
         ctx.respond(ListGroupsResponse(groups=[group for groups in lists for group in groups]))
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         ctx.respond(ListGroupsResponse(error_code=error.code))
 
     broker.groups.runtime.read_all(lambda shard, now_ms: shard.admin.list(states, types), done, failed)

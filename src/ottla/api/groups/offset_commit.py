@@ -16,7 +16,7 @@ from typing import Final
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.uuid import ZERO_UUID
@@ -45,7 +45,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
             OffsetCommitResponse(topics=_joined([*response.topics, *refused])) if refused else response
         )
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         ctx.respond(on_error(ctx, request, error))
 
     broker.groups.write(
@@ -106,7 +106,7 @@ def _joined(topics: list[Message]) -> list[Message]:
     ]
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return OffsetCommitResponse(
         topics=[
             _refusal(topic.name, topic.topic_id or ZERO_UUID, topic.partitions, error.code)

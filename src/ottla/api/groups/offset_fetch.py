@@ -18,7 +18,7 @@ from typing import Final
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import Gathered
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import OffsetFetchRequest, OffsetFetchResponse
 
@@ -120,7 +120,7 @@ def _topic_error(topic: Message, code: ErrorCode) -> Message:
     )
 
 
-def _failed(ctx: RequestContext, group: Message, error: KafkaError) -> Message:
+def _failed(ctx: RequestContext, group: Message, error: ApiException) -> Message:
     """A group's error stands once for all; version 1 has to tell it for each partition."""
     response = OffsetFetchResponse.OffsetFetchResponseGroup
     if ctx.version >= _GROUP_ERROR_FROM:
@@ -159,7 +159,7 @@ def _response(ctx: RequestContext, groups: list[Message], answers: list[Message]
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     groups = _groups_of(ctx, request)
     return _response(ctx, groups, [_failed(ctx, group, error) for group in groups])
 

@@ -7,7 +7,7 @@ from ottla.api.groups.requests import info_of
 from ottla.api.share.requests import is_member_id, require_share_groups
 from ottla.broker.services import Broker
 from ottla.coordinator.group.share.heartbeat import validate
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ShareGroupHeartbeatResponse
 
@@ -15,10 +15,10 @@ from ottla.wire.messages import ShareGroupHeartbeatResponse
 def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     require_share_groups(broker)
     if not is_member_id(request.member_id):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+        raise ApiException(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     validate(request)
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         ctx.respond(ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
 
     broker.share.groups.heartbeat(info_of(ctx), request, ctx.respond, failed)

@@ -18,7 +18,7 @@ from ottla.coordinator.group.streams.heartbeat import HeartbeatAnswer
 from ottla.coordinator.group.streams.status import StatusCode
 from ottla.coordinator.group.streams.topology import TopicInfo
 from ottla.coordinator.group.streams.validate import validate_heartbeat
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import CreateTopicsRequest, StreamsGroupHeartbeatResponse
@@ -34,7 +34,7 @@ def require_streams_protocol(broker: Broker) -> None:
     """Raise UNSUPPORTED_VERSION where the protocol is switched off, by configuration or by the feature's level."""
     protocols = broker.config.list("group.coordinator.rebalance.protocols")
     if GroupType.STREAMS.value not in protocols or broker.image.features.get(_FEATURE, 0) < 1:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNSUPPORTED_VERSION, "the streams group protocol is not enabled in this cluster"
         )
 
@@ -52,7 +52,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
             _tell_failures(broker, answer)
         ctx.respond(answer.response)
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         ctx.respond(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
 
     broker.groups.write(
@@ -74,13 +74,13 @@ def _check_topics(topology: Message) -> None:
     }
     internal = sorted(filter(is_internal, topics))
     if internal:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
             f"Use of Kafka internal topics {','.join(internal)} in a Kafka Streams topology is prohibited.",
         )
     invalid = sorted(filter(why_invalid, topics))
     if invalid:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.STREAMS_INVALID_TOPOLOGY, f"Topic names {','.join(invalid)} are not valid topic names."
         )
 
@@ -101,7 +101,7 @@ def _create(broker: Broker, topics: Mapping[str, TopicInfo], interval_ms: int) -
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 remember(topic.name, topic.error_message)
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         creations.end(names)
         for name in names:
             remember(name, error.message)

@@ -9,7 +9,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import SyncGroupResponse
 
@@ -21,7 +21,9 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     if ctx.version >= _PROTOCOL_REQUIRED_FROM and (
         request.protocol_type is None or request.protocol_name is None
     ):
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Protocol type and protocol name are missing")
+        raise ApiException(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "Protocol type and protocol name are missing"
+        )
     info = info_of(ctx)
     broker.groups.write(
         request.group_id,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ottla.api.base import Message
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.replica.share.sessions import PartitionKey
 from ottla.replica.share.states import Acknowledgement, AckType
 
@@ -15,21 +15,21 @@ _MAX_MEMBER_ID = 36
 _RENEW_FROM = 2
 
 Acknowledgements = dict[PartitionKey, list[Acknowledgement]]
-Refusals = dict[PartitionKey, KafkaError | None]
+Refusals = dict[PartitionKey, ApiException | None]
 
 
 def require_share_groups(broker: Broker) -> None:
     """Raise UNSUPPORTED_VERSION where the feature's level does not allow share groups."""
     if broker.image.features.get(_FEATURE, 0) < 1:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share groups are not enabled in this cluster")
+        raise ApiException(ErrorCode.UNSUPPORTED_VERSION, "share groups are not enabled in this cluster")
 
 
 def require_member(group_id: str | None, member_id: str | None) -> None:
     """Raise INVALID_REQUEST unless group and member have a name that can be theirs."""
     if group_id is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
+        raise ApiException(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
     if not is_member_id(member_id):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+        raise ApiException(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
 
 
 def is_member_id(member_id: str | None) -> bool:
@@ -53,13 +53,13 @@ def acknowledgements(
                 for batch in part.acknowledgement_batches
             ]
             if known is None:
-                refused[key] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id")
+                refused[key] = ApiException(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id")
             elif not _well_formed(batches, version, is_renewal):
-                refused[key] = KafkaError(
+                refused[key] = ApiException(
                     ErrorCode.INVALID_REQUEST, "The acknowledgement batches are not well-formed"
                 )
             elif part.partition_index not in known.partitions:
-                refused[key] = KafkaError(
+                refused[key] = ApiException(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {known.name} has no such partition"
                 )
             else:

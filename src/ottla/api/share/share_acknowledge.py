@@ -11,7 +11,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.replica.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ShareAcknowledgeResponse
@@ -25,7 +25,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     shares = broker.share.partitions
     group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
     if epoch == INITIAL_EPOCH:
-        raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A share session begins with a fetch")
+        raise ApiException(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A share session begins with a fetch")
     if epoch == FINAL_EPOCH:
         shares.sessions.require(group_id, member_id)
     else:

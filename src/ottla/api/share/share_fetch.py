@@ -13,7 +13,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
 from ottla.broker.services import Broker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.replica.share.fetch import Fetched, Results, ShareFetch
 from ottla.replica.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionKey, ShareSession
 from ottla.replica.share.states import AcquireMode
@@ -30,10 +30,10 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     try:
         mode = AcquireMode(request.share_acquire_mode)
     except ValueError as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "There is no such share acquire mode") from error
+        raise ApiException(ErrorCode.INVALID_REQUEST, "There is no such share acquire mode") from error
     try:
         session = _session(broker, ctx, request)
-    except KafkaError as error:
+    except ApiException as error:
         if error.code != ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             raise
         # Who cannot be served is not to come back at once.
@@ -52,7 +52,7 @@ def _check_renewal(request: Message) -> None:
         return
     for field in ("max_bytes", "min_bytes", "max_records", "max_wait_ms"):
         if getattr(request, field):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{field} must be 0 where locks are renewed")
+            raise ApiException(ErrorCode.INVALID_REQUEST, f"{field} must be 0 where locks are renewed")
 
 
 def _session(broker: Broker, ctx: RequestContext, request: Message) -> ShareSession:
@@ -64,7 +64,9 @@ def _session(broker: Broker, ctx: RequestContext, request: Message) -> ShareSess
         return shares.sessions.require(group_id, member_id)
     if epoch == INITIAL_EPOCH:
         if any(part.acknowledgement_batches for topic in request.topics for part in topic.partitions):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "A new share session has nothing to acknowledge yet")
+            raise ApiException(
+                ErrorCode.INVALID_REQUEST, "A new share session has nothing to acknowledge yet"
+            )
         session = shares.sessions.open(group_id, member_id, asked, ctx.connection_id)
         ctx.on_disconnect("share sessions", partial(shares.connection_lost, ctx.connection_id))
         return session
@@ -139,10 +141,10 @@ class _Pending:
         for key in self._session.partitions:
             topic = topics.get(key[0])
             if topic is None:
-                self._unknown[key] = Fetched(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id"))
+                self._unknown[key] = Fetched(ApiException(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id"))
             elif key[1] not in topic.partitions:
                 self._unknown[key] = Fetched(
-                    KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no such partition")
+                    ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no such partition")
                 )
             else:
                 known.append(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.api.base import PARKED, Answer, Api, ErrorAnswer, Handler, Message, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.share.service import StateApi
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 
 
@@ -23,7 +23,7 @@ def _handler(api: StateApi) -> Handler:
 
 
 def _on_error(api: StateApi) -> ErrorAnswer:
-    def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+    def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
         return api.response(
             results=[
                 getattr(api.response, api.topic_result)(

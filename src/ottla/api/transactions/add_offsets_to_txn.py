@@ -12,7 +12,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.runtime import partition_for
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.log.types import TopicPartition
 from ottla.metadata.topic_names import OFFSETS_TOPIC
 from ottla.wire.apis import ApiKey
@@ -37,7 +37,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return AddOffsetsToTxnResponse(error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM))
 
 

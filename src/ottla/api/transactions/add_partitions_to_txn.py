@@ -15,7 +15,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.metadata.topic_names import is_internal
 from ottla.wire.apis import ApiKey
@@ -74,7 +74,7 @@ def _one(
         settled({**dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED), **refused})
         return
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         settled(dict.fromkeys(partitions, known_to(error.code, ctx.version, fenced_from=_FENCED_FROM)))
 
     producer = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
@@ -90,7 +90,7 @@ def _one(
                 lambda _: settled(dict.fromkeys(partitions, ErrorCode.NONE)),
                 failed,
             )
-    except KafkaError as error:
+    except ApiException as error:
         failed(error)
 
 
@@ -117,7 +117,7 @@ def _response(ctx: RequestContext, results: Mapping[str, Results]) -> Message:
     return response(results_by_transaction=by_transaction)
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     if ctx.version >= _BATCHED_FROM:
         return AddPartitionsToTxnResponse(error_code=error.code)
     return _response(

@@ -7,7 +7,7 @@ from functools import partial
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import TransactionMetadata
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeTransactionsResponse
 
@@ -27,7 +27,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     def found(index: int, txn: TransactionMetadata | None) -> None:
         settled(index, _unknown(ids[index]) if txn is None else _state(txn))
 
-    def failed(index: int, error: KafkaError) -> None:
+    def failed(index: int, error: ApiException) -> None:
         settled(index, _error(ids[index], error.code))
 
     if not ids:
@@ -35,7 +35,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     for index, transactional_id in enumerate(ids):
         try:
             broker.transactions.describe(transactional_id, partial(found, index), partial(failed, index))
-        except KafkaError as error:
+        except ApiException as error:
             failed(index, error)
     return PARKED
 
@@ -66,7 +66,7 @@ def _state(txn: TransactionMetadata) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return DescribeTransactionsResponse(
         transaction_states=[_error(each, error.code) for each in request.transactional_ids]
     )

@@ -13,7 +13,7 @@ from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.end import Ended, EndRequest
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import EndTxnResponse
 
@@ -39,7 +39,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return EndTxnResponse(error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM))
 
 

@@ -17,7 +17,7 @@ from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.init import InitRequest
 from ottla.coordinator.transaction.state import NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import InitProducerIdResponse
 
@@ -26,14 +26,14 @@ _FENCED_FROM: Final = 4
 
 def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REQUEST, "A producer id needs its epoch, and an epoch its producer id"
         )
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         ctx.respond(on_error(ctx, request, error))
 
-    def given(producer_id: int, error: KafkaError | None) -> None:
+    def given(producer_id: int, error: ApiException | None) -> None:
         if error is not None:
             failed(error)
         else:
@@ -60,7 +60,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return InitProducerIdResponse(
         error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM),
         producer_id=NO_PRODUCER_ID,

@@ -9,7 +9,7 @@ from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.listing import ListFilter
 from ottla.coordinator.transaction.state import TransactionMetadata
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ListTransactionsResponse
 
@@ -37,7 +37,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
             )
         )
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         ctx.respond(ListTransactionsResponse(error_code=error.code))
 
     broker.transactions.list(wanted, found, failed)

@@ -15,7 +15,7 @@ from ottla.broker.services import Broker
 from ottla.broker.verification import Errors, Supported, add_or_verify
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.waiters import coordinator_error
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.log.verification import UNVERIFIED, VerificationGuard
 from ottla.metadata.topic_names import OFFSETS_TOPIC
@@ -30,7 +30,7 @@ _NO_SEQUENCE: Final = -1
 
 def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     if not request.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
+        raise ApiException(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
     partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(request.group_id))
     known, unknown = _split(broker, request)
     if not known:
@@ -48,7 +48,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
         topics=known,
     )
 
-    def failed(error: KafkaError) -> None:
+    def failed(error: ApiException) -> None:
         ctx.respond(_response([*unknown, *_refused(ctx, known, error.code)]))
 
     def commit(guard: VerificationGuard | None) -> None:
@@ -72,7 +72,7 @@ def _verify(
     partition: TopicPartition,
     supported: Supported,
     then: Callable[[VerificationGuard | None], None],
-    failed: Callable[[KafkaError], None],
+    failed: Callable[[ApiException], None],
 ) -> None:
     """Go on once the group's partition is part of the transaction."""
     if supported is not Supported.ADDS_PARTITIONS and not broker.config.bool(
@@ -90,7 +90,7 @@ def _verify(
             broker.clock.now_ms(),
             adds_partitions=supported is Supported.ADDS_PARTITIONS,
         )
-    except KafkaError as error:
+    except ApiException as error:
         failed(coordinator_error(error))
         return
     if guard is None:
@@ -102,7 +102,7 @@ def _verify(
         if code is None:
             then(guard)
         else:
-            failed(KafkaError(code, f"{request.group_id} is not part of the transaction"))
+            failed(ApiException(code, f"{request.group_id} is not part of the transaction"))
 
     add_or_verify(
         broker,
@@ -161,7 +161,7 @@ def _response(topics: Iterable[Message]) -> Message:
     return TxnOffsetCommitResponse(topics=list(merged.values()))
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     return _response(_refused(ctx, request.topics, error.code))
 
 

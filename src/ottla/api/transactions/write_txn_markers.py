@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.marker_manager import TxnMarker
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import WriteTxnMarkersResponse
@@ -24,7 +24,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     if not missing:
         return WriteTxnMarkersResponse()
     if any(each.producer_id < 0 or each.producer_epoch < 0 for each in request.markers):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A marker is of a producer, with an id and an epoch")
+        raise ApiException(ErrorCode.INVALID_REQUEST, "A marker is of a producer, with an id and an epoch")
     for each in request.markers:
         marker = TxnMarker(
             each.producer_id,
@@ -70,7 +70,7 @@ def _response(results: Results) -> Message:
     return response(markers=markers)
 
 
-def on_error(ctx: RequestContext, request: Message, error: KafkaError) -> Message:
+def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
     results: Results = {}
     for marker in request.markers:
         results.setdefault(marker.producer_id, {}).update(dict.fromkeys(_partitions(marker), error.code))

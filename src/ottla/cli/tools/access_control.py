@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.cli.tools.failures import raise_for
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ Acls = dict[Pattern, list[Entry]]
 
 def _ask(cluster: Cluster, request: Any) -> Any:
     if not cluster.supports(request.API_KEY):
-        raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+        raise ApiException(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     return cluster.ask(request)
 
 

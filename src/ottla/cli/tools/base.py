@@ -20,7 +20,7 @@ from click.shell_completion import CompletionItem
 from ottla import __version__
 from ottla.cli.refuse import describe_os_error, refuse
 from ottla.cli.tools.failures import UsageProblem
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP"
 PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
@@ -209,7 +209,7 @@ class Tool(click.Command):
             return super().invoke(ctx)
         except click.UsageError as error:
             refuse_usage(ctx.command_path, error)
-        except KafkaError as error:
+        except ApiException as error:
             refuse(error.message or error.code.name)
         except (BrokenPipeError, KeyboardInterrupt):
             raise

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from ottla.cli.tools.failures import NoBroker, raise_for
 from ottla.client.connection import Connection, ConnectionFailed, Node, Security
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import FindCoordinatorRequest, MetadataRequest
 
@@ -90,7 +90,9 @@ class Cluster:
         if node_id not in self._open:
             node = self.nodes().get(node_id)
             if node is None:
-                raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker with the id {node_id}")
+                raise ApiException(
+                    ErrorCode.BROKER_NOT_AVAILABLE, f"there is no broker with the id {node_id}"
+                )
             self._open[node_id] = self.reach(node)
         return self._open[node_id]
 
@@ -153,7 +155,7 @@ class Cluster:
         while True:
             try:
                 return call()
-            except KafkaError as error:
+            except ApiException as error:
                 if error.code not in PASSING or time.monotonic() + pause_s > deadline:
                     raise
             time.sleep(pause_s)

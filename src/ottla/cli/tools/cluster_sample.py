@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.tools.group_admin import committed_offsets, consumer_groups
 from ottla.cli.tools.partitions import EARLIEST, LATEST, Partition, list_offsets
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import DescribeLogDirsRequest
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _measure(cluster: Cluster, sample: Sample) -> None:
     for node in cluster.nodes():
         try:
             answer = cluster.ask(DescribeLogDirsRequest(topics=None), node)
-        except KafkaError:
+        except ApiException:
             continue
         for directory in answer.results:
             for topic in directory.topics:

@@ -97,7 +97,7 @@ def alter_configs(
     added: Mapping[str, str] | None = None,
     deleted: Iterable[str] = (),
 ) -> None:
-    """Set and delete settings of one resource; a broker that is there is asked itself. KafkaError if refused."""
+    """Set and delete settings of one resource; a broker that is there is asked itself. ApiException if refused."""
     kind = IncrementalAlterConfigsRequest
     entries = [kind.AlterableConfig(name=key, config_operation=_DELETE, value="") for key in deleted]
     entries += [

@@ -21,7 +21,7 @@ from ottla.cli.tools.config_entries import (
     listed_resources,
 )
 from ottla.cli.tools.failures import UsageProblem
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.cli.tools.cluster_client import Cluster
@@ -267,7 +267,7 @@ def _alter(session: Session, entity: Entity, change: Change) -> None:
         known = {entry.name for entry in _entries(session.cluster, kind, name, True)}
         strangers = [key for key in (*change.deleted, *change.added) if key not in known]
         if strangers:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid broker logger(s): {','.join(strangers)}")
+            raise ApiException(ErrorCode.INVALID_CONFIG, f"Invalid broker logger(s): {','.join(strangers)}")
     alter_configs(session.cluster, resource, name, added=change.added, deleted=change.deleted)
 
 

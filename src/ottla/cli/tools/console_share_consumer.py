@@ -14,7 +14,7 @@ from ottla.cli.tools.base import Flags, Session, not_with, require, tool
 from ottla.cli.tools.consume import advise_on_formatter, await_topic, formatter_properties
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.record_format import Formatter, formatter_of
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 _POLL_S: Final = 0.5
 _DEFAULT_GROUP: Final = "console-share-consumer"
@@ -126,9 +126,9 @@ def _shown(session: Session, record: Any, formatter: Formatter, forgiving: bool)
     """The text of a record; None for one that cannot be shown."""
     try:
         return formatter.format(record, record.delivery_count())
-    except KafkaError as error:
+    except ApiException as error:
         if not forgiving:
-            raise KafkaError(
+            raise ApiException(
                 error.code, f"{error.message}; --reject-message-on-error rejects such records"
             ) from error
         session.warn(f"The record at offset {record.offset()} is rejected: {error.message}")

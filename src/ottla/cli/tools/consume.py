@@ -18,7 +18,7 @@ from ottla.cli.tools.record_filter import parse_filter
 from ottla.cli.tools.record_format import Formatter, advice_on, formatter_of
 from ottla.cli.tools.record_view import TerminalFormatter
 from ottla.cli.tools.values import parse_since
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 _POLL_S: Final = 0.5
 _MAX_AT_ONCE: Final = 500
@@ -194,7 +194,7 @@ def await_topic(client: Any, topic: str) -> None:
         if found.error is not None and found.error.code() == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise engine.failure(found.error, about=topic)
         if time.monotonic() > deadline:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"there is no topic '{topic}'; create it with `ottla topics --create --topic {topic}`",
             )
@@ -302,9 +302,9 @@ class _Reading:
 def _print(session: Session, record: Any, formatter: Formatter, skip: bool, out: Any) -> None:
     try:
         out.write(formatter.format(record))
-    except KafkaError as error:
+    except ApiException as error:
         if not skip:
-            raise KafkaError(
+            raise ApiException(
                 error.code, f"{error.message}; --skip-message-on-error leaves out such records"
             ) from error
         session.warn(f"A record at offset {record.offset()} is left out: {error.message}")

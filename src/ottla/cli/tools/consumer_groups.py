@@ -33,7 +33,7 @@ from ottla.cli.tools.group_output import (
 )
 from ottla.cli.tools.partitions import LATEST, Partition, leaders, offsets_at, parse_partitions
 from ottla.cli.tools.reset_offsets import RESET_FORMS, reset_offsets
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 if TYPE_CHECKING:
     from ottla.cli.tools.cluster_client import Cluster
@@ -161,7 +161,7 @@ def _list(session: Session, flags: Flags) -> None:
 def _describe(session: Session, flags: Flags) -> None:
     groups: list[Group] = []
     for name, group in describe_groups(session.cluster, _chosen(session, flags)).items():
-        if isinstance(group, KafkaError):
+        if isinstance(group, ApiException):
             session.complain(f"group '{name}': {group.message}")
         elif group.state == "Dead":
             session.complain(f"group '{name}' does not exist")

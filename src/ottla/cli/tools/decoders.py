@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.message_json import as_document, as_text
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.records.record import Record
 from ottla.wire.classes import message_class
 from ottla.wire.codec import decode_prefix
@@ -85,7 +85,7 @@ def of_coordinator(module: str) -> Decoder:
             )
         try:
             return _coordinator_texts(module, record.key, record.value, record.offset)
-        except KafkaError as error:
+        except ApiException as error:
             return f"Error at offset {record.offset}, skipping. {error.message}", None
 
     return decode
@@ -134,7 +134,7 @@ def _embedded(name: str, data: bytes) -> dict[str, Any] | None:
         (version,) = _INT16.unpack_from(data)
         told, _ = decode_prefix(message_class(name), version, data, _INT16.size)
         return as_document(told, version)
-    except (KafkaError, struct.error):
+    except (ApiException, struct.error):
         return None
 
 
@@ -148,5 +148,5 @@ def of_cluster_metadata(record: Record) -> tuple[str | None, str | None]:
         told = decode_record(value)
         kind = snake_case(told.NAME).upper()
         return None, as_text({"type": kind, "version": value[2], "data": as_document(told, value[2])})
-    except KafkaError as error:
+    except ApiException as error:
         return None, f"Error at {record.offset}, skipping. {error}"

@@ -15,7 +15,7 @@ from ottla.cli.tools.columns import row
 from ottla.cli.tools.failures import UsageProblem, raise_for
 from ottla.cli.tools.principals import Principal, parse_principal
 from ottla.cli.tools.values import parse_int
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import (
     CreateDelegationTokenRequest,
     DescribeDelegationTokenRequest,
@@ -125,7 +125,9 @@ def _show(session: Session, tokens: list[_Token]) -> None:
 
 def _ask(session: Session, request: Any) -> Any:
     if not session.cluster.supports(request.API_KEY):
-        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "Delegation Token feature is not enabled.")
+        raise ApiException(
+            ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "Delegation Token feature is not enabled."
+        )
     answer = session.cluster.ask(request)
     raise_for(answer.error_code)
     return answer

@@ -14,7 +14,7 @@ from ottla import __version__
 from ottla.cli.tools.base import Flags, Session, parse_bootstrap, tool
 from ottla.cli.tools.failures import NoBroker
 from ottla.client.connection import Node
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeLogDirsRequest, DescribeQuorumRequest
 
@@ -117,7 +117,7 @@ def _bootstrap(session: Session, node: Node) -> Finding:
             failure.reason,
             "is it running (`ottla start`), is the port right, does a firewall stand between?",
         )
-    except KafkaError as error:
+    except ApiException as error:
         return Finding(
             f"bootstrap {node.address}", _FAIL, error.message, "see the security settings of the profile"
         )

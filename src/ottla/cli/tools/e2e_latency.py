@@ -12,7 +12,7 @@ from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, require, tool
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import java_double, parse_int
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 _TIMEOUT_S: Final = 60.0
 _CREATION_MS: Final = 30_000
@@ -127,7 +127,7 @@ def _place_at_end(consumer: Any, topic: str) -> None:
         found := consumer.list_topics(topic, timeout=engine.METADATA_TIMEOUT_S).topics[topic]
     ).partitions:
         if time.monotonic() > deadline:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{topic}'")
+            raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{topic}'")
         time.sleep(0.02)
     partitions = [TopicPartition(topic, number) for number in found.partitions]
     for each in partitions:
@@ -166,13 +166,13 @@ def _round_trip(producer: Any, consumer: Any, topic: str, record: Parts) -> floa
     if problems and problems[0] is not None:
         raise engine.failure(problems[0])
     if got is None:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.REQUEST_TIMED_OUT, f"the record did not come back within {_TIMEOUT_S:.0f} s"
         )
     if got.error() is not None:
         raise engine.failure(got.error())
     if (got.key(), got.value() or b"", got.headers() or []) != (key, value, headers):
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.CORRUPT_MESSAGE, "another record came back than was sent: is the topic in use?"
         )
     return elapsed_ms

@@ -16,7 +16,7 @@ from ottla.cli.tools.base import Session, parse_bootstrap
 from ottla.cli.tools.failures import NoBroker, UsageProblem, advice
 from ottla.cli.tools.security import is_pem, jaas_words
 from ottla.client.connection import ConnectionFailed
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 METADATA_TIMEOUT_S: Final = 10.0
 _REPORT_EACH_MS: Final = 200
@@ -185,8 +185,8 @@ def telling_errors() -> Any:
         raise failure(error.args[0]) from None
 
 
-def failure(error: Any, about: str = "") -> KafkaError:
+def failure(error: Any, about: str = "") -> ApiException:
     """An error of librdkafka as one of ours; its local errors have negative codes of its own."""
     code = ErrorCode.of(error.code()) if error.code() > 0 else ErrorCode.NETWORK_EXCEPTION
     told = advice(code) or error.str()
-    return KafkaError(code, f"{about}: {told}" if about else told)
+    return ApiException(code, f"{about}: {told}" if about else told)

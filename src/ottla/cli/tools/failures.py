@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.client.connection import ConnectionFailed
@@ -47,7 +47,7 @@ _NOT_ALLOWED: Final = frozenset(
 )
 
 
-class NoBroker(KafkaError):
+class NoBroker(ApiException):
     """Nobody answers at an address, or not as a broker does."""
 
     def __init__(self, failure: ConnectionFailed) -> None:
@@ -59,7 +59,7 @@ class NoBroker(KafkaError):
         )
 
 
-class UsageProblem(KafkaError):
+class UsageProblem(ApiException):
     """Flags or values that do not fit together."""
 
     def __init__(self, message: str) -> None:
@@ -84,4 +84,4 @@ def raise_for(code: int, message: str | None = None, about: str = "") -> None:
     """Raise what the code stands for; do nothing for none."""
     if code != ErrorCode.NONE:
         told = describe(code, message)
-        raise KafkaError(ErrorCode.of(code), f"{about}: {told}" if about else told)
+        raise ApiException(ErrorCode.of(code), f"{about}: {told}" if about else told)

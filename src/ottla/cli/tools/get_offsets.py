@@ -13,7 +13,7 @@ from ottla.cli.tools.base import Flags, Session, not_with, tool
 from ottla.cli.tools.failures import UsageProblem, describe
 from ottla.cli.tools.names import matcher
 from ottla.cli.tools.partitions import Partition, leaders, list_offsets
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 _TIMES: Final = {
     "latest": offsets.LATEST,
@@ -54,7 +54,7 @@ def get_offsets(session: Session, flags: Flags) -> None:
     ]
     known = {each: leader for each, leader in leaders(session.cluster, names).items() if fits(each)}
     if not known:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "Could not match any topic-partitions with the specified filters",
         )

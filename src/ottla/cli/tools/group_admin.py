@@ -12,7 +12,7 @@ from ottla.cli.tools.cluster_client import PASSING
 from ottla.cli.tools.failures import UsageProblem, describe, raise_for
 from ottla.cli.tools.partitions import Partition, by_topic
 from ottla.client.connection import Node
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decode_prefix
 from ottla.wire.messages import (
@@ -110,15 +110,15 @@ def consumer_groups(cluster: Cluster) -> list[ListedGroup]:
     ]
 
 
-def describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Group | KafkaError]:
+def describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Group | ApiException]:
     """Each group, or why it cannot be described."""
     if not group_ids:
         return {}
     return cluster.retrying(lambda: _describe_groups(cluster, group_ids))
 
 
-def _describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Group | KafkaError]:
-    found: dict[str, Group | KafkaError] = {}
+def _describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Group | ApiException]:
+    found: dict[str, Group | ApiException] = {}
     for node, names in cluster.coordinators(group_ids).items():
         left = names
         if cluster.connection(node).version_for(ApiKey.CONSUMER_GROUP_DESCRIBE) is not None:
@@ -134,7 +134,7 @@ def _describe_groups(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Gr
     return {name: found[name] for name in sorted(found)}
 
 
-def _or_error(told: Any) -> KafkaError | None:
+def _or_error(told: Any) -> ApiException | None:
     if told.error_code == ErrorCode.NONE:
         return None
     code = ErrorCode.of(told.error_code)
@@ -143,7 +143,7 @@ def _or_error(told: Any) -> KafkaError | None:
     message = told.error_message
     if not message and code != ErrorCode.GROUP_ID_NOT_FOUND:
         message = f"{told.group_id}: {describe(code)}"
-    return KafkaError(code, message or f"Group {told.group_id} not found.")
+    return ApiException(code, message or f"Group {told.group_id} not found.")
 
 
 def _new_group(told: Any, coordinator: Node) -> Group:
@@ -177,10 +177,10 @@ def _partitions_of(assignment: Any) -> list[Partition]:
     ]
 
 
-def _classic_group(told: Any, coordinator: Node) -> Group | KafkaError:
+def _classic_group(told: Any, coordinator: Node) -> Group | ApiException:
     if told.protocol_type not in ("", "consumer"):
         message = f"group '{told.group_id}' is not of consumers but of '{told.protocol_type}'"
-        return KafkaError(ErrorCode.INVALID_GROUP_ID, message)
+        return ApiException(ErrorCode.INVALID_GROUP_ID, message)
     members = [
         Member(
             each.member_id,
@@ -235,7 +235,7 @@ def _fetch_offsets(cluster: Cluster, group_id: str) -> dict[Partition, Committed
 
 
 def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[Partition, int]) -> None:
-    """Set a group's offsets; KafkaError at the first that is refused."""
+    """Set a group's offsets; ApiException at the first that is refused."""
     if not offsets:
         return
     kind = OffsetCommitRequest

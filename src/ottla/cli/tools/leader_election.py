@@ -12,7 +12,7 @@ from ottla.cli.tools.base import Flags, Session, exactly_one, only_with, require
 from ottla.cli.tools.failures import UsageProblem, describe, raise_for
 from ottla.cli.tools.partitions import Partition, by_topic
 from ottla.cli.tools.values import parse_int
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import ElectLeadersRequest
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ def _elect(
         ]
     answer = cluster.ask(kind(election_type=election, topic_partitions=topics, timeout_ms=_TIMEOUT_MS))
     if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Not authorized to perform leader election")
+        raise ApiException(
+            ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Not authorized to perform leader election"
+        )
     raise_for(answer.error_code)
     return {
         (topic.topic, each.partition_id): (each.error_code, each.error_message)

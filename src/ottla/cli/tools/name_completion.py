@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ottla.cli.tools.base import open_session, parse_bootstrap
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 if TYPE_CHECKING:
     from ottla.cli.tools.cluster_client import Cluster
@@ -29,13 +29,13 @@ def complete_groups(ctx: click.Context, param: click.Parameter, incomplete: str)
 def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     from ottla.cli import profiles
 
-    with contextlib.suppress(KafkaError, OSError):
+    with contextlib.suppress(ApiException, OSError):
         return sorted(name for name in profiles.load().by_name if name.startswith(incomplete))
     return []
 
 
 def _names(ctx: click.Context, incomplete: str, ask: Callable[[Any], list[str]]) -> list[str]:
-    with contextlib.suppress(KafkaError, OSError, click.ClickException):
+    with contextlib.suppress(ApiException, OSError, click.ClickException):
         values = dict(ctx.params)
         values.setdefault("as_json", False)
         cluster = _cluster(values)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.cli.tools.failures import UsageProblem, raise_for
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import ListOffsetsRequest
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ class FoundOffset:
 
 
 def leaders(cluster: Cluster, topics: Iterable[str]) -> dict[Partition, int]:
-    """Every partition of the topics with its leader, -1 for none. KafkaError for an unknown topic."""
+    """Every partition of the topics with its leader, -1 for none. ApiException for an unknown topic."""
     found: dict[Partition, int] = {}
     wanted = sorted(set(topics))
     for topic in cluster.metadata(wanted).topics if wanted else ():
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"there is no topic '{topic.name}'; `ottla topics --list` shows what there is",
             )
@@ -52,15 +52,15 @@ def leaders(cluster: Cluster, topics: Iterable[str]) -> dict[Partition, int]:
 
 
 def by_leader(known: Mapping[Partition, int], wanted: Iterable[Partition]) -> dict[int, list[Partition]]:
-    """Partitions by their leaders. KafkaError for one that does not exist or has no leader."""
+    """Partitions by their leaders. ApiException for one that does not exist or has no leader."""
     missing = [partition for partition in wanted if partition not in known]
     if missing:
         shown = ",".join(f"{topic}-{number}" for topic, number in missing)
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{shown}" do not exist')
+        raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{shown}" do not exist')
     headless = [partition for partition in wanted if known[partition] < 0]
     if headless:
         shown = ",".join(f"{topic}-{number}" for topic, number in headless)
-        raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f'The partitions "{shown}" have no leader')
+        raise ApiException(ErrorCode.LEADER_NOT_AVAILABLE, f'The partitions "{shown}" have no leader')
     found: dict[int, list[Partition]] = {}
     for partition in wanted:
         found.setdefault(known[partition], []).append(partition)
@@ -95,7 +95,7 @@ def list_offsets(cluster: Cluster, wanted: Mapping[Partition, int]) -> dict[Part
 
 
 def offsets_at(cluster: Cluster, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
-    """The same question to all partitions; KafkaError where a leader cannot tell."""
+    """The same question to all partitions; ApiException where a leader cannot tell."""
 
     def ask() -> dict[Partition, int]:
         found = list_offsets(cluster, dict.fromkeys(partitions, timestamp))

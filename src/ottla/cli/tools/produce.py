@@ -14,7 +14,7 @@ import click
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, given, not_with, require, tool
 from ottla.cli.tools.failures import UsageProblem
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 _SETTINGS_OF_FLAGS: Final = {
     "timeout": "linger.ms",
@@ -146,7 +146,7 @@ def _enqueue(client: Any, flags: Flags, record: dict[str, Any]) -> None:
             return
         except BufferError:
             if time.monotonic() >= deadline:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"the memory for records was full for {flags.max_block_ms} ms; raise --max-memory-bytes or"
                     " --max-block-ms",

@@ -11,7 +11,7 @@ from ottla.cli.tools.base import Session
 from ottla.cli.tools.failures import UsageProblem, raise_for
 from ottla.cli.tools.failures import describe as describe_error
 from ottla.cli.tools.values import java_double
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import (
     AlterClientQuotasRequest,
     AlterUserScramCredentialsRequest,
@@ -124,7 +124,7 @@ def _alter_quotas(
     current = next((values for _, values in _quotas(cluster, types, names)), {})
     missing = [key for key in deleted if key not in current]
     if missing:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Invalid config(s): {','.join(missing)}")
+        raise ApiException(ErrorCode.INVALID_CONFIG, f"Invalid config(s): {','.join(missing)}")
     kind = AlterClientQuotasRequest
     entity = [
         kind.EntityData(entity_type=_ENTITY_TYPES[entity_type], entity_name=name or None)

@@ -33,7 +33,7 @@ from ottla.cli.tools.reassignments import (
     read_topics,
 )
 from ottla.cli.tools.values import parse_int
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.cli.tools.cluster_client import Cluster
@@ -203,14 +203,16 @@ def _current(cluster: Cluster, wanted: Assignment) -> Assignment:
     all_of_them = current_assignment(cluster, (topic for topic, _ in wanted))
     missing = wanted.keys() - all_of_them.keys()
     if missing:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition: {named(missing)}")
+        raise ApiException(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition: {named(missing)}"
+        )
     return {partition: all_of_them[partition] for partition in wanted}
 
 
 def _raise_any(title: str, errors: Mapping[Partition, str]) -> None:
     if errors:
         told = "; ".join(f"{partition_name(each)}: {errors[each]}" for each in sorted(errors))
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{title} {told}")
+        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"{title} {told}")
 
 
 def _throttle_brokers(
@@ -261,7 +263,7 @@ def _start_moves(session: Session, directories: Mapping[Replica, str], timeout_m
         pending = {replica: path for replica, path in pending.items() if replica not in started}
         if pending and time.monotonic() >= deadline:
             names = ",".join(map(str, sorted(pending)))
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"Timed out before log directory move{_plural(len(pending))} could be started for: {names}",
             )

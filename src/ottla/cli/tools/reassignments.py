@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.cli.tools.failures import UsageProblem, describe, raise_for
 from ottla.cli.tools.partitions import Partition, by_topic
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import (
     AlterPartitionReassignmentsRequest,
     AlterReplicaLogDirsRequest,
@@ -171,7 +171,7 @@ def current_assignment(cluster: Cluster, topics: Iterable[str]) -> Assignment:
     wanted = sorted(set(topics))
     for topic in cluster.metadata(wanted).topics if wanted else ():
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} not found.")
+            raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} not found.")
         for each in topic.partitions:
             found[topic.name, each.partition_index] = list(each.replica_nodes)
     return found

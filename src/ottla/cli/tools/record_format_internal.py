@@ -14,7 +14,7 @@ from ottla.cli.tools.decoders import read_coordinator_record
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.message_json import as_text
 from ottla.cli.tools.remote_log_metadata import metadata_text
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 _REMOTE: Final = "RemoteLogMetadataFormatter"
 _TOOLS: Final = "org.apache.kafka.tools.consumer."
@@ -64,7 +64,7 @@ class CoordinatorFormatter:
         try:
             # All of it is read before its type is looked at: Kafka's tool ends at a damaged record of any type.
             found = read_coordinator_record(self.module, key, record.value())
-        except KafkaError as error:
+        except ApiException as error:
             raise _unreadable(record, error) from error
         if found is None or (self.kinds is not None and found.kind not in self.kinds):
             return b""
@@ -82,7 +82,7 @@ class RemoteLogFormatter:
     def format(self, record: Any, delivery_count: int | None = None) -> bytes:
         try:
             value = metadata_text(record.value())
-        except KafkaError as error:
+        except ApiException as error:
             raise _unreadable(record, error) from error
         if self.as_json:
             document = {"partition": record.partition(), "offset": record.offset(), "value": value}
@@ -90,7 +90,7 @@ class RemoteLogFormatter:
         return f"partition: {record.partition()}, offset: {record.offset()}, value: {value}\n".encode()
 
 
-def _unreadable(record: Any, error: KafkaError) -> UsageProblem:
+def _unreadable(record: Any, error: ApiException) -> UsageProblem:
     why = error.message.rstrip(".")
     return UsageProblem(
         f"could not read the record at offset {record.offset()} of partition {record.partition()}: {why}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.records.record import Record
 from ottla.wire import messages
 from ottla.wire.codec import decode_prefix
@@ -36,7 +36,7 @@ def of_remote_log_metadata(record: Record) -> tuple[str | None, str | None]:
     """The value's text; keys mean nothing in this topic."""
     try:
         return None, metadata_text(record.value)
-    except KafkaError as error:
+    except ApiException as error:
         return None, f"Error at offset {record.offset}, skipping. {error.message}"
 
 
@@ -64,7 +64,7 @@ def metadata_text(value: bytes | None) -> str:
     name, text = _TEXTS[kind]
     try:
         told, end = decode_prefix(getattr(messages, name), version, value, position)
-    except KafkaError as error:
+    except ApiException as error:
         raise DecodeError(f"Failed to deserialize record with type {kind}") from error
     if end != len(value):
         raise DecodeError(f"Found {len(value) - end} byte(s) of garbage after {kind}")

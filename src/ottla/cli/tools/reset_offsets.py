@@ -23,7 +23,7 @@ from ottla.cli.tools.partitions import (
     parse_partitions,
 )
 from ottla.cli.tools.values import now_ms, parse_datetime, parse_duration_ms, parse_int
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 RESET_FORMS: Final = (
     ("--to-earliest", "", "To the oldest record."),
@@ -49,9 +49,9 @@ def reset_offsets(session: Session, flags: Flags, group_ids: list[str]) -> None:
         session.warn("Nothing is changed without --execute; say --dry-run if that is what you want.")
     plans: dict[str, Plan] = {}
     for name, group in describe_groups(session.cluster, group_ids).items():
-        if isinstance(group, KafkaError) and group.code != ErrorCode.GROUP_ID_NOT_FOUND:
+        if isinstance(group, ApiException) and group.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise group
-        if not isinstance(group, KafkaError) and group.state not in ("Empty", "Dead"):
+        if not isinstance(group, ApiException) and group.state not in ("Empty", "Dead"):
             session.complain(
                 f"the offsets of group '{name}' can only be reset when it has no members; it is {group.state}"
             )

@@ -13,7 +13,7 @@ from ottla.cli.tools.base import Flags, Session, exactly_one, require, tool
 from ottla.cli.tools.consumer_perf_test import java_date
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import now_ms
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 
 _MB: Final = 1024.0 * 1024.0
 _POLL_S: Final = 0.1
@@ -91,7 +91,7 @@ class _Run:
         self._session = session
         self._flags = flags
         self._wanted = flags.num_records or flags.messages
-        self._failure: KafkaError | None = None
+        self._failure: ApiException | None = None
         self._readers = [self._reader(number + 1) for number in range(flags.threads)]
         self._start_ms = self._end_ms = now_ms()
 

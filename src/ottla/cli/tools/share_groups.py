@@ -32,7 +32,7 @@ from ottla.cli.tools.partitions import (
 from ottla.cli.tools.reset_offsets import offsets_since
 from ottla.cli.tools.values import parse_datetime
 from ottla.client.connection import Node
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import (
     AlterShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequest,
@@ -127,15 +127,15 @@ def _list(session: Session, flags: Flags) -> None:
     session.tell(documents, [row(cells, widths) for cells in rows])
 
 
-def _described(cluster: Cluster, names: list[str]) -> dict[str, tuple[Node, Any] | KafkaError]:
-    found: dict[str, tuple[Node, Any] | KafkaError] = {}
+def _described(cluster: Cluster, names: list[str]) -> dict[str, tuple[Node, Any] | ApiException]:
+    found: dict[str, tuple[Node, Any] | ApiException] = {}
     for node, own in cluster.coordinators(names).items() if names else ():
         for told in cluster.ask(ShareGroupDescribeRequest(group_ids=own), node).groups:
             if told.error_code == ErrorCode.NONE:
                 found[told.group_id] = cluster.nodes()[node], told
             else:
                 message = describe_error(told.error_code, told.error_message)
-                found[told.group_id] = KafkaError(ErrorCode.of(told.error_code), message)
+                found[told.group_id] = ApiException(ErrorCode.of(told.error_code), message)
     return {name: found[name] for name in sorted(found)}
 
 
@@ -144,7 +144,7 @@ def _describe(session: Session, flags: Flags) -> None:
     names = [*flags.group, *(group.group_id for group in everyone)]
     documents: list[object] = []
     for name, known in _described(session.cluster, names).items():
-        if isinstance(known, KafkaError):
+        if isinstance(known, ApiException):
             session.complain(f"group '{name}': {known.message}")
             continue
         node, told = known
@@ -202,7 +202,7 @@ def _show_state(session: Session, node: Node, told: Any, verbose: bool) -> list[
 
 
 def _offsets(cluster: Cluster, group_id: str) -> dict[Partition, Any]:
-    """Where a group's shared partitions begin; KafkaError for an unknown group."""
+    """Where a group's shared partitions begin; ApiException for an unknown group."""
     kind = DescribeShareGroupOffsetsRequest
     request = kind(groups=[kind.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)])
     (told,) = cluster.ask(request, cluster.coordinator(group_id)).groups
@@ -248,11 +248,11 @@ def _delete(session: Session, flags: Flags) -> None:
 def _reset(session: Session, flags: Flags) -> None:
     (group_id,) = flags.group[-1:]
     known = _described(session.cluster, [group_id])[group_id]
-    if isinstance(known, KafkaError):
+    if isinstance(known, ApiException):
         if known.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise known
     elif known[1].group_state not in ("Empty", "Dead"):
-        raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Share group '{group_id}' is not empty.")
+        raise ApiException(ErrorCode.NON_EMPTY_GROUP, f"Share group '{group_id}' is not empty.")
     if flags.topic:
         partitions = parse_partitions(session.cluster, flags.topic)
     else:

@@ -16,7 +16,7 @@ from ottla.cli.tools.reset_offsets import read_plan
 from ottla.cli.tools.streams_internals import is_internal
 from ottla.cli.tools.topics import delete_topics
 from ottla.cli.tools.values import now_ms, parse_datetime, parse_duration_ms, parse_int
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import LeaveGroupRequest
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _listed(words: list[str]) -> str:
 def _remove_members(session: Session, flags: Flags) -> None:
     group_id = flags.application_id
     group = describe_groups(session.cluster, [group_id])[group_id]
-    if isinstance(group, KafkaError):
+    if isinstance(group, ApiException):
         if group.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise group
         return
@@ -92,7 +92,7 @@ def _remove_members(session: Session, flags: Flags) -> None:
         return
     if not flags.force:
         names = ", ".join(member.client_id for member in group.members)
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.NON_EMPTY_GROUP,
             f"group '{group_id}' still has members ({names}): stop the application, or remove them with --force",
         )

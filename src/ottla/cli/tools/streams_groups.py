@@ -32,7 +32,7 @@ from ottla.cli.tools.reset_offsets import RESET_FORMS, as_csv, chosen_form, make
 from ottla.cli.tools.streams_internals import is_internal
 from ottla.cli.tools.topics import delete_topics
 from ottla.client.connection import Node
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import StreamsGroupDescribeRequest
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _list(session: Session, flags: Flags) -> None:
 
 
 def _told(cluster: Cluster, group_id: str) -> tuple[Node, Any]:
-    """A group, and its coordinator; KafkaError where it cannot be described."""
+    """A group, and its coordinator; ApiException where it cannot be described."""
     node = cluster.coordinator(group_id)
     (told,) = cluster.ask(StreamsGroupDescribeRequest(group_ids=[group_id]), node).groups
     raise_for(told.error_code, told.error_message, group_id)
@@ -317,7 +317,7 @@ def _delete(session: Session, flags: Flags) -> None:
             internal[name] = topics
     results |= delete_groups(session.cluster, list(internal))
     cleaned = [name for name, topics in internal.items() if topics and results[name] == ErrorCode.NONE]
-    failures: dict[str, KafkaError] = {}
+    failures: dict[str, ApiException] = {}
     for name in cleaned:
         failure = _delete_internal(session, internal[name])
         if failure is not None:
@@ -336,13 +336,13 @@ def _delete(session: Session, flags: Flags) -> None:
         )
 
 
-def _delete_internal(session: Session, topics: list[str]) -> KafkaError | None:
+def _delete_internal(session: Session, topics: list[str]) -> ApiException | None:
     """Delete what a group made for itself, and tell of what cannot be deleted: the first such failure."""
     first = None
     for topic in topics:
         try:
             delete_topics(session.cluster, [topic])
-        except KafkaError as error:
+        except ApiException as error:
             session.say(f"Failed to delete internal topic: {topic}")
             first = first or error
     return first
@@ -370,7 +370,7 @@ def _reset_one(session: Session, flags: Flags, form: str, group_id: str) -> Plan
     cluster = session.cluster
     try:
         told = _told(cluster, group_id)[1]
-    except KafkaError as error:
+    except ApiException as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
         told = None

@@ -13,7 +13,7 @@ from ottla.cli.tools.config_entries import ConfigEntry, ResourceType, describe_c
 from ottla.cli.tools.failures import UsageProblem, raise_for
 from ottla.cli.tools.names import topic_names
 from ottla.cli.tools.values import parse_int
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import (
     CreatePartitionsRequest,
@@ -159,10 +159,10 @@ def parse_assignment(text: str) -> list[list[int]]:
 
 
 def _existing(session: Session, flags: Flags) -> list[str]:
-    """The topics that the flags mean; KafkaError where there is none and there ought to be."""
+    """The topics that the flags mean; ApiException where there is none and there ought to be."""
     names = topic_names(session.cluster, flags.topic, exclude_internal=flags.exclude_internal)
     if flags.topic and not names and not flags.if_exists:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"Topic '{flags.topic}' does not exist as expected; `ottla topics --list` shows what there is",
         )
@@ -196,7 +196,7 @@ def _delete(session: Session, flags: Flags) -> None:
 
 
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
-    """Delete topics; KafkaError at the first that is refused."""
+    """Delete topics; ApiException at the first that is refused."""
     kind = DeleteTopicsRequest
     version = cluster.first().version_for(ApiKey.DELETE_TOPICS) or 0
     if version >= 6:
@@ -291,7 +291,7 @@ def _names_by_id(session: Session, flags: Flags) -> list[str]:
             return [topic.name]
     if flags.if_exists:
         return []
-    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"TopicId '{flags.topic_id}' does not exist as expected")
+    raise ApiException(ErrorCode.UNKNOWN_TOPIC_ID, f"TopicId '{flags.topic_id}' does not exist as expected")
 
 
 def _described(cluster: Cluster, names: list[str], limit: int, *, by_id: bool) -> list[Any]:

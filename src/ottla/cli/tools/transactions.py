@@ -12,7 +12,7 @@ from ottla.cli.tools.columns import tabbed
 from ottla.cli.tools.failures import UsageProblem, raise_for
 from ottla.cli.tools.partitions import Partition, by_leader, by_topic, leaders
 from ottla.cli.tools.values import now_ms
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import (
     DescribeProducersRequest,
     DescribeTransactionsRequest,
@@ -96,7 +96,7 @@ def _listed(
 
 
 def _state_of(cluster: Cluster, transactional_id: str) -> tuple[int, Any]:
-    """The coordinator and the state of a transactional id; KafkaError for an unknown one."""
+    """The coordinator and the state of a transactional id; ApiException for an unknown one."""
 
     def ask() -> tuple[int, Any]:
         node = cluster.coordinator(transactional_id, Coordinator.TRANSACTION)
@@ -269,7 +269,7 @@ def _long_open(cluster: Cluster, flags: Flags) -> list[tuple[Partition, Any]]:
         if flags.broker_id is None or flags.broker_id in each.replica_nodes
     ]
     if not chosen and flags.topic:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic or partition '{flags.topic}'"
         )
     oldest = now_ms() - flags.max_transaction_timeout * 60_000
@@ -285,7 +285,7 @@ def _expected_partitions(cluster: Cluster, transactional_id: str) -> set[Partiti
     """The partitions whose end the coordinator still owes; none where it does not know the id any more."""
     try:
         _, state = _state_of(cluster, transactional_id)
-    except KafkaError as error:
+    except ApiException as error:
         if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             raise
         return set()

@@ -10,7 +10,7 @@ from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
-from ottla.errors import KafkaError
+from ottla.errors import ApiException
 from ottla.wire import messages
 
 Message = Any
@@ -85,7 +85,7 @@ class GroupAdmin:
     def _forget_deleted(self, now_ms: int) -> CoordinatorResult[None]:
         topics = dict(self._deleted_topics)
 
-        def committed(error: KafkaError | None) -> None:
+        def committed(error: ApiException | None) -> None:
             if error is None:
                 for name in topics:
                     self._deleted_topics.pop(name, None)

@@ -24,7 +24,7 @@ class GroupType(Enum):
 
 
 class CommitPartitionValidator(Protocol):
-    """Checks a commit per partition (assignment epochs); raises KafkaError for the one it is called with."""
+    """Checks a commit per partition (assignment epochs); raises ApiException for the one it is called with."""
 
     def __call__(self, topic: str, topic_id: bytes, partition: int) -> None: ...
 
@@ -68,19 +68,19 @@ class Group(ABC):
         api_version: int,
         is_transactional: bool,
     ) -> CommitPartitionValidator | None:
-        """Raise KafkaError unless this member may commit. May give a check to be run for each partition."""
+        """Raise ApiException unless this member may commit. May give a check to be run for each partition."""
 
     @abstractmethod
     def validate_offset_fetch(self, member_id: str, epoch: int) -> None:
-        """Raise KafkaError unless this member may read offsets."""
+        """Raise ApiException unless this member may read offsets."""
 
     @abstractmethod
     def validate_offset_delete(self) -> None:
-        """Raise KafkaError where offsets cannot be deleted in the group's state (see `is_subscribed_to_topic`)."""
+        """Raise ApiException where offsets cannot be deleted in the group's state (see `is_subscribed_to_topic`)."""
 
     @abstractmethod
     def validate_delete(self) -> None:
-        """Raise KafkaError (NON_EMPTY_GROUP) unless the group may be deleted."""
+        """Raise ApiException (NON_EMPTY_GROUP) unless the group may be deleted."""
 
     @abstractmethod
     def is_subscribed_to_topic(self, topic: str) -> bool:

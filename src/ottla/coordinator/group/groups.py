@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from ottla.coordinator.group.group import Group
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 G = TypeVar("G", bound=Group)
 
@@ -28,14 +28,14 @@ class Groups:
         group = self._groups.get(group_id)
         if not isinstance(group, kind):
             what = "not found" if group is None else f"a {group.type.value} group"
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {what}")
+            raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {what}")
         return group
 
     def require(self, group_id: str) -> Group:
         """The group of whatever type; raises GROUP_ID_NOT_FOUND."""
         group = self._groups.get(group_id)
         if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not found")
+            raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not found")
         return group
 
     def put(self, group: Group) -> None:

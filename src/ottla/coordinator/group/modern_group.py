@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Generic, TypeVar
 
 from ottla.coordinator.group.group import Group, GroupType
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 METADATA_REFRESH_MS: Final = 60 * 60 * 1000
 """A group looks at its topics this often even when nobody told it of a change."""
@@ -51,14 +51,14 @@ class ModernGroup(Group, Generic[M]):
         """The member; raises UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}"
             )
         return member
 
     def validate_delete(self) -> None:
         if self.members:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
+            raise ApiException(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
 
     # -- the topics' metadata
 

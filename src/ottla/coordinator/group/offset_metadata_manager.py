@@ -14,7 +14,7 @@ from ottla.coordinator.group.group import CommitPartitionValidator, Group
 from ottla.coordinator.group.offset import NO_EXPIRY, CommittedOffset, offset_record, offset_tombstone
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 from ottla.wire.uuid import ZERO_UUID
 
@@ -79,8 +79,8 @@ class OffsetMetadataManager:
         if group is None:
             if request.generation_id_or_member_epoch >= 0:
                 if info.api_version >= _GROUP_ID_NOT_FOUND_FROM:
-                    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not found")
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} is not found")
+                    raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not found")
+                raise ApiException(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} is not found")
             # An admin client, or a consumer that assigns itself: its commits make a simple group.
             group = self._simple_group(request.group_id, now_ms)
         check = group.validate_offset_commit(
@@ -99,9 +99,9 @@ class OffsetMetadataManager:
         """TxnOffsetCommit: to be run by `write_transactional`, so that the offsets pend until the marker."""
         try:
             return self._commit_transactional(info, request, now_ms)
-        except KafkaError as error:
+        except ApiException as error:
             if error.code is ErrorCode.STALE_MEMBER_EPOCH:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
+                raise ApiException(ErrorCode.ILLEGAL_GENERATION, error.message) from error
             raise
 
     def _commit_transactional(
@@ -110,7 +110,7 @@ class OffsetMetadataManager:
         group = self._context.groups.get(request.group_id)
         if group is None:
             if request.generation_id >= 0:
-                raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} is not found")
+                raise ApiException(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} is not found")
             group = self._simple_group(request.group_id, now_ms)
         check = group.validate_offset_commit(
             request.member_id, request.group_instance_id, request.generation_id, info.api_version, True
@@ -122,7 +122,7 @@ class OffsetMetadataManager:
         for topic in request.topics:
             image = by_name.get(topic.name)
             if check is not None and image is None:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.ILLEGAL_GENERATION, f"Topic {topic.name} is not assigned: it is not there"
                 )
             partitions = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.result import Done, Failed
 from ottla.coordinator.runtime import CoordinatorRuntime, ReadOperation, WriteOperation, partition_for
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -34,7 +34,7 @@ class GroupCoordinator:
         """The partition of `__consumer_offsets` that keeps a group. Raises COORDINATOR_NOT_AVAILABLE."""
         count = self.runtime.partition_count
         if not count:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__consumer_offsets does not exist yet")
+            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__consumer_offsets does not exist yet")
         return partition_for(group_id, count)
 
     def write(
@@ -43,7 +43,7 @@ class GroupCoordinator:
         """Run a write operation on the group's shard (see `CoordinatorRuntime.write`)."""
         try:
             partition = self.partition_of(group_id)
-        except KafkaError as error:
+        except ApiException as error:
             failed(error)
             return
         self.runtime.write(partition, operation, done, failed)
@@ -54,7 +54,7 @@ class GroupCoordinator:
         """Run a read operation on the group's shard."""
         try:
             partition = self.partition_of(group_id)
-        except KafkaError as error:
+        except ApiException as error:
             failed(error)
             return
         self.runtime.read(partition, operation, done, failed)
@@ -63,7 +63,7 @@ class GroupCoordinator:
         self,
         group_ids: Sequence[str],
         operation: Callable[[GroupShard, str, int], R],
-        on_error: Callable[[str, KafkaError], R],
+        on_error: Callable[[str, ApiException], R],
         done: Done[list[R]],
     ) -> None:
         """Run a read operation per group: answers in the order of the ids, errors through `on_error`."""
@@ -85,7 +85,7 @@ class GroupCoordinator:
 def require_group_id(group_id: str | None) -> None:
     """Raise INVALID_GROUP_ID for requests that need a group with a name."""
     if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
+        raise ApiException(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
 
 
 class Gathered(Generic[R]):
@@ -114,8 +114,8 @@ def _call(operation: Callable[[GroupShard, str, int], R], group_id: str, shard: 
 def _put_error(
     gathered: Gathered[R],
     index: int,
-    on_error: Callable[[str, KafkaError], R],
+    on_error: Callable[[str, ApiException], R],
     group_id: str,
-    error: KafkaError,
+    error: ApiException,
 ) -> None:
     gathered.put(index, on_error(group_id, error))

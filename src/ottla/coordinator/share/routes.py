@@ -13,7 +13,7 @@ from ottla.coordinator.outbox import Outbox
 from ottla.coordinator.runtime import partition_for
 from ottla.coordinator.share.service import Answer, ShareCoordinator, StateApi
 from ottla.coordinator.share.state import StateKey
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import NO_LEADER
 from ottla.peers import BrokerPeers, Message, PeerFailure
 
@@ -126,7 +126,7 @@ class ShareStateRoutes:
 
 def _lost(api: StateApi, key: StateKey, why: str) -> Message:
     return api.partition_result(
-        key.partition, KafkaError(ErrorCode.NOT_COORDINATOR, f"The share state cannot be reached: {why}")
+        key.partition, ApiException(ErrorCode.NOT_COORDINATOR, f"The share state cannot be reached: {why}")
     )
 
 

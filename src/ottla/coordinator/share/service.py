@@ -16,7 +16,7 @@ from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.runtime import CoordinatorRuntime, partition_for
 from ottla.coordinator.share.shard import ShareCoordinatorShard
 from ottla.coordinator.share.state import StateKey
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class StateApi:
     topic_result: str
     operation: _Operation
 
-    def partition_result(self, partition: int, error: KafkaError) -> Message:
+    def partition_result(self, partition: int, error: ApiException) -> Message:
         return self.response.PartitionResult(
             partition=partition, error_code=error.code, error_message=error.message
         )
@@ -109,12 +109,14 @@ class ShareCoordinator:
     def ask(self, api: StateApi, key: StateKey, part: Message, done: Answer) -> None:
         """Ask about one share partition of which this broker should be the coordinator."""
 
-        def failed(error: KafkaError) -> None:
+        def failed(error: ApiException) -> None:
             done(api.partition_result(key.partition, error))
 
         count = self.runtime.partition_count
         if not count:
-            failed(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__share_group_state does not exist yet"))
+            failed(
+                ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__share_group_state does not exist yet")
+            )
             return
         self.runtime.write(
             partition_for(key.coordinator_key, count),
@@ -162,7 +164,7 @@ class ShareCoordinator:
             return
         try:
             self._delete_records(partition, offset)
-        except KafkaError as error:
+        except ApiException as error:
             _not_pruned(partition, error)
         else:
             self._pruned[partition] = offset
@@ -201,6 +203,6 @@ def ask_each(ask: Ask, api: StateApi, request: Message, done: Answer) -> None:
             ask(api, key, part, partial(answered, index, place))
 
 
-def _not_pruned(partition: int, error: KafkaError) -> None:
+def _not_pruned(partition: int, error: ApiException) -> None:
     if error.code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
         _logger.warning("__share_group_state-%d could not be pruned: %s", partition, error.message)

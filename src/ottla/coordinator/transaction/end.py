@@ -27,7 +27,7 @@ from ottla.coordinator.transaction.state import (
     TransactionMetadata,
     TransactionState,
 )
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 _S = TransactionState
 
@@ -189,27 +189,27 @@ def complete(
     return CoordinatorResult((shard.record(after),), after)
 
 
-def _concurrent(txn: TransactionMetadata) -> KafkaError:
-    return KafkaError(
+def _concurrent(txn: TransactionMetadata) -> ApiException:
+    return ApiException(
         ErrorCode.CONCURRENT_TRANSACTIONS, f"{txn.transactional_id}: the transaction is being ended already"
     )
 
 
-def _other_producer(txn: TransactionMetadata, producer_id: int) -> KafkaError:
-    return KafkaError(
+def _other_producer(txn: TransactionMetadata, producer_id: int) -> ApiException:
+    return ApiException(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         f"{txn.transactional_id} has producer id {txn.producer_id}, not {producer_id}",
     )
 
 
-def _fenced(txn: TransactionMetadata, epoch: int) -> KafkaError:
-    return KafkaError(
+def _fenced(txn: TransactionMetadata, epoch: int) -> ApiException:
+    return ApiException(
         ErrorCode.PRODUCER_FENCED, f"{txn.transactional_id} has epoch {txn.producer_epoch}, not {epoch}"
     )
 
 
-def _invalid(txn: TransactionMetadata, commit: bool) -> KafkaError:
-    return KafkaError(
+def _invalid(txn: TransactionMetadata, commit: bool) -> ApiException:
+    return ApiException(
         ErrorCode.INVALID_TXN_STATE,
         f"{txn.transactional_id} is {txn.state.title}: there is nothing to {'commit' if commit else 'abort'}",
     )

@@ -19,7 +19,7 @@ from ottla.coordinator.transaction.state import (
     TransactionState,
     epoch_exhausted,
 )
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +68,18 @@ def check_request(
 ) -> int:
     """The timeout in force for a request; raises what is wrong with it."""
     if not transactional_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty")
+        raise ApiException(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty")
     if two_phase and not two_phase_enabled:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "Two-phase commit is off (transaction.two.phase.commit.enable)",
         )
     if keep_prepared:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Prepared transactions cannot be kept")
+        raise ApiException(ErrorCode.UNSUPPORTED_VERSION, "Prepared transactions cannot be kept")
     if two_phase:
         return NO_TIMEOUT
     if not 0 < timeout_ms <= max_timeout_ms:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_TRANSACTION_TIMEOUT,
             f"A transaction timeout of {timeout_ms} ms is not in 1..{max_timeout_ms} (transaction.max.timeout.ms)",
         )
@@ -95,7 +95,7 @@ def init_producer_id(
             return CoordinatorResult((), NEEDS_PRODUCER_ID)
         txn = TransactionMetadata(request.transactional_id, new_producer_id, NO_EPOCH, request.timeout_ms)
     if txn.state in PREPARED:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.CONCURRENT_TRANSACTIONS, f"{txn.transactional_id}: the last transaction is being ended"
         )
     if request.has_expectation and not _may_be_owner(txn, request):
@@ -151,8 +151,8 @@ def _next_epoch(shard: TransactionShard, txn: TransactionMetadata, request: Init
     return bumped, NO_EPOCH
 
 
-def _fenced(txn: TransactionMetadata, request: InitRequest) -> KafkaError:
-    return KafkaError(
+def _fenced(txn: TransactionMetadata, request: InitRequest) -> ApiException:
+    return ApiException(
         ErrorCode.PRODUCER_FENCED,
         f"{txn.transactional_id}: producer {request.expected_id} with epoch {request.expected_epoch} was overtaken "
         f"by producer {txn.producer_id} with epoch {txn.producer_epoch}",

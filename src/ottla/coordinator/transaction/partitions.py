@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.coordinator.transaction.state import PREPARED, TransactionMetadata, TransactionState
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 
 
@@ -62,12 +62,12 @@ def verify_partitions(
 
 def _check_producer(txn: TransactionMetadata, producer_id: int, producer_epoch: int) -> None:
     if txn.producer_id != producer_id:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
             f"{txn.transactional_id} has producer id {txn.producer_id}, not {producer_id}",
         )
     if txn.producer_epoch != producer_epoch:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.PRODUCER_FENCED,
             f"{txn.transactional_id} has epoch {txn.producer_epoch}, not {producer_epoch}",
         )
@@ -75,6 +75,6 @@ def _check_producer(txn: TransactionMetadata, producer_id: int, producer_epoch: 
 
 def _check_decided(txn: TransactionMetadata) -> None:
     if txn.state in PREPARED:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.CONCURRENT_TRANSACTIONS, f"{txn.transactional_id}: the last transaction is being ended"
         )

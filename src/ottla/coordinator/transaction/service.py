@@ -32,7 +32,7 @@ from ottla.coordinator.transaction.marker_router import TransactionMarkerRouter
 from ottla.coordinator.transaction.partitions import add_partitions, verify_partitions
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetadata
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.metadata.image import NO_LEADER
 
@@ -56,7 +56,7 @@ EndOperation = Callable[[TransactionShard, int, int], CoordinatorResult[Ended]]
 class ProducerIdSource(Protocol):
     """Where new producer ids come from."""
 
-    def next_id(self, done: Callable[[int, KafkaError | None], None]) -> None: ...
+    def next_id(self, done: Callable[[int, ApiException | None], None]) -> None: ...
 
 
 class TransactionCoordinator:
@@ -132,17 +132,17 @@ class TransactionCoordinator:
     def partition_of(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` of an id. Raises INVALID_REQUEST, COORDINATOR_NOT_AVAILABLE."""
         if not transactional_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id is empty")
+            raise ApiException(ErrorCode.INVALID_REQUEST, "The transactional id is empty")
         count = self.runtime.partition_count
         if not count:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__transaction_state does not exist yet")
+            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__transaction_state does not exist yet")
         return partition_for(transactional_id, count)
 
     def coordinator_of(self, transactional_id: str) -> int:
         """The broker that coordinates an id's transactions. Raises COORDINATOR_NOT_AVAILABLE when there is none."""
         leader = self.runtime.leader_of(self.partition_of(transactional_id))
         if leader == NO_LEADER:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 f"Nobody coordinates the transactions of {transactional_id}",
             )
@@ -196,7 +196,7 @@ class TransactionCoordinator:
             else:
                 self._decided(partition, outcome)
                 failed(
-                    KafkaError(
+                    ApiException(
                         ErrorCode.CONCURRENT_TRANSACTIONS,
                         f"{request.transactional_id}: an open transaction is being aborted first",
                     )
@@ -215,7 +215,7 @@ class TransactionCoordinator:
         )
 
     def _with_new_id(self, then: Callable[[int], None], failed: Failed) -> None:
-        def given(producer_id: int, error: KafkaError | None) -> None:
+        def given(producer_id: int, error: ApiException | None) -> None:
             if error is not None:
                 failed(error)
             else:
@@ -316,7 +316,7 @@ class TransactionCoordinator:
             if found == prepared and shard is not None:
                 self._send_markers(shard, prepared)
 
-        def failed(error: KafkaError) -> None:
+        def failed(error: ApiException) -> None:
             _logger.info(
                 "The end of %s is not known to be committed: %s", prepared.transactional_id, error.message
             )
@@ -333,7 +333,7 @@ class TransactionCoordinator:
         self._markers.add(shard.partition, shard.coordinator_epoch, prepared)
 
     def _complete(self, partition: int, prepared: TransactionMetadata) -> None:
-        def failed(error: KafkaError) -> None:
+        def failed(error: ApiException) -> None:
             if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 self._clock.call_later(_COMPLETION_RETRY_MS / 1000, self._complete, partition, prepared)
             else:
@@ -386,7 +386,7 @@ class TransactionCoordinator:
             if outcome.prepared is not None:
                 _logger.info("Aborted the transaction of %s: its time is up", txn.transactional_id)
 
-        def failed(error: KafkaError) -> None:
+        def failed(error: ApiException) -> None:
             _logger.warning("Cannot abort the transaction of %s: %s", txn.transactional_id, error.message)
 
         self._end(
@@ -409,7 +409,7 @@ class TransactionCoordinator:
             if count == _TOMBSTONES_AT_ONCE:
                 self._clock.call_later(0.0, self._expire, partition)
 
-        def failed(error: KafkaError) -> None:
+        def failed(error: ApiException) -> None:
             _logger.warning("Cannot expire transactional ids: %s", error.message)
 
         self.runtime.write(

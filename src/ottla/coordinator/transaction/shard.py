@@ -20,7 +20,7 @@ from ottla.coordinator.transaction.state import (
     TransactionMetadata,
     TransactionState,
 )
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
@@ -81,7 +81,7 @@ class TransactionShard:
         """The transactional id; raises what a request about an unknown one is told."""
         txn = self._transactions.get(transactional_id)
         if txn is None:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING,
                 f"There is no transactional id {transactional_id}: it was never used, or has expired",
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.replica.share.in_flight import NOBODY, Change, InFlight, Run, add_state
 from ottla.replica.share.states import Acknowledgement, AckType, RecordState, ShareSettings, StateBatch
 
@@ -40,14 +40,14 @@ def acknowledge(
                 _check_held(flight, member, first, last)
                 if kind is AckType.RENEW:
                     if not settings.renew_enabled:
-                        raise KafkaError(
+                        raise ApiException(
                             ErrorCode.INVALID_RECORD_STATE, "Locks of this group's members cannot be renewed"
                         )
                     renewed.append((first, last))
                 else:
                     for run in flight.cut(first, last):
                         _begin(flight, settings, change, run, _NEW_STATE[kind])
-    except KafkaError:
+    except ApiException:
         settle(flight, settings, change, now, kept=False)
         raise
     for first, last in renewed:
@@ -116,11 +116,11 @@ def _begin(flight: InFlight, settings: ShareSettings, change: Change, run: Run, 
 
 def _check_range(flight: InFlight, ack: Acknowledgement) -> None:
     if not flight.runs:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_RECORD_STATE, f"Offsets {ack.first} to {ack.last} are not in flight"
         )
     if ack.last > flight.end_offset:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REQUEST,
             f"Offsets up to {ack.last} were never acquired, only up to {flight.end_offset}",
         )
@@ -131,7 +131,7 @@ def _by_type(flight: InFlight, ack: Acknowledgement) -> Iterator[tuple[int, int,
     try:
         kinds = [AckType(kind) for kind in ack.types]
     except ValueError as error:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REQUEST, f"There is no such acknowledge type as in {ack.types}"
         ) from error
     start = flight.start_offset
@@ -149,16 +149,16 @@ def _by_type(flight: InFlight, ack: Acknowledgement) -> Iterator[tuple[int, int,
 def _check_held(flight: InFlight, member: str, first: int, last: int) -> None:
     for run in flight.over(first, last):
         if run.change is not None:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_RECORD_STATE,
                 f"Offsets {run.first} to {run.last} are being acknowledged already",
             )
         if run.state is not RecordState.ACQUIRED:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_RECORD_STATE, f"Offsets {run.first} to {run.last} are not acquired"
             )
         if run.member != member:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_RECORD_STATE,
                 f"Offsets {run.first} to {run.last} are held by another member",
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import AbortedTxn, LogSlice, WouldBlock
 from ottla.records.batch import BatchHeader, iter_batches
 from ottla.records.control import ControlType, end_txn_marker
@@ -34,7 +34,7 @@ _EMPTY: Final = b""
 class Fetched:
     """What a member gets of one partition."""
 
-    error: KafkaError | None = None
+    error: ApiException | None = None
     records: Any = _EMPTY
     acquired: list[Acquired] = field(default_factory=list)
 
@@ -48,7 +48,7 @@ class _Read:
     offset: int
     max_bytes: int
     piece: LogSlice | None = None
-    error: KafkaError | None = None
+    error: ApiException | None = None
 
 
 class ShareFetch:
@@ -164,7 +164,7 @@ class ShareFetch:
         for part in self._keys:
             try:
                 yield self._shares.obtain(ShareKey(self._group_id, *part))
-            except KafkaError as error:
+            except ApiException as error:
                 self._results[part] = Fetched(error)
 
     def _read(self) -> bool:
@@ -193,7 +193,7 @@ class ShareFetch:
                 work = partial(self._read_one, read, log, min_one, nowait=False)
                 self._shares.replicas.offload.run(work, partial(self._cold_done, place))
                 return False
-            except KafkaError as error:
+            except ApiException as error:
                 self._failed(read, error)
             else:
                 min_one = min_one and not len(read.piece.records)
@@ -208,7 +208,7 @@ class ShareFetch:
             piece.records = memoryview(_EMPTY)
         return piece
 
-    def _failed(self, read: _Read, error: KafkaError) -> None:
+    def _failed(self, read: _Read, error: ApiException) -> None:
         read.error = error
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # Retention has overtaken the group: it goes on with what is still there.
@@ -219,7 +219,7 @@ class ShareFetch:
     def _cold_done(self, place: int, future: Future[LogSlice]) -> None:
         piece = outcome(future)
         read = self._reads[place]
-        if isinstance(piece, KafkaError):
+        if isinstance(piece, ApiException):
             self._failed(read, piece)
         else:
             read.piece = piece
@@ -277,7 +277,7 @@ class ShareFetch:
                 mode=self._mode,
                 aborted=self._aborted(read, batches) if self._read_committed and batches else (),
             )
-        except KafkaError as error:
+        except ApiException as error:
             return Fetched(error)
         if not acquired:
             return Fetched()

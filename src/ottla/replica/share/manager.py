@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.clock import Clock
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.replica.share.partition import SharePartition
 from ottla.replica.share.persister import Persister, ShareKey
 from ottla.replica.share.sessions import PartitionKey, ShareSessions
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Outcomes = dict[PartitionKey, KafkaError | None]
+Outcomes = dict[PartitionKey, ApiException | None]
 
 _FENCED: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -88,13 +88,13 @@ class SharePartitions:
             raise share.error
         return share
 
-    def drop(self, key: ShareKey, error: KafkaError) -> None:
+    def drop(self, key: ShareKey, error: ApiException) -> None:
         """Forget a share partition; requests that wait for it get the error."""
         share = self._partitions.pop(key, None)
         if share is not None and share.error is None:
             share.close(error)
 
-    def drop_if_fenced(self, key: ShareKey, error: KafkaError | None) -> None:
+    def drop_if_fenced(self, key: ShareKey, error: ApiException | None) -> None:
         if error is not None and error.code in _FENCED:
             self.drop(key, error)
 
@@ -108,7 +108,7 @@ class SharePartitions:
         """Forget everything: locks end with the broker, and what was to be kept is kept."""
         self.sessions.clear()
         for key in list(self._partitions):
-            self.drop(key, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The broker stops"))
+            self.drop(key, ApiException(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The broker stops"))
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -130,7 +130,7 @@ class SharePartitions:
             if share is None:
                 gather.settled(
                     part,
-                    KafkaError(
+                    ApiException(
                         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                         "Nobody has acquired records of this partition here",
                     ),
@@ -138,7 +138,9 @@ class SharePartitions:
             else:
                 share.acknowledge(member_id, batches, partial(self._settled, key, part, gather))
 
-    def _settled(self, key: ShareKey, part: PartitionKey, gather: _Gather, error: KafkaError | None) -> None:
+    def _settled(
+        self, key: ShareKey, part: PartitionKey, gather: _Gather, error: ApiException | None
+    ) -> None:
         self.drop_if_fenced(key, error)
         gather.settled(part, error)
 
@@ -158,7 +160,8 @@ class SharePartitions:
             # What is kept is complete: who comes next loads it, with offsets that were reset meanwhile.
             for key in [key for key in self._partitions if key.group_id == group_id]:
                 self.drop(
-                    key, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The share group has no sessions here")
+                    key,
+                    ApiException(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The share group has no sessions here"),
                 )
         return True
 
@@ -167,7 +170,7 @@ class SharePartitions:
         for group_id, member_id in self.sessions.of_connection(connection_id):
             self.end_session(group_id, member_id)
 
-    def _released(self, key: ShareKey, error: KafkaError | None) -> None:
+    def _released(self, key: ShareKey, error: ApiException | None) -> None:
         if error is not None:
             _logger.warning("Records of %s could not be given back: %s", key.group_id, error.message)
         self.drop_if_fenced(key, error)
@@ -185,15 +188,15 @@ class _Gather:
         if not count:
             done(self._outcomes)
 
-    def settled(self, part: PartitionKey, error: KafkaError | None) -> None:
+    def settled(self, part: PartitionKey, error: ApiException | None) -> None:
         self._outcomes[part] = error
         self._missing -= 1
         if not self._missing:
             self._done(self._outcomes)
 
 
-def _not_leader(share: SharePartition) -> KafkaError:
-    return share.error or KafkaError(
+def _not_leader(share: SharePartition) -> ApiException:
+    return share.error or ApiException(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         f"This broker does not lead {share.partition.topic}-{share.partition.index} any more",
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
 from ottla.config.durations import BY_DURATION, duration_ms
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TimestampOffset
 from ottla.records.batch import BatchHeader
 from ottla.replica.offload import outcome
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Settled = Callable[[KafkaError | None], None]
+Settled = Callable[[ApiException | None], None]
 
 
 class _Stage(Enum):
@@ -88,7 +88,7 @@ class SharePartition:
         self.waiters: dict[DelayedRequest, None] = {}
         self.reading = False
         """A request reads for this partition: what it will acquire is not for others."""
-        self.error: KafkaError | None = None
+        self.error: ApiException | None = None
         """Why it cannot be used: it has to be made anew."""
         self._clock = clock
         self._offload = offload
@@ -129,7 +129,7 @@ class SharePartition:
             self._stage = _Stage.LOADING
             self._persister.read_state(read_request(self.key, self.leader_epoch), self._read_done)
 
-    def close(self, error: KafkaError) -> None:
+    def close(self, error: ApiException) -> None:
         """Not used any more: somebody else leads the partition, or its offsets were reset, or the group is empty."""
         self._stage = _Stage.CLOSED
         self.error = error
@@ -143,7 +143,7 @@ class SharePartition:
                 self._begin_anew(kept)
             else:
                 self._loaded(kept, kept.start_offset)
-        except KafkaError as error:
+        except ApiException as error:
             self.close(error)
 
     def _begin_anew(self, kept: KeptState) -> None:
@@ -161,12 +161,12 @@ class SharePartition:
     def _timestamp_found(self, kept: KeptState, future: Future[TimestampOffset | None]) -> None:
         found = outcome(future)
         try:
-            if isinstance(found, KafkaError):
+            if isinstance(found, ApiException):
                 raise found
             # Without a record that young the group begins with the next one to come.
             offset = self.partition.local_log().high_watermark if found is None else found.offset
             self._loaded(kept, offset)
-        except KafkaError as error:
+        except ApiException as error:
             self.close(error)
 
     def _loaded(self, kept: KeptState, start_offset: int) -> None:
@@ -177,7 +177,7 @@ class SharePartition:
         except ValueError as error:
             _logger.error("The kept state of %r cannot be used: %s", self, error)
             self.close(
-                KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The share partition failed to load: {error}")
+                ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"The share partition failed to load: {error}")
             )
             return
         self._state_epoch = kept.state_epoch
@@ -239,14 +239,14 @@ class SharePartition:
         if self._stage is not _Stage.ACTIVE:
             done(
                 self.error
-                or KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The share partition is loading")
+                or ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The share partition is loading")
             )
             return
         try:
             change = acknowledge(
                 self._flight, self.settings, member, acknowledgements, self._clock.monotonic()
             )
-        except KafkaError as error:
+        except ApiException as error:
             done(error)
             return
         self._keep(change, done)
@@ -316,9 +316,9 @@ class SharePartition:
             parked.ready()
 
 
-def _error_of(response: Message) -> KafkaError | None:
+def _error_of(response: Message) -> ApiException | None:
     try:
         only_result(response)
-    except KafkaError as error:
+    except ApiException as error:
         return error
     return None

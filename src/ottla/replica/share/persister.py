@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.replica.share.states import RecordState, StateBatch
 from ottla.wire import messages
 
@@ -101,10 +101,10 @@ def only_result(response: Message) -> Message:
     """The one partition of an answer; raises what a client is to be told where it is an error."""
     partitions = [part for topic in response.results for part in topic.partitions]
     if len(partitions) != 1:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The share coordinator answered something else")
+        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, "The share coordinator answered something else")
     result = partitions[0]
     if result.error_code:
-        raise KafkaError(
+        raise ApiException(
             _TOLD_TO_CLIENTS.get(result.error_code, ErrorCode.UNKNOWN_SERVER_ERROR),
             result.error_message or "The share coordinator refused",
         )
@@ -115,7 +115,7 @@ def kept_state(response: Message) -> KeptState:
     result = only_result(response)
     unknown = {batch.delivery_state for batch in result.state_batches} - _WHEN_LOADED.keys()
     if unknown:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Records were kept in unknown states: {unknown}")
+        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Records were kept in unknown states: {unknown}")
     return KeptState(
         result.state_epoch,
         result.start_offset,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_FETCH_PARTITIONS
 
 INITIAL_EPOCH: Final = 0
@@ -80,7 +80,7 @@ class ShareSessions:
         self.check_size(len(wanted))
         self.remove(group_id, member_id)
         if len(self._sessions) >= self._limit:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
                 f"There are {self._limit} share sessions already (group.share.max.share.sessions)",
             )
@@ -93,7 +93,7 @@ class ShareSessions:
     def check_size(partitions: int) -> None:
         """Raise INVALID_REQUEST for more partitions than a session may have."""
         if partitions > MAX_FETCH_PARTITIONS:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_REQUEST, f"A share session has at most {MAX_FETCH_PARTITIONS} partitions"
             )
 
@@ -105,7 +105,7 @@ class ShareSessions:
         """The session of a request that goes on with it; raises what a client is to be told."""
         session = self.require(group_id, member_id)
         if session.epoch != epoch:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_SHARE_SESSION_EPOCH,
                 f"The share session of {member_id} is at epoch {session.epoch}, not {epoch}",
             )
@@ -115,7 +115,7 @@ class ShareSessions:
     def require(self, group_id: str, member_id: str) -> ShareSession:
         session = self.get(group_id, member_id)
         if session is None:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.SHARE_SESSION_NOT_FOUND,
                 f"Member {member_id} of {group_id} has no share session here",
             )

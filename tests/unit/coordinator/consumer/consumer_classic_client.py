@@ -9,7 +9,7 @@ from consumer_rig import GROUP, Rig, topic_id
 
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.result import Deferred
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 from ottla.wire.codec import decode_prefix, encode
 
@@ -115,7 +115,7 @@ class ClassicClient:
         )
         try:
             return ErrorCode(self._run("heartbeat", request, 4).error_code)
-        except KafkaError as error:
+        except ApiException as error:
             return error.code
 
     def leave(self) -> Any:

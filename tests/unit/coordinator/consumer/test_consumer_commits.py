@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from consumer_rig import Member, Rig, settle, topic_id
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 FOO = topic_id("foo")
 
 
-def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
-    return pytest.RaisesExc(KafkaError, check=lambda error: error.code is code)
+def refused(code: ErrorCode) -> pytest.RaisesExc[ApiException]:
+    return pytest.RaisesExc(ApiException, check=lambda error: error.code is code)
 
 
 def test_a_member_commits_in_its_epoch() -> None:

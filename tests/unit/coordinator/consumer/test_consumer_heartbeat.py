@@ -6,7 +6,7 @@ import pytest
 from consumer_rig import GROUP, Member, Rig, settle, snapshot, topic_id
 
 from ottla.coordinator.group.consumer.member import MemberState
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 FOO = topic_id("foo")
 
@@ -15,8 +15,8 @@ def all_of(topic: str, partitions: int) -> set[tuple[bytes, int]]:
     return {(topic_id(topic), number) for number in range(partitions)}
 
 
-def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
-    return pytest.RaisesExc(KafkaError, check=lambda error: error.code is code)
+def refused(code: ErrorCode) -> pytest.RaisesExc[ApiException]:
+    return pytest.RaisesExc(ApiException, check=lambda error: error.code is code)
 
 
 def test_the_first_member_gets_everything_at_once() -> None:

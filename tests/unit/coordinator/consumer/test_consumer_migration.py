@@ -12,11 +12,11 @@ from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.classic.rebalance import SHORTEST_FORMING_MS
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
-def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
-    return pytest.RaisesExc(KafkaError, check=lambda error: error.code is code)
+def refused(code: ErrorCode) -> pytest.RaisesExc[ApiException]:
+    return pytest.RaisesExc(ApiException, check=lambda error: error.code is code)
 
 
 def classic_group(rig: Rig, **options: Any) -> ClassicClient:

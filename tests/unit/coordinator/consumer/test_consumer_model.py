@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from effort import examples
 from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 TOPICS = ("t-1", "t-2", "u-1")
 SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
@@ -52,12 +52,12 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def _beat(self, member: Member) -> None:
         try:
             member.beat()
-        except KafkaError as error:
+        except ApiException as error:
             if error.code not in START_OVER:
                 raise
             try:
                 member.join()
-            except KafkaError as again:
+            except ApiException as again:
                 # A static member whose place was taken meanwhile.
                 assert again.code is ErrorCode.UNRELEASED_INSTANCE_ID
                 member.owned, member.wanted = {}, None
@@ -102,7 +102,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             return
         try:
             member.beat()
-        except KafkaError:
+        except ApiException:
             self._beat(member)
         else:
             self.seen[member.member_id] = self.rig.clock.now_ms()
@@ -126,7 +126,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         comes_back = for_a_while and member.instance_id is not None
         try:
             member.leave(-2 if comes_back else -1)
-        except KafkaError as error:
+        except ApiException as error:
             assert error.code in START_OVER | {ErrorCode.FENCED_INSTANCE_ID}
         else:
             if comes_back and member.instance_id is not None:
@@ -145,7 +145,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def _classic_step(self, client: ClassicClient) -> None:
         try:
             client.step()
-        except KafkaError as error:
+        except ApiException as error:
             assert error.code is ErrorCode.REBALANCE_IN_PROGRESS
         self.seen[client.member_id] = self.rig.clock.now_ms()
 

@@ -8,7 +8,7 @@ from consumer_rig import GROUP, Member, Rig, topic_id
 from ottla.coordinator.group.consumer import records as write
 from ottla.coordinator.group.consumer.member import ConsumerGroupMember, MemberState
 from ottla.coordinator.records import CoordinatorRecord
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 FOO = topic_id("foo")
@@ -52,7 +52,7 @@ def test_a_member_in_a_state_of_a_later_version_starts_from_nothing() -> None:
         current(9),
     )
     assert rig.group.members["a"].state is MemberState.UNKNOWN
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(ApiException) as refused:
         rig.heartbeat(member_id="a", member_epoch=5)
     assert refused.value.code is ErrorCode.FENCED_MEMBER_EPOCH
     again = Member(rig, "a", ["foo"])

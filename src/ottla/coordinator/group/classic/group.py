@@ -14,7 +14,7 @@ from ottla.coordinator.group.classic.records import group_tombstone
 from ottla.coordinator.group.classic.state import VALID_BEFORE, ClassicState
 from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, Group, GroupType
 from ottla.coordinator.records import CoordinatorRecord
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 from ottla.wire.codec import decode_prefix
 
@@ -126,15 +126,15 @@ class ClassicGroup(Group):
             if known is None:
                 raise self._unknown(member_id)
             if known != member_id:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.FENCED_INSTANCE_ID,
                     f"Instance {instance_id} is another member of {self.group_id}",
                 )
         if member_id not in self.members:
             raise self._unknown(member_id)
 
-    def _unknown(self, member_id: str) -> KafkaError:
-        return KafkaError(
+    def _unknown(self, member_id: str) -> ApiException:
+        return ApiException(
             ErrorCode.UNKNOWN_MEMBER_ID, f"'{member_id}' is not a member of group {self.group_id}"
         )
 
@@ -147,19 +147,19 @@ class ClassicGroup(Group):
         is_transactional: bool,
     ) -> CommitPartitionValidator | None:
         if self.state is ClassicState.DEAD:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group {self.group_id} is gone")
+            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group {self.group_id} is gone")
         if epoch < 0 and self.state is ClassicState.EMPTY:
             return None
         if epoch >= 0 or member_id or instance_id is not None:
             self.validate_member(member_id, instance_id)
             if epoch != self.generation:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.ILLEGAL_GENERATION, f"Group {self.group_id} is in generation {self.generation}"
                 )
         elif not is_transactional and self.state is not ClassicState.EMPTY:
             raise self._unknown(member_id)
         if not is_transactional and self.state is ClassicState.COMPLETING_REBALANCE:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"Group {self.group_id} is rebalancing")
+            raise ApiException(ErrorCode.REBALANCE_IN_PROGRESS, f"Group {self.group_id} is rebalancing")
         return None
 
     def validate_offset_fetch(self, member_id: str, epoch: int) -> None:
@@ -169,16 +169,16 @@ class ClassicGroup(Group):
         self._check_alive()
         if self.state is not ClassicState.EMPTY and not self.uses_consumer_protocol:
             # Nobody knows what its members read.
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
+            raise ApiException(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
 
     def validate_delete(self) -> None:
         self._check_alive()
         if self.state is not ClassicState.EMPTY:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
+            raise ApiException(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
 
     def _check_alive(self) -> None:
         if self.state is ClassicState.DEAD:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is gone")
+            raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is gone")
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
         if self._subscribed is None:
@@ -337,7 +337,7 @@ class ClassicGroup(Group):
                     messages.ConsumerProtocolSubscription, _SUBSCRIPTION_VERSION, metadata, 2
                 )
                 topics.update(subscription.topics)
-        except (KafkaError, struct.error, StopIteration):
+        except (ApiException, struct.error, StopIteration):
             # Written by a client of its own kind: its offsets are kept then.
             return
         self._subscribed = frozenset(topics)

@@ -18,7 +18,7 @@ from ottla.coordinator.group.classic.state import ClassicState
 from ottla.coordinator.group.context import GroupContext, Replay, RequestInfo
 from ottla.coordinator.group.group import Group, GroupType
 from ottla.coordinator.result import CoordinatorResult, Deferred
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class ClassicGroups:
         assignments = {member_id: given.get(member_id, NO_ASSIGNMENT) for member_id in group.members}
         generation = group.generation
 
-        def committed(error: KafkaError | None) -> None:
+        def committed(error: ApiException | None) -> None:
             # A member may have joined or left meanwhile: then this generation is over.
             if group.state is not ClassicState.COMPLETING_REBALANCE or group.generation != generation:
                 return
@@ -128,14 +128,14 @@ class ClassicGroups:
             assert self.guests is not None
             return self.guests.heartbeat(info, request, now_ms)
         if group.state is ClassicState.DEAD:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group {group.group_id} is gone")
+            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group {group.group_id} is gone")
         group.validate_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.ILLEGAL_GENERATION, f"Group {group.group_id} is in generation {group.generation}"
             )
         if group.state is ClassicState.EMPTY:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no members")
+            raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no members")
         self.rebalances.heard_of(group, group.members[request.member_id])
         rebalancing = group.state is ClassicState.PREPARING_REBALANCE
         return _answer(
@@ -151,7 +151,7 @@ class ClassicGroups:
             assert self.guests is not None
             return self.guests.leave(info, request, now_ms)
         if group.state is ClassicState.DEAD:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group {group.group_id} is gone")
+            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Group {group.group_id} is gone")
         response = messages.LeaveGroupResponse
         answers = []
         any_left = False
@@ -185,7 +185,7 @@ class ClassicGroups:
         elif member_id not in group.pending_join:
             try:
                 group.validate_member(member_id, leaving.group_instance_id)
-            except KafkaError as error:
+            except ApiException as error:
                 return error.code
         self.rebalances.remove(group, member_id)
         return ErrorCode.NONE
@@ -196,7 +196,7 @@ class ClassicGroups:
             group is not None and group.type is GroupType.CONSUMER and self.guests is not None
         ):
             return group
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} is not found")
+        raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} is not found")
 
     # -- admins
 
@@ -304,7 +304,7 @@ def _sync_error(group: ClassicGroup, request: Message) -> ErrorCode:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     try:
         group.validate_member(request.member_id, request.group_instance_id)
-    except KafkaError as error:
+    except ApiException as error:
         return error.code
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION

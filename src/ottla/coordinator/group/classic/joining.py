@@ -13,7 +13,7 @@ from ottla.coordinator.group.classic.state import ClassicState
 from ottla.coordinator.group.context import GroupContext, RequestInfo
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult, Deferred
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 Message = Any
@@ -52,7 +52,7 @@ class Joining:
         assert not result.records
         records.append(new_group_record(group))
 
-        def committed(error: KafkaError | None) -> None:
+        def committed(error: ApiException | None) -> None:
             if error is not None and groups.get(group_id) is group and not group.members:
                 groups.remove(group_id)
 
@@ -151,7 +151,7 @@ class Joining:
         member_id = request.member_id
         try:
             group.validate_member(member_id, request.group_instance_id)
-        except KafkaError as error:
+        except ApiException as error:
             return _refuse(member_id, error.code)
         member = group.members[member_id]
         is_leader = group.leader_id == member_id
@@ -198,7 +198,7 @@ class Joining:
         if group.select_protocol() != group.protocol:
             return _waiting(joining, self._rebalances.prepare_or_complete(group, now_ms))
 
-        def committed(error: KafkaError | None) -> None:
+        def committed(error: ApiException | None) -> None:
             if error is not None:
                 group.answer_join(member, _refusal("", error.code))
                 restored = group.replace_static(new_id, old_id)

@@ -12,7 +12,7 @@ from ottla.coordinator.group.classic.records import group_record
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.coordinator.group.context import GroupContext
 from ottla.coordinator.result import CoordinatorResult
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 _logger = logging.getLogger(__name__)
@@ -263,7 +263,7 @@ def _unknown_member() -> Any:
 
 
 def _warn_of(group_id: str) -> Any:
-    def committed(error: KafkaError | None) -> None:
+    def committed(error: ApiException | None) -> None:
         if error is not None:
             # The generation before would come back after a restart, and end when nobody heartbeats.
             _logger.warning("Cannot keep that group %s is empty: %s", group_id, error.message)

@@ -34,7 +34,7 @@ from ottla.coordinator.group.consumer.update import MemberUpdate
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _join(
     consumers: ConsumerGroups, group: ConsumerGroup, info: RequestInfo, request: Message, now_ms: int
 ) -> CoordinatorResult[Message]:
     if settings.migration_policy(consumers.context.config) is settings.MigrationPolicy.DISABLED:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"Cannot join the consumer group {group.group_id} with the classic protocol: migration is disabled",
         )
@@ -83,7 +83,7 @@ def _join(
     instance_id = request.group_instance_id
     check_size(consumers, group, member_id)
     if not group.supports_classic_protocols(request.protocol_type, [each.name for each in request.protocols]):
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member_id}'s protocols are not supported"
         )
     if is_unknown and instance_id is None and info.api_version >= _MEMBER_ID_REQUIRED_FROM:
@@ -163,8 +163,8 @@ def _joined(member: ConsumerGroupMember) -> Message:
 
 def _start_timers(
     consumers: ConsumerGroups, group_id: str, member: ConsumerGroupMember
-) -> Callable[[KafkaError | None], None]:
-    def start(error: KafkaError | None) -> None:
+) -> Callable[[ApiException | None], None]:
+    def start(error: ApiException | None) -> None:
         if error is None:
             consumers.context.timers.cancel(("consumer-join", group_id, member.member_id))
             schedule_session(consumers, group_id, member)
@@ -181,14 +181,14 @@ def _sync(consumers: ConsumerGroups, group: ConsumerGroup, request: Message) -> 
     if (request.protocol_type or PROTOCOL_TYPE) != PROTOCOL_TYPE or (
         request.protocol_name or chosen.name
     ) != chosen.name:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
             f"Member {member.member_id} joined with {PROTOCOL_TYPE}/{chosen.name}, "
             f"not {request.protocol_type}/{request.protocol_name}",
         )
     if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         schedule_classic_join(consumers, group.group_id, member)
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.REBALANCE_IN_PROGRESS,
             f"A new rebalance is triggered in group {group.group_id}: member {member.member_id} should rejoin",
         )
@@ -224,11 +224,11 @@ def _classic_member(group: ConsumerGroup, request: Message) -> ConsumerGroupMemb
     member = _member_of(group, request.member_id, request.group_instance_id)
     check_instance(member, request.member_id)
     if not member.uses_classic_protocol:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} does not use the classic protocol"
         )
     if member.epoch != request.generation_id:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.ILLEGAL_GENERATION,
             f"Generation {request.generation_id} is not the epoch of member {member.member_id}, {member.epoch}",
         )
@@ -240,7 +240,7 @@ def _member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) ->
         return group.member(member_id)
     member = group.static_member(instance_id)
     if member is None:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is not in group {group.group_id}"
         )
     if member_id:
@@ -259,7 +259,7 @@ def _leave(
         try:
             member = _member_of(group, identity.member_id, identity.group_instance_id)
             leaving[member.member_id] = member
-        except KafkaError as error:
+        except ApiException as error:
             code = error.code
         answers.append(
             response.MemberResponse(

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import MetadataImage
 from ottla.wire import messages
 from ottla.wire.codec import decode_prefix, encode
@@ -21,7 +21,7 @@ _VERSION: Final = struct.Struct(">h")
 
 
 def subscription_of(metadata: bytes) -> Message:
-    """A member's ConsumerProtocolSubscription. Raises KafkaError for what is none."""
+    """A member's ConsumerProtocolSubscription. Raises ApiException for what is none."""
     return _decode(messages.ConsumerProtocolSubscription, metadata)
 
 
@@ -63,10 +63,10 @@ def _by_topic_id(topics: list[Message], image: MetadataImage) -> dict[bytes, fro
 def _version_of(kind: Any, data: bytes) -> int:
     """The version at the head of the data; a later one than we know is read as the latest we know."""
     if len(data) < _VERSION.size:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the embedded consumer protocol is malformed")
+        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, "the embedded consumer protocol is malformed")
     version = int(_VERSION.unpack_from(data)[0])
     if version < kind.MIN_VERSION:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no version {version} of {kind.NAME}")
+        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no version {version} of {kind.NAME}")
     return min(version, int(kind.MAX_VERSION))
 
 

@@ -25,7 +25,7 @@ from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, 
 from ottla.coordinator.group.modern_group import ModernGroup
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.timers import Timers
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 PROTOCOL_TYPE: Final = "consumer"
 _COMMITS_WITH_EPOCHS_FROM: Final = 9
@@ -107,7 +107,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
             and not member.uses_classic_protocol
             and api_version < _COMMITS_WITH_EPOCHS_FROM
         ):
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"members of the consumer protocol need OffsetCommit {_COMMITS_WITH_EPOCHS_FROM} or later",
             )
@@ -238,9 +238,9 @@ def cancel_member_timers(timers: Timers, group_id: str, member_id: str) -> None:
         timers.cancel((f"consumer-{kind}", group_id, member_id))
 
 
-def _stale(member: ConsumerGroupMember, reason: str) -> KafkaError:
+def _stale(member: ConsumerGroupMember, reason: str) -> ApiException:
     code = ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH
-    return KafkaError(code, f"Member {member.member_id}: {reason}")
+    return ApiException(code, f"Member {member.member_id}: {reason}")
 
 
 def _count_assignor(

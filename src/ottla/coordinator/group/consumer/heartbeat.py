@@ -37,7 +37,7 @@ from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.pace import heartbeat_interval_ms
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def validate(request: Message, version: int, config: BrokerConfig) -> None:
         raise _invalid("MemberEpoch is invalid.")
     assignors = settings.assignor_names(config)
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}.",
         )
@@ -83,8 +83,8 @@ def _not_blank(value: str | None, name: str) -> None:
         raise _invalid(f"{name} can't be empty.")
 
 
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+def _invalid(message: str) -> ApiException:
+    return ApiException(ErrorCode.INVALID_REQUEST, message)
 
 
 def heartbeat(
@@ -209,7 +209,7 @@ def check_size(consumers: ConsumerGroups, group: ConsumerGroup, member_id: str) 
     """Raise GROUP_MAX_SIZE_REACHED for a newcomer to a full group."""
     limit = consumers.context.config.int("group.consumer.max.size")
     if len(group.members) >= limit and member_id not in group.members:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"The consumer group has reached its maximum of {limit} members"
         )
 
@@ -220,7 +220,7 @@ def check_epoch(member: ConsumerGroupMember, epoch: int, reported: Reported | No
         return
     if epoch < member.epoch and epoch == member.previous_epoch and _is_part_of(reported, member.assigned):
         return
-    raise KafkaError(
+    raise ApiException(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The member's epoch is {member.epoch}, not {epoch}: it must abandon all its partitions and rejoin",
     )
@@ -246,13 +246,13 @@ def static_member(
     known = group.static_member(instance_id)
     if not joins:
         if known is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown")
+            raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown")
         check_instance(known, member_id)
         return known
     if known is None:
         return group.members.get(member_id) or ConsumerGroupMember(member_id)
     if not is_classic and not known.uses_classic_protocol and known.epoch != STATIC_LEAVE_EPOCH:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join: the instance id is owned by "
             f"member {known.member_id}",

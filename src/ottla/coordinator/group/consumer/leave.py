@@ -14,7 +14,7 @@ from ottla.coordinator.group.consumer.member import STATIC_LEAVE_EPOCH, Consumer
 from ottla.coordinator.group.consumer.migration import downgrade, may_downgrade_without
 from ottla.coordinator.group.metadata_hash import metadata_hash
 from ottla.coordinator.result import CoordinatorResult
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def leave(consumers: ConsumerGroups, request: Message, now_ms: int) -> Coordinat
         return fence(consumers, group, [group.member(request.member_id)], response, now_ms)
     member = group.static_member(request.instance_id)
     if member is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown")
+        raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown")
     check_instance(member, request.member_id)
     if request.member_epoch != STATIC_LEAVE_EPOCH:
         return fence(consumers, group, [member], response, now_ms)
@@ -50,7 +50,7 @@ def leave(consumers: ConsumerGroups, request: Message, now_ms: int) -> Coordinat
 def check_instance(member: ConsumerGroupMember, member_id: str) -> None:
     """Raise FENCED_INSTANCE_ID unless the static member is the one that asks."""
     if member.member_id != member_id:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} with instance id {member.instance_id} was fenced by member {member.member_id}",
         )

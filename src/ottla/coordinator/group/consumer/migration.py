@@ -28,7 +28,7 @@ from ottla.coordinator.group.consumer.member import (
 )
 from ottla.coordinator.group.metadata_hash import metadata_hash
 from ottla.coordinator.records import CoordinatorRecord
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def _check_upgrade(consumers: ConsumerGroups, classic: ClassicGroup) -> None:
         raise _cannot_upgrade(classic.group_id, reason)
 
 
-def _cannot_upgrade(group_id: str, reason: str) -> KafkaError:
-    return KafkaError(
+def _cannot_upgrade(group_id: str, reason: str) -> ApiException:
+    return ApiException(
         ErrorCode.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {group_id} to consumer group because {reason}.",
     )
@@ -96,7 +96,7 @@ def _as_consumer_group(consumers: ConsumerGroups, classic: ClassicGroup) -> Cons
             # Until the first rebalance is over no protocol is chosen: what a member likes best will do.
             metadata = old.protocols[0][1] if classic.protocol is None else old.metadata(classic.protocol)
             subscription = subscription_of(metadata)
-        except (KafkaError, StopIteration, IndexError) as error:
+        except (ApiException, StopIteration, IndexError) as error:
             raise _cannot_upgrade(classic.group_id, "the embedded consumer protocol is malformed") from error
         if has_user_data:
             raise _cannot_upgrade(classic.group_id, "an unsupported custom assignor is in use")
@@ -166,7 +166,7 @@ def downgrade(
     joining: ConsumerGroupMember | None = None,
     written: list[CoordinatorRecord] | None = None,
     rebalance: bool = True,
-) -> tuple[list[CoordinatorRecord], Callable[[KafkaError | None], None]]:
+) -> tuple[list[CoordinatorRecord], Callable[[ApiException | None], None]]:
     """The records that make the group a classic one, and what is left to do when they are committed.
 
     `joining` is a static classic member that takes the place of one of the new protocol; `written` are the records
@@ -182,7 +182,7 @@ def downgrade(
     records.append(group_record(classic, classic.assignments()))
     log.info("group %s: from consumer to classic", group.group_id)
 
-    def committed(error: KafkaError | None) -> None:
+    def committed(error: ApiException | None) -> None:
         if error is None:
             group.cancel_timers(consumers.context.timers)
             consumers.adopt_classic(classic, now_ms, rebalance)

@@ -15,7 +15,7 @@ from ottla.coordinator.group.consumer.member import (
     OwnedPartitions,
     Partitions,
 )
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 Reported = Mapping[bytes, Collection[int]]
 """What a member says it owns."""
@@ -57,7 +57,7 @@ def reconcile(
         return _advance(member, member.epoch, target, subscribed, is_owned, reported)
     if reported is None or reported:
         # A state of a later version: only from nothing can the member be led on safely.
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.FENCED_MEMBER_EPOCH,
             "the member is in an unknown state: it must give up all of its partitions and join again",
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 _MAX_COMPILED: Final = 1024
 _MAX_PROGRAM_BYTES: Final = 1 << 20
@@ -35,7 +35,7 @@ def compile_regex(regex: str) -> Pattern:
     except re2.error as error:
         reason = error.args[0] if error.args else error
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}",
         ) from error
@@ -45,6 +45,6 @@ def matching_topics(regex: str, topics: Iterable[str]) -> list[str]:
     """The topics whose whole name matches. An expression that no longer compiles matches none."""
     try:
         pattern = compile_regex(regex)
-    except KafkaError:
+    except ApiException:
         return []
     return [topic for topic in topics if pattern.fullmatch(topic)]

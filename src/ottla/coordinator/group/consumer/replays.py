@@ -12,7 +12,7 @@ from ottla.coordinator.group.consumer.member import LEAVE_EPOCH, ConsumerGroupMe
 from ottla.coordinator.group.consumer.subscriptions import ResolvedRegex
 from ottla.coordinator.group.context import Replay
 from ottla.coordinator.group.group import GroupType
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
@@ -48,7 +48,7 @@ class Replays:
         if not create:
             return None
         if group is not None and not (group.type is GroupType.CLASSIC and group.is_empty):
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"a record of consumer group {group_id} follows records of a {group.type.value} group",
             )
@@ -151,5 +151,5 @@ class Replays:
             groups.subscribe(group.group_id, topic)
 
 
-def _out_of_order(what: str) -> KafkaError:
-    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"records are out of order: {what}")
+def _out_of_order(what: str) -> ApiException:
+    return ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"records are out of order: {what}")

@@ -11,7 +11,7 @@ from ottla.coordinator.group.share.member import Partitions, ShareGroupMember
 from ottla.coordinator.group.share.state_partitions import StatePartitions
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.timers import Timers
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
 class ShareGroup(ModernGroup[ShareGroupMember]):
@@ -55,8 +55,8 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
     def validate_offset_delete(self) -> None:
         raise self._no_consumer_group()
 
-    def _no_consumer_group(self) -> KafkaError:
-        return KafkaError(
+    def _no_consumer_group(self) -> ApiException:
+        return ApiException(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"Group {self.group_id} is a share group: it has no committed offsets",
         )

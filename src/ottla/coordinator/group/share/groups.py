@@ -16,7 +16,7 @@ from ottla.coordinator.group.share.initialization import end_initialization
 from ottla.coordinator.group.share.member import LEAVE_EPOCH, ShareGroupMember
 from ottla.coordinator.group.share.offsets import Deletion, Reset
 from ottla.coordinator.result import CoordinatorResult
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
@@ -165,7 +165,7 @@ class ShareGroups:
         if value is None:
             return None
         if group is not None:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"a record of share group {key.group_id} follows records of a {group.type.value} group",
             )

@@ -21,7 +21,7 @@ from ottla.coordinator.group.share.initialization import Asked, begin_initializa
 from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, Partitions, ShareGroupMember
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -48,12 +48,14 @@ def validate(request: Message) -> None:
         (request.rack_id, "RackId"),
     ):
         if value is not None and not value.strip():
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+            raise ApiException(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
     if request.member_epoch == JOIN_EPOCH:
         if not request.subscribed_topic_names:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request.")
+            raise ApiException(
+                ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request."
+            )
     elif request.member_epoch < LEAVE_EPOCH:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+        raise ApiException(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
 
 
 def heartbeat(
@@ -251,7 +253,7 @@ def schedule_sessions(shares: ShareGroups, group: ShareGroup) -> None:
 def _check_size(shares: ShareGroups, group: ShareGroup, member_id: str) -> None:
     limit = shares.context.config.int("group.share.max.size")
     if len(group.members) >= limit and member_id not in group.members:
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.GROUP_MAX_SIZE_REACHED, f"The share group has reached its maximum of {limit} members"
         )
 
@@ -259,7 +261,7 @@ def _check_size(shares: ShareGroups, group: ShareGroup, member_id: str) -> None:
 def _check_epoch(member: ShareGroupMember, epoch: int) -> None:
     if epoch in (JOIN_EPOCH, member.epoch) or (epoch < member.epoch and epoch == member.previous_epoch):
         return
-    raise KafkaError(
+    raise ApiException(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The member's epoch is {member.epoch}, not {epoch}: it must abandon all its partitions and rejoin",
     )

@@ -11,14 +11,14 @@ from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.group.service import GroupCoordinator
 from ottla.coordinator.group.share.heartbeat import HeartbeatAnswer
 from ottla.coordinator.group.share.offsets import Deletion, Reset
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 _logger = logging.getLogger(__name__)
 
 Message = Any
 Done = Callable[[Message], None]
-Failed = Callable[[KafkaError], None]
+Failed = Callable[[ApiException], None]
 
 
 class Persister(Protocol):
@@ -68,7 +68,7 @@ class ShareGroupService:
                 lambda error: not_kept(error, response),
             )
 
-        def not_kept(error: KafkaError, response: Message) -> None:
+        def not_kept(error: ApiException, response: Message) -> None:
             # The next heartbeat asks again.
             _logger.warning("The share state of group %s was made but not noted: %s", group_id, error.message)
             done(response)
@@ -133,7 +133,7 @@ class ShareGroupService:
                 return
             self._delete_state(deletion.delete, partial(deleted, deletion))
 
-        def deleted(deletion: Deletion, errors: dict[bytes, KafkaError | None]) -> None:
+        def deleted(deletion: Deletion, errors: dict[bytes, ApiException | None]) -> None:
             topic_response = messages.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
             done(
                 messages.DeleteShareGroupOffsetsResponse(
@@ -165,7 +165,7 @@ class ShareGroupService:
             else:
                 self._delete_state(request, deleted)
 
-        def deleted(errors: dict[bytes, KafkaError | None]) -> None:
+        def deleted(errors: dict[bytes, ApiException | None]) -> None:
             error = next((error for error in errors.values() if error is not None), None)
             if error is None:
                 done()
@@ -174,7 +174,9 @@ class ShareGroupService:
 
         self._groups.write(group_id, lambda shard, now_ms: shard.share.begin_delete(group_id), begun, failed)
 
-    def _delete_state(self, request: Message, done: Callable[[dict[bytes, KafkaError | None]], None]) -> None:
+    def _delete_state(
+        self, request: Message, done: Callable[[dict[bytes, ApiException | None]], None]
+    ) -> None:
         def deleted(response: Message) -> None:
             errors = {topic.topic_id: _first_error(topic) for topic in response.results}
             gone = [topic_id for topic_id, error in errors.items() if error is None]
@@ -188,10 +190,10 @@ class ShareGroupService:
         self._persister.delete_state(request, deleted)
 
 
-def _first_error(topic: Message) -> KafkaError | None:
+def _first_error(topic: Message) -> ApiException | None:
     for part in topic.partitions:
         if part.error_code:
-            return KafkaError(ErrorCode(part.error_code), part.error_message or "")
+            return ApiException(ErrorCode(part.error_code), part.error_message or "")
     return None
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from ottla.coordinator.group.streams.status import Status, StatusCode
 from ottla.coordinator.group.streams.tasks import Message
 from ottla.coordinator.group.streams.topology import Subtopology, TopicInfo, Topology, describe_subtopology
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import StreamsGroupDescribeResponse
 
 PartitionCount = Callable[[str], int | None]
@@ -93,8 +93,8 @@ class _Counts:
         return count
 
 
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+def _invalid(message: str) -> ApiException:
+    return ApiException(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
 
 
 def _check_source_topics(topology: Topology, partition_count: PartitionCount) -> None:

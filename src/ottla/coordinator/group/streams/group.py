@@ -14,7 +14,7 @@ from ottla.coordinator.group.streams.records import group_tombstones
 from ottla.coordinator.group.streams.tasks import NO_TASKS, OwnedTasks, TaskId, Tasks
 from ottla.coordinator.group.streams.topology import Topology
 from ottla.coordinator.records import CoordinatorRecord
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.coordinator.timers import Timers
@@ -163,7 +163,7 @@ class StreamsGroup(ModernGroup[StreamsMember]):
             return None
         member = self.member(member_id)
         if not is_transactional and api_version < _FIRST_COMMIT_VERSION:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"Members of streams groups must use OffsetCommit {_FIRST_COMMIT_VERSION} or later.",
             )
@@ -219,5 +219,5 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         timers.cancel(initial_rebalance_key(self.group_id))
 
 
-def _stale(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, message)
+def _stale(message: str) -> ApiException:
+    return ApiException(ErrorCode.STALE_MEMBER_EPOCH, message)

@@ -23,7 +23,7 @@ from ottla.coordinator.group.streams.topology import Topology, describe_topology
 from ottla.coordinator.group.streams.validate import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import StreamsGroupDescribeResponse, StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class StreamsGroups:
         if request.member_epoch == 0:
             group = self._find_or_new(request.group_id, records)
             if len(group.members) >= settings.max_size:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.GROUP_MAX_SIZE_REACHED,
                     f"The streams group has reached its maximum capacity of {settings.max_size} members.",
                 )

@@ -27,7 +27,7 @@ from ottla.coordinator.group.streams.target import Target, compute_target, curre
 from ottla.coordinator.group.streams.tasks import NO_TASKS, Message, Tasks, task_ids, task_structs
 from ottla.coordinator.group.streams.topology import TopicInfo, Topology, parse_topology
 from ottla.coordinator.records import CoordinatorRecord
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.messages import StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Heartbeat:
             and member.assigned.covers(self._owned)
         ):
             return member
-        raise KafkaError(
+        raise ApiException(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"The streams group member has a {'greater' if received > member.epoch else 'smaller'} member epoch "
             f"({received}) than the one known by the group coordinator ({member.epoch}). "
@@ -128,14 +128,14 @@ class Heartbeat:
         known, given = self._group.topology, self._request.topology
         if given is None:
             if known is None:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has no topology.")
+                raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, "The group has no topology.")
             return known
         topology = parse_topology(given)
         if known is None:
             self.records.append(topology_record(self._group.group_id, topology))
             return topology
         if known.epoch <= topology.epoch and known != topology:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
+            raise ApiException(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         return known
 
     def _configure(self, topology: Topology) -> tuple[ConfiguredTopology, int]:
@@ -303,11 +303,11 @@ def _check_tasks(owned: Tasks | None, configured: ConfiguredTopology) -> None:
     for task in owned.active | owned.standby | owned.warmup:
         subtopology = configured.subtopologies.get(task.subtopology)
         if subtopology is None:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_REQUEST, f"Subtopology {task.subtopology} does not exist in the topology."
             )
         if not 0 <= task.partition < subtopology.task_count:
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.INVALID_REQUEST,
                 f"Task {task.partition} for subtopology {task.subtopology} is invalid. "
                 f"Number of tasks for this subtopology: {subtopology.task_count}",

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ottla.coordinator.group.streams.member import MemberState, StreamsMember
 from ottla.coordinator.group.streams.tasks import NO_OWNED_TASKS, OwnedTasks, TaskId, Tasks
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 
 class TaskOwners(Protocol):
@@ -44,7 +44,7 @@ def reconcile(
         case MemberState.UNKNOWN:
             # Written by a newer version: nothing is known but that the member has nothing any more.
             if owned is None or not owned.empty:
-                raise KafkaError(
+                raise ApiException(
                     ErrorCode.FENCED_MEMBER_EPOCH,
                     "The streams group member is in an unknown state. "
                     "The member must abandon all its tasks and rejoin.",

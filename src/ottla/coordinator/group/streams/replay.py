@@ -13,7 +13,7 @@ from ottla.coordinator.group.streams.group import NO_EPOCH, StreamsGroup
 from ottla.coordinator.group.streams.member import StreamsMember
 from ottla.coordinator.group.streams.tasks import NO_OWNED_TASKS, Message, Tasks, task_ids
 from ottla.coordinator.group.streams.topology import parse_topology
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class StreamsReplay:
         if isinstance(group, StreamsGroup):
             return group
         if group is not None and not (group.type is GroupType.CLASSIC and group.is_empty):
-            raise KafkaError(
+            raise ApiException(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"a record of a streams group names {group_id}, which is a {group.type.value} group",
             )

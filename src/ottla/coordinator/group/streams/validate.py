@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ottla.coordinator.group.streams.tasks import Message
-from ottla.errors import ErrorCode, KafkaError
+from ottla.errors import ApiException, ErrorCode
 
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
@@ -86,9 +86,9 @@ def _check_topology(topology: Message) -> None:
         raise _invalid("The topology's epoch must not be negative.")
 
 
-def _bad(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
+def _bad(message: str) -> ApiException:
+    return ApiException(ErrorCode.INVALID_REQUEST, message)
 
 
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
+def _invalid(message: str) -> ApiException:
+    return ApiException(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)
