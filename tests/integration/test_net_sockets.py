@@ -36,9 +36,9 @@ class Service:
         self.handled = 0
         self.park_event = asyncio.Event()
         self.apis = {
-            ApiKey.API_VERSIONS: Api(ApiKey.API_VERSIONS, 0, 4, self._answer),
-            ApiKey.HEARTBEAT: Api(ApiKey.HEARTBEAT, 0, 4, self._park),
-            ApiKey.FETCH: Api(ApiKey.FETCH, 4, 18, self._fetch),
+            ApiKey.API_VERSIONS: Api(ApiKey.API_VERSIONS, self._answer),
+            ApiKey.HEARTBEAT: Api(ApiKey.HEARTBEAT, self._park),
+            ApiKey.FETCH: Api(ApiKey.FETCH, self._fetch),
         }
 
     def _answer(self, broker: Any, ctx: Any, request: Any) -> Any:

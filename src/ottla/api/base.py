@@ -1,6 +1,6 @@
-"""What every API file is written against: the declaration of an API, and the request it answers.
+"""The declaration of an API, and the request that its handler answers. Every API file is written against this.
 
-A handler is a plain function `(broker, ctx, request) -> Answer`. It returns the response message at once, or
+A handler is a plain function `(broker, ctx, request) -> response`. It returns the response message at once, or
 `PARKED` and calls `ctx.respond` later on the event loop, or `NO_RESPONSE`. It may raise `ApiException`.
 Memory views inside `request` (record batches) are valid only until the handler returns: copy what is kept.
 """
@@ -10,37 +10,35 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import API_VERSIONS
+from ottla.wire.classes import WireMessage
 from ottla.wire.messages import response_class
 
 
-class _Outcome(Enum):
+class Outcome(Enum):
+    """What a handler returns instead of a response."""
+
     PARKED = "parked"
     NO_RESPONSE = "no response"
 
 
-PARKED = _Outcome.PARKED
-"""The answer comes later, through `ctx.respond`."""
+PARKED: Final = Outcome.PARKED
+"""The response comes later, through `ctx.respond`."""
 
-NO_RESPONSE = _Outcome.NO_RESPONSE
-"""The client expects no answer (Produce with acks=0)."""
+NO_RESPONSE: Final = Outcome.NO_RESPONSE
+"""The client expects no response (Produce with acks=0)."""
 
 Message = Any
-"""A message class instance compiled from the schema table (see `ottla.wire.messages`)."""
-
-Answer = Message | _Outcome
-Handler = Callable[[Any, "RequestContext", Message], Answer]
-"""Called with a `Broker`, or on a controller listener with a `Node`."""
-ErrorAnswer = Callable[["RequestContext", Message, ApiException], Message]
+"""A message whose type its module does not state yet: use the classes of `ottla.wire.messages` instead."""
 
 
 class RequestContext(ABC):
-    """One request in flight: who asks, in which version, and the one way to answer."""
+    """One request in flight: its client, its version, and the one way to respond."""
 
     __slots__ = ()
 
@@ -52,72 +50,86 @@ class RequestContext(ABC):
     client_host: str
     listener_name: str
     local_host: str
-    """The address by which the client reached us: what an unset `advertised.listeners` answers."""
+    """The address by which the client reached this node. It is advertised if `advertised.listeners` is unset."""
     local_port: int
     on_controller_listener: bool
-    """The request came in on a listener of `controller.listener.names`."""
+    """The request arrived on a listener of `controller.listener.names`."""
     forwarded: bool = False
-    """A broker has passed it on, in an envelope."""
+    """A broker forwarded the request in an envelope."""
     connection_id: str
     received_at: float
     """On the monotonic clock, in seconds."""
 
     @abstractmethod
-    def respond(self, response: Message) -> None:
-        """Answer the request, once. Later calls and calls after the client has gone do nothing."""
+    def respond(self, response: WireMessage) -> None:
+        """Answer the request, once. Later calls, and calls after the client has disconnected, do nothing."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Close the connection instead of answering: the only way to tell an acks=0 producer of an error."""
+        """Close the connection instead of answering: the only way to report an error to an acks=0 producer."""
 
     @property
     @abstractmethod
     def closed(self) -> bool:
-        """The client has gone: a parked request need not be answered any more."""
+        """The client has disconnected: a parked request no longer needs a response."""
 
     @abstractmethod
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Call back once when the client goes away before the answer (to drop what the request parked)."""
+        """Call back once if the client disconnects before the response (to drop what the request parked)."""
 
     @abstractmethod
     def on_disconnect(self, key: Hashable, callback: Callable[[], None]) -> None:
-        """Call back when the client goes away, whenever that is (to drop what lives as long as its connection).
+        """Call back when the client disconnects, before or after the response.
 
-        A later callback with the same key takes the place of the earlier one.
+        Use it to drop state that lives as long as the connection. A later callback with the same key replaces the
+        earlier one.
         """
 
 
-class Api(msgspec.Struct, frozen=True):
-    """An API that this broker serves. `min_version`/`max_version` are what ApiVersions tells clients."""
+N = TypeVar("N")
+"""What the handler works on: `Broker`, or `Node` if the API is served on controller listeners too."""
+Req = TypeVar("Req", bound=WireMessage)
+Resp = TypeVar("Resp", bound=WireMessage)
+
+Handler = Callable[[N, RequestContext, Req], Resp | Outcome]
+ErrorAnswer = Callable[[RequestContext, Req, ApiException], Resp]
+
+
+class Api(msgspec.Struct, Generic[N, Req, Resp], frozen=True):
+    """An API that this node serves, in the versions that `API_VERSIONS` calls stable."""
 
     key: int
-    min_version: int
-    max_version: int
-    handle: Handler
-    on_error: ErrorAnswer | None = None
-    """Builds the answer for an error that concerns the whole request. Left out, the response's own
+    handle: Handler[N, Req, Resp]
+    on_error: ErrorAnswer[Req, Resp] | None = None
+    """Builds the response for an error that concerns the whole request. Without it, the response's own
     `error_code` (and `error_message`) is set; an API whose response has none must give one."""
     forward: bool = False
-    """The active controller answers it: a broker passes it on as it came."""
+    """The active controller answers it: a broker forwards the request unchanged."""
+    gated: bool = False
+    """It appends clients' records: requests wait while the node cannot write as fast as clients send."""
 
-    def serves(self, version: int) -> bool:
-        """Whether requests of this version are answered.
+    @property
+    def versions(self) -> range:
+        """The versions that are answered: those that Kafka calls stable.
 
-        Narrower than what ApiVersions tells for Produce: Kafka advertises it from 0 for the sake of old
-        librdkafka clients, but answers from 3.
+        ApiVersions reports more for Produce: Kafka advertises it from version 0 for old librdkafka clients, but
+        answers from 3.
         """
-        return max(self.min_version, API_VERSIONS[self.key].min_version) <= version <= self.max_version
+        known = API_VERSIONS[self.key]
+        return range(known.min_version, known.max_stable_version + 1)
 
-    def error_answer(self, ctx: RequestContext, request: Message, error: ApiException) -> Message:
-        """The answer that says that the whole request failed."""
+    def error_answer(self, ctx: RequestContext, request: Req, error: ApiException) -> WireMessage:
+        """The response that reports that the whole request failed."""
         if self.on_error is not None:
             return self.on_error(ctx, request, error)
         cls = response_class(self.key)
-        fields: dict[str, Any] = {"error_code": error.code}
         if "error_message" in cls.__struct_fields__:
-            fields["error_message"] = error.message
-        return cls(**fields)
+            return cls(error_code=error.code, error_message=error.message)
+        return cls(error_code=error.code)
 
+
+AnyApi = Api[Any, Any, Any]
+"""An API whose messages the caller does not know: the registry and the dispatcher hold these."""
 
 UNEXPECTED: Final = ApiException(
     ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error."

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Final, NamedTuple
 
 from ottla.api import admin, cluster, controller, data, forwarding, groups, raft, share, transactions
-from ottla.api.base import Api
+from ottla.api.base import AnyApi
 from ottla.wire.apis import API_VERSIONS, ApiKey
 
 BOTH_LISTENERS: Final = frozenset(
@@ -51,18 +51,23 @@ class Advertised(NamedTuple):
     max_version: int
 
 
-class ServedApis(Mapping[int, Api]):
+class ServedApis(Mapping[int, AnyApi]):
     """The APIs by key that one kind of listener serves."""
 
     def __init__(self, files: Mapping[int, str]) -> None:
         self._files = dict(sorted(files.items()))
-        self._loaded: dict[int, Api] = {}
+        self._loaded: dict[int, AnyApi] = {}
 
-    def __getitem__(self, key: int) -> Api:
-        api = self._loaded.get(key)
-        if api is None:
-            api = self._loaded[key] = import_module(self._files[key]).API
-        return api
+    def __getitem__(self, key: int) -> AnyApi:
+        found = self._loaded.get(key)
+        if found is None:
+            api: AnyApi = import_module(self._files[key]).API
+            found = self._loaded[key] = api
+        return found
+
+    def module_name(self, key: int) -> str:
+        """The module that declares an API."""
+        return self._files[key]
 
     def __contains__(self, key: object) -> bool:
         return key in self._files

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Api, Message
+from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, AnyApi
 from ottla.api.forwarding.envelope import pass_on
 from ottla.broker.controller_channel import mentions
 from ottla.errors import ApiException, ErrorCode
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
+from ottla.wire.classes import WireMessage
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
 from ottla.wire.headers import decode_request_header, encode_response, read_request_start
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-_PRODUCE: Final = int(ApiKey.PRODUCE)
+_Served = tuple[AnyApi, type[WireMessage], "WriteGate | None"]
+"""An API, the class of its requests, and the gate that they have to pass, if any."""
 
 
 class Dispatcher:
@@ -36,12 +38,12 @@ class Dispatcher:
 
     __slots__ = ("_apis", "_gate", "_node", "_served")
 
-    def __init__(self, node: Node, apis: Mapping[int, Api], gate: WriteGate | None = None) -> None:
+    def __init__(self, node: Node, apis: Mapping[int, AnyApi], gate: WriteGate | None = None) -> None:
         self._node = node
         self._apis = apis
         self._gate = gate
         """What producers have to pass, if anything."""
-        self._served: dict[tuple[int, int], tuple[Api, type]] = {}
+        self._served: dict[tuple[int, int], _Served] = {}
         """By API key and version, those found to be served, with their requests. Filled as they come."""
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
@@ -53,11 +55,11 @@ class Dispatcher:
                 if key == ApiKey.API_VERSIONS:
                     self._answer_unknown_version(connection, correlation_id, now)
                 return
-            if key == _PRODUCE and self._gate is not None and not self._gate.admits(len(frame)):
-                connection.hold(self._gate)
+            api, asked, gate = served
+            if gate is not None and not gate.admits(len(frame)):
+                connection.hold(gate)
                 return
-            api, asked = served
-            # As Kafka does, bytes after the request are let be: librdkafka sends three when it asks for all topics.
+            # As in Kafka, trailing bytes are ignored: librdkafka sends three when it asks for all topics.
             message, _ = decode_prefix(asked, version, frame, offset)
         except DecodeError as error:
             log.warning("Closing %s: %s", connection.peer.connection_id, error.message)
@@ -72,11 +74,11 @@ class Dispatcher:
                 return
         self._handle(request, message)
 
-    def _learn(self, connection: Connection, key: int, version: int) -> tuple[Api, type] | None:
+    def _learn(self, connection: Connection, key: int, version: int) -> _Served | None:
         """The API, if it is served in this version. As Kafka does, a client that asks for another one is cut off."""
         api = self._apis.get(key)
-        if api is not None and api.serves(version):
-            served = self._served[key, version] = api, request_class(key)
+        if api is not None and version in api.versions:
+            served = self._served[key, version] = api, request_class(key), self._gate if api.gated else None
             return served
         if key != ApiKey.API_VERSIONS:
             name = ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
@@ -96,7 +98,7 @@ class Dispatcher:
         error = ApiException(ErrorCode.UNSUPPORTED_VERSION, "this version of ApiVersions is not known")
         self._fail(request, None, error)
 
-    def _handle(self, request: Request, message: Message) -> None:
+    def _handle(self, request: Request, message: WireMessage) -> None:
         try:
             answer = request.api.handle(self._node, request, message)
         except ApiException as error:
@@ -130,7 +132,7 @@ class Dispatcher:
 
         pass_on(self._node, request, frame, answered, failed)
 
-    def _fail(self, request: Request, message: Message, error: ApiException) -> None:
+    def _fail(self, request: Request, message: WireMessage | None, error: ApiException) -> None:
         if request.buffers is not None:
             return
         try:
@@ -144,7 +146,7 @@ class Dispatcher:
         else:
             self.answer(request, answer)
 
-    def answer(self, request: Request, response: Message) -> None:
+    def answer(self, request: Request, response: WireMessage) -> None:
         """Encode the answer and put it into its place in the queue."""
         if request.frame is not None and mentions(response, ErrorCode.NOT_CONTROLLER):
             # We were the controller, and are not any more: another is.

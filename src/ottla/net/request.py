@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import AnyApi, RequestContext
+from ottla.wire.classes import WireMessage
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Request(RequestContext):
     def __init__(
         self,
         connection: Connection,
-        api: Api,
+        api: AnyApi,
         version: int,
         correlation_id: int,
         client_id: str | None,
@@ -71,7 +72,7 @@ class Request(RequestContext):
         self.on_controller_listener = peer.on_controller_listener
         self.connection_id = peer.connection_id
 
-    def respond(self, response: Message) -> None:
+    def respond(self, response: WireMessage) -> None:
         if self.buffers is None and not self.closed_by_peer:
             self._connection.dispatcher.answer(self, response)
 

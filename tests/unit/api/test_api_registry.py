@@ -1,4 +1,4 @@
-"""What is told of an API without loading it is what its file says."""
+"""The registry lists every API by its file, and loads the file at the first request."""
 
 from __future__ import annotations
 
@@ -8,16 +8,34 @@ import sys
 import pytest
 
 from ottla.api.registry import supported
-from ottla.wire.apis import ApiKey
+from ottla.wire.apis import API_VERSIONS, ApiKey
 
 
 @pytest.mark.parametrize("controllers", [False, True])
-def test_what_is_told_of_an_api_is_what_its_file_declares(controllers: bool) -> None:
+def test_every_stable_version_is_advertised(controllers: bool) -> None:
     apis = supported(on_controller_listener=controllers)
-    for told in apis.advertised():
-        api = apis[told.key]
-        assert (api.key, api.min_version, api.max_version) == told
-    assert [told.key for told in apis.advertised()] == sorted(apis)
+    assert [advertised.key for advertised in apis.advertised()] == sorted(apis)
+    for advertised in apis.advertised():
+        api = apis[advertised.key]
+        assert api.key == advertised.key
+        first = 3 if api.key == ApiKey.PRODUCE else advertised.min_version
+        assert api.versions == range(first, advertised.max_version + 1)
+
+
+def test_produce_is_advertised_from_0_for_old_librdkafka_clients() -> None:
+    apis = supported(on_controller_listener=False)
+    assert next(iter(apis.advertised())) == (ApiKey.PRODUCE, 0, 13)
+
+
+@pytest.mark.parametrize("controllers", [False, True])
+def test_the_docstring_of_an_api_file_opens_with_its_key_and_versions(controllers: bool) -> None:
+    apis = supported(on_controller_listener=controllers)
+    for key in apis:
+        first, last = apis[key].versions[0], apis[key].versions[-1]
+        versions = f"version {first}" if first == last else f"versions {first}-{last}"
+        documentation = sys.modules[apis.module_name(key)].__doc__
+        assert documentation is not None
+        assert documentation.startswith(f"{API_VERSIONS[key].name} (key {key}), {versions}.\n")
 
 
 def test_an_api_that_is_not_served_is_not_there() -> None:

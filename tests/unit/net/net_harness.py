@@ -134,10 +134,10 @@ class Service:
         self.bodies: list[bytes] = []
         self.failure: Exception | None = None
         self.apis = {
-            API_VERSIONS: Api(API_VERSIONS, 0, 4, self._at_once, _version_error),
-            HEARTBEAT: Api(HEARTBEAT, 0, 4, self._park),
-            METADATA: Api(METADATA, 0, 13, self._fail, _metadata_error),
-            PRODUCE: Api(PRODUCE, 0, 13, self._produce),
+            API_VERSIONS: Api(API_VERSIONS, self._at_once, _version_error),
+            HEARTBEAT: Api(HEARTBEAT, self._park),
+            METADATA: Api(METADATA, self._fail, _metadata_error),
+            PRODUCE: Api(PRODUCE, self._produce, gated=True),
         }
 
     def _at_once(self, broker: Any, ctx: Any, request: Any) -> Any:

@@ -143,7 +143,7 @@ def test_a_client_whose_requests_take_long_lets_the_others_come_first(
         clock._now_s += 0.004
         return api.handle(*args)
 
-    monkeypatch.setitem(service.apis, API_VERSIONS, Api(API_VERSIONS, 0, 4, slow))
+    monkeypatch.setitem(service.apis, API_VERSIONS, Api(API_VERSIONS, slow))
     client.send(b"".join(frame(API_VERSIONS, 0, n) for n in range(8)))
     assert client.transport.answers() == [0, 1, 2]
     assert not client.transport.reading

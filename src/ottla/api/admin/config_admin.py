@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.api.admin import loggers
-from ottla.api.base import PARKED, Answer, Message, RequestContext
+from ottla.api.base import PARKED, Message, Outcome, RequestContext
 from ottla.api.forwarding.envelope import pass_on_part
 from ottla.broker.services import Node
 from ottla.controller.configs import ChangesOf, check_with_file
@@ -42,7 +42,7 @@ def alter(
     changes_of: ChangesOf,
     *,
     may_change_loggers: bool,
-) -> Answer:
+) -> Message | Outcome:
     """Answer what concerns this node alone, have the controller do the rest, and join the results.
 
     `store` is this node's own controller, asked on its own listener; else the active one is, wherever it is.

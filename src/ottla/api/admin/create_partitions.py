@@ -1,25 +1,36 @@
-"""CreatePartitions 0-3: more partitions for topics that exist.
+"""CreatePartitions (key 37), versions 0-3.
+
+More partitions for topics that exist.
 
 1 is for brokers that may throttle; 2 is flexible; 3 may answer THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import CreatePartitionsResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import CreatePartitionsRequest
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    node: Node, ctx: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse | Outcome:
     node.controller.create_partitions(
         request, ctx.respond, lambda error: ctx.respond(on_error(ctx, request, error))
     )
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: CreatePartitionsRequest, error: ApiException
+) -> CreatePartitionsResponse:
     return CreatePartitionsResponse(
         results=[
             CreatePartitionsResponse.CreatePartitionsTopicResult(
@@ -30,4 +41,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.CREATE_PARTITIONS, 0, 3, handle, on_error, forward=True)
+API = Api(ApiKey.CREATE_PARTITIONS, handle, on_error, forward=True)

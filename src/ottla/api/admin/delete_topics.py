@@ -1,19 +1,26 @@
-"""DeleteTopics 1-6: topics by name, and from version 6 by id.
+"""DeleteTopics (key 20), versions 1-6.
+
+Topics by name, and from version 6 by id.
 
 3 may answer TOPIC_DELETION_DISABLED; 4 is flexible; 5 adds error messages and THROTTLING_QUOTA_EXCEEDED; 6 ids.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteTopicsResponse
 from ottla.wire.uuid import ZERO_UUID
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import DeleteTopicsRequest
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(node: Node, ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | Outcome:
     node.controller.delete_topics(
         request,
         ctx.respond,
@@ -23,7 +30,7 @@ def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(ctx: RequestContext, request: DeleteTopicsRequest, error: ApiException) -> DeleteTopicsResponse:
     named = [(name, ZERO_UUID) for name in request.topic_names]
     named += [(topic.name, topic.topic_id) for topic in request.topics]
     return DeleteTopicsResponse(
@@ -36,4 +43,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.DELETE_TOPICS, 1, 6, handle, on_error, forward=True)
+API = Api(ApiKey.DELETE_TOPICS, handle, on_error, forward=True)

@@ -1,4 +1,6 @@
-"""DescribeConfigs 1-4: the configs in force of topics, brokers, loggers, groups and client-metrics subscriptions.
+"""DescribeConfigs (key 32), versions 1-4.
+
+The configs in force of topics, brokers, loggers, groups and client-metrics subscriptions.
 
 1 tells the source of each value and its synonyms; 3 its type and documentation; 4 is flexible.
 """
@@ -6,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.api.admin import loggers
 from ottla.api.admin.config_admin import check_is_this_node
@@ -27,13 +29,16 @@ from ottla.metadata.topic_names import validate_topic_name
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeConfigsResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import DescribeConfigsRequest
+
 _LOGGER: Final = 6
 _CLIENT_METRICS: Final = 7
 _GROUP: Final = 8
 """Sources beside those of brokers and topics, by Kafka's numbers."""
 
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Message:
+def handle(node: Node, ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     results = []
     for resource in request.resources:
         result = DescribeConfigsResponse.DescribeConfigsResult(
@@ -150,7 +155,9 @@ def _result(name: str, value: str | None, source: int, **more: Any) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: DescribeConfigsRequest, error: ApiException
+) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
         results=[
             DescribeConfigsResponse.DescribeConfigsResult(
@@ -164,4 +171,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, handle, on_error)
+API = Api(ApiKey.DESCRIBE_CONFIGS, handle, on_error)

@@ -1,18 +1,23 @@
-"""ListConfigResources 0-1: the resources that have, or could have, dynamic configs.
+"""ListConfigResources (key 74), versions 0-1.
+
+The resources that have, or could have, dynamic configs.
 
 0 was ListClientMetricsResources and lists only those; 1 adds the resource types.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import Api, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ErrorCode
 from ottla.metadata.image import ConfigResourceType, MetadataImage
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ListConfigResourcesResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import ListConfigResourcesRequest
 
 _TYPES: Final = {
     0: (ConfigResourceType.CLIENT_METRICS,),
@@ -27,7 +32,9 @@ _TYPES: Final = {
 """What each version can list, in the order of the answer."""
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+def handle(
+    broker: Broker, ctx: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
     supported = _TYPES[ctx.version]
     wanted = set(request.resource_types) or set(supported)
     if not wanted <= set(supported):
@@ -50,4 +57,4 @@ def _names(image: MetadataImage, kind: ConfigResourceType) -> list[str]:
     return sorted(name for type_, name in image.configs.resources if type_ == kind)
 
 
-API = Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, handle)
+API = Api(ApiKey.LIST_CONFIG_RESOURCES, handle)

@@ -1,18 +1,27 @@
-"""UpdateFeatures 0-2: finalized feature levels, all of the request or nothing.
+"""UpdateFeatures (key 57), versions 0-2.
+
+Finalized feature levels, all of the request or nothing.
 
 0 has a flag that allows downgrades; 1 has upgrade types and validate-only; 2 drops the results per feature.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import UpdateFeaturesResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import UpdateFeaturesRequest
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    node: Node, ctx: RequestContext, request: UpdateFeaturesRequest
+) -> UpdateFeaturesResponse | Outcome:
     node.controller.update_features(
         request,
         ctx.respond,
@@ -22,8 +31,10 @@ def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: UpdateFeaturesRequest, error: ApiException
+) -> UpdateFeaturesResponse:
     return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
-API = Api(ApiKey.UPDATE_FEATURES, 0, 2, handle, on_error, forward=True)
+API = Api(ApiKey.UPDATE_FEATURES, handle, on_error, forward=True)

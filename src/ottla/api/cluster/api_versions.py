@@ -1,4 +1,6 @@
-"""ApiVersions 0-4: which APIs and features this broker serves.
+"""ApiVersions (key 18), versions 0-4.
+
+Which APIs and features this broker serves.
 
 1 adds the throttle time; 3 is flexible, has the client's name and version in the request and features in the answer;
 4 lists features whose lowest level is 0. A version we do not know is answered in version 0 with
@@ -8,9 +10,8 @@ UNSUPPORTED_VERSION, so that the client can fall back.
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import Api, RequestContext
 from ottla.broker.services import Node
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
@@ -20,7 +21,9 @@ from ottla.wire.apis import ApiKey
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def handle(broker: Node, ctx: RequestContext, request: Message) -> Message:
+def handle(
+    broker: Node, ctx: RequestContext, request: messages.ApiVersionsRequest
+) -> messages.ApiVersionsResponse:
     # Imported here because the registry lists this module.
     from ottla.api.registry import supported
 
@@ -55,14 +58,17 @@ def handle(broker: Node, ctx: RequestContext, request: Message) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
-    response: Any = messages.ApiVersionsResponse
-    answer = response(error_code=error.code)
+def on_error(
+    ctx: RequestContext, request: messages.ApiVersionsRequest | None, error: ApiException
+) -> messages.ApiVersionsResponse:
+    """`request` is None if its version is not known, since it cannot be read then."""
+    response = messages.ApiVersionsResponse(error_code=error.code)
     if error.code is ErrorCode.UNSUPPORTED_VERSION:
-        answer.api_keys = [
-            response.ApiVersion(api_key=API.key, min_version=API.min_version, max_version=API.max_version)
+        known = API.versions
+        response.api_keys = [
+            response.ApiVersion(api_key=API.key, min_version=known[0], max_version=known[-1])
         ]
-    return answer
+    return response
 
 
-API = Api(ApiKey.API_VERSIONS, 0, 4, handle, on_error)
+API = Api(ApiKey.API_VERSIONS, handle, on_error)

@@ -1,11 +1,13 @@
-"""DescribeCluster 0-2: the cluster's id, its controller and its brokers (or, on a controller listener, controllers).
+"""DescribeCluster (key 60), versions 0-2.
+
+The cluster's id, its controller and its brokers (or, on a controller listener, controllers).
 
 1 adds the kind of endpoint that is asked for, 2 fenced brokers.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import Api, RequestContext
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, NO_NODE, NodeAddress, advertised_controller, nodes
 from ottla.broker.services import Node
 from ottla.errors import ApiException, ErrorCode
@@ -16,7 +18,9 @@ _BROKERS, _CONTROLLERS = 1, 2
 _KIND = {_BROKERS: "broker", _CONTROLLERS: "controller"}
 
 
-def handle(broker: Node, ctx: RequestContext, request: Message) -> Message:
+def handle(
+    broker: Node, ctx: RequestContext, request: messages.DescribeClusterRequest
+) -> messages.DescribeClusterResponse:
     here = _CONTROLLERS if ctx.on_controller_listener else _BROKERS
     _check_kind(ctx, request.endpoint_type, here)
     response = messages.DescribeClusterResponse
@@ -67,4 +71,4 @@ def _controllers(broker: Node, ctx: RequestContext) -> list[NodeAddress]:
     return found
 
 
-API = Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, handle)
+API = Api(ApiKey.DESCRIBE_CLUSTER, handle)

@@ -1,4 +1,6 @@
-"""DescribeQuorum 0-2: leader, epoch and progress of the metadata quorum.
+"""DescribeQuorum (key 55), versions 0-2.
+
+Leader, epoch and progress of the metadata quorum.
 
 1 adds when replicas fetched and caught up; 2 their directories, the nodes' endpoints and error messages.
 """
@@ -16,7 +18,9 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.uuid import ZERO_UUID
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+def handle(
+    broker: Broker, ctx: RequestContext, request: messages.DescribeQuorumRequest
+) -> messages.DescribeQuorumResponse:
     response = messages.DescribeQuorumResponse
     if not _asks_for_metadata(request):
         return response(
@@ -87,4 +91,4 @@ def _states(replicas: Iterable[ReplicaState], version: int) -> list[Message]:
     ]
 
 
-API = Api(ApiKey.DESCRIBE_QUORUM, 0, 2, handle, forward=True)
+API = Api(ApiKey.DESCRIBE_QUORUM, handle, forward=True)

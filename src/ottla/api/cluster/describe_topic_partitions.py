@@ -1,4 +1,7 @@
-"""DescribeTopicPartitions 0: topics page by page, with their eligible leader replicas."""
+"""DescribeTopicPartitions (key 75), version 0.
+
+Topics page by page, with their eligible leader replicas.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+def handle(
+    broker: Broker, ctx: RequestContext, request: messages.DescribeTopicPartitionsRequest
+) -> messages.DescribeTopicPartitionsResponse:
     response = messages.DescribeTopicPartitionsResponse
     image = broker.image
     existing = image.topics.by_name
@@ -95,7 +100,9 @@ def _absent(name: str) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: messages.DescribeTopicPartitionsRequest, error: ApiException
+) -> messages.DescribeTopicPartitionsResponse:
     response = messages.DescribeTopicPartitionsResponse
     return response(
         topics=[
@@ -105,4 +112,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, handle, on_error)
+API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle, on_error)

@@ -1,4 +1,6 @@
-"""FindCoordinator 0-6: which broker keeps a group, a transactional id or a share partition.
+"""FindCoordinator (key 10), versions 0-6.
+
+Which broker keeps a group, a transactional id or a share partition.
 
 1 adds the kind of key and the throttle time; 3 is flexible; 4 asks for several keys at once; 5 may tell
 TRANSACTION_ABORTABLE; 6 adds share partitions.
@@ -9,7 +11,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import Api, RequestContext
 from ottla.api.cluster.nodes import NO_NODE, alive_node
 from ottla.broker.auto_topic_creation import auto_create_topics
 from ottla.broker.services import Broker
@@ -45,7 +47,9 @@ class Found(NamedTuple):
     port: int = -1
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+def handle(
+    broker: Broker, ctx: RequestContext, request: messages.FindCoordinatorRequest
+) -> messages.FindCoordinatorResponse:
     response = messages.FindCoordinatorResponse
     if ctx.version < _BATCHED_FROM:
         found = _find(broker, ctx, request.key_type, request.key)
@@ -109,7 +113,9 @@ def is_share_key(key: str) -> bool:
     return True
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: messages.FindCoordinatorRequest, error: ApiException
+) -> messages.FindCoordinatorResponse:
     response = messages.FindCoordinatorResponse
     if ctx.version < _BATCHED_FROM:
         return response(error_code=error.code, error_message=error.message, node_id=NO_NODE, port=-1)
@@ -123,4 +129,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.FIND_COORDINATOR, 0, 6, handle, on_error)
+API = Api(ApiKey.FIND_COORDINATOR, handle, on_error)

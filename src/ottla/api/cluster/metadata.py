@@ -1,4 +1,6 @@
-"""Metadata 0-13: brokers, and topics with their partitions' leaders.
+"""Metadata (key 3), versions 0-13.
+
+Brokers, and topics with their partitions' leaders.
 
 0 has no way to ask for no topics: an empty list means all. 1 adds racks, the controller and internal topics; 2 the
 cluster id; 4 whether topics may be created; 5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs; 8 authorized
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, advertised_controller, nodes
 from ottla.api.cluster.partitions import ListenerView
 from ottla.broker.auto_topic_creation import auto_create_topics
@@ -32,7 +34,9 @@ _LOOKS: Final = 30
 _HELD_BACK_PARTITIONS: Final = 1000
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: messages.MetadataRequest
+) -> messages.MetadataResponse | Outcome:
     if broker.peers.gone() and _names_the_dead(broker, request):
         _answer_later(broker, ctx, request, _LOOKS)
         return PARKED
@@ -181,7 +185,9 @@ def _partition(
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: messages.MetadataRequest, error: ApiException
+) -> messages.MetadataResponse:
     response = messages.MetadataResponse
     named = ctx.version >= _TOPIC_IDS_FROM
     return response(
@@ -197,4 +203,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.METADATA, 0, 13, handle, on_error)
+API = Api(ApiKey.METADATA, handle, on_error)

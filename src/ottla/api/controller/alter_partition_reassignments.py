@@ -1,23 +1,34 @@
-"""AlterPartitionReassignments 0-1: replicas move to other brokers, or a move is cancelled.
+"""AlterPartitionReassignments (key 45), versions 0-1.
+
+Replicas move to other brokers, or a move is cancelled.
 
 1 may insist on the replication factor as it is.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import Api, Outcome, RequestContext
 from ottla.api.controller.forwarding_to_controller import park
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AlterPartitionReassignmentsResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import AlterPartitionReassignmentsRequest
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    node: Node, ctx: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> AlterPartitionReassignmentsResponse | Outcome:
     return park(ctx, request, node.controller.alter_partition_reassignments, on_error)
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: AlterPartitionReassignmentsRequest, error: ApiException
+) -> AlterPartitionReassignmentsResponse:
     answer = AlterPartitionReassignmentsResponse
     return answer(
         error_code=error.code,
@@ -39,4 +50,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, handle, on_error, forward=True)
+API = Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, handle, on_error, forward=True)

@@ -1,18 +1,27 @@
-"""BrokerHeartbeat 0-2: a broker is alive, how far it has read, and whether it wants in or out.
+"""BrokerHeartbeat (key 63), versions 0-2.
+
+A broker is alive, how far it has read, and whether it wants in or out.
 
 1 names log directories that have failed; 2 those that are to get nothing new.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import BrokerHeartbeatResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import BrokerHeartbeatRequest
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    node: Node, ctx: RequestContext, request: BrokerHeartbeatRequest
+) -> BrokerHeartbeatResponse | Outcome:
     controller = node.controller
     broker_id, epoch, connection = request.broker_id, request.broker_epoch, ctx.connection_id
     ctx.on_disconnect(
@@ -28,8 +37,10 @@ def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: BrokerHeartbeatRequest, error: ApiException
+) -> BrokerHeartbeatResponse:
     return BrokerHeartbeatResponse(error_code=error.code)
 
 
-API = Api(ApiKey.BROKER_HEARTBEAT, 0, 2, handle, on_error)
+API = Api(ApiKey.BROKER_HEARTBEAT, handle, on_error)

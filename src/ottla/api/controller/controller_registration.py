@@ -1,21 +1,33 @@
-"""ControllerRegistration 0: a controller tells where it listens and which feature levels it knows."""
+"""ControllerRegistration (key 70), version 0.
+
+A controller tells where it listens and which feature levels it knows.
+"""
 
 from __future__ import annotations
 
-from ottla.api.base import Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import Api, Outcome, RequestContext
 from ottla.api.controller.forwarding_to_controller import park
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ControllerRegistrationResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import ControllerRegistrationRequest
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    node: Node, ctx: RequestContext, request: ControllerRegistrationRequest
+) -> ControllerRegistrationResponse | Outcome:
     return park(ctx, request, node.controller.register_controller, on_error)
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: ControllerRegistrationRequest, error: ApiException
+) -> ControllerRegistrationResponse:
     return ControllerRegistrationResponse(error_code=error.code, error_message=error.message)
 
 
-API = Api(ApiKey.CONTROLLER_REGISTRATION, 0, 0, handle, on_error)
+API = Api(ApiKey.CONTROLLER_REGISTRATION, handle, on_error)

@@ -1,4 +1,6 @@
-"""ElectLeaders 0-2: hold an election, for the preferred replica or an unclean one.
+"""ElectLeaders (key 43), versions 0-2.
+
+Hold an election, for the preferred replica or an unclean one.
 
 0 knew the preferred replica only; 1 names the kind of election and has an error for the whole request; 2 is flexible.
 """
@@ -6,22 +8,26 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ottla.api.base import Answer, Api, Message, RequestContext
+from ottla.api.base import Api, Outcome, RequestContext
 from ottla.api.controller.forwarding_to_controller import park
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ElectLeadersResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import ElectLeadersRequest
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(node: Node, ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse | Outcome:
     if request.topic_partitions is not None and not request.topic_partitions:
         return ElectLeadersResponse()
     return park(ctx, request, partial(node.controller.elect_leaders, version=ctx.version), on_error)
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(ctx: RequestContext, request: ElectLeadersRequest, error: ApiException) -> ElectLeadersResponse:
     answer = ElectLeadersResponse
     return answer(
         error_code=error.code if ctx.version >= 1 else 0,
@@ -40,4 +46,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.ELECT_LEADERS, 0, 2, handle, on_error, forward=True)
+API = Api(ApiKey.ELECT_LEADERS, handle, on_error, forward=True)

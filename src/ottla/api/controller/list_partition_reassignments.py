@@ -1,20 +1,32 @@
-"""ListPartitionReassignments 0: replicas that are on the move."""
+"""ListPartitionReassignments (key 46), version 0.
+
+Replicas that are on the move.
+"""
 
 from __future__ import annotations
 
-from ottla.api.base import Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import Api, Outcome, RequestContext
 from ottla.api.controller.forwarding_to_controller import park
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ListPartitionReassignmentsResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import ListPartitionReassignmentsRequest
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    node: Node, ctx: RequestContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse | Outcome:
     return park(ctx, request, node.controller.list_partition_reassignments, on_error)
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: ListPartitionReassignmentsRequest, error: ApiException
+) -> ListPartitionReassignmentsResponse:
     answer = ListPartitionReassignmentsResponse
     return answer(
         error_code=error.code,
@@ -32,4 +44,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, handle, on_error, forward=True)
+API = Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, handle, on_error, forward=True)

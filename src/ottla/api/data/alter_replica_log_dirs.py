@@ -1,4 +1,6 @@
-"""AlterReplicaLogDirs (34): move replicas of this broker between its log directories.
+"""AlterReplicaLogDirs (key 34), versions 1-2.
+
+Move replicas of this broker between its log directories.
 
 1   the same as 0 was
 2   flexible
@@ -7,17 +9,22 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.api.base import Api, Message, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages import AlterReplicaLogDirsResponse as Response
+from ottla.wire.messages import AlterReplicaLogDirsResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import AlterReplicaLogDirsRequest
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+def handle(
+    broker: Broker, ctx: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
     return _response(request, lambda path, tp: _move(broker, path, tp))
 
 
@@ -43,18 +50,22 @@ def _response(request: Message, outcome: Any) -> Message:
             for index in topic.partitions:
                 code = outcome(directory.path, TopicPartition(topic.name, index))
                 topics.setdefault(topic.name, []).append(
-                    Response.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                    AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(
+                        partition_index=index, error_code=code
+                    )
                 )
-    return Response(
+    return AlterReplicaLogDirsResponse(
         results=[
-            Response.AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
+            AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
             for name, partitions in topics.items()
         ]
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: AlterReplicaLogDirsRequest, error: ApiException
+) -> AlterReplicaLogDirsResponse:
     return _response(request, lambda path, tp: error.code)
 
 
-API = Api(key=ApiKey.ALTER_REPLICA_LOG_DIRS, min_version=1, max_version=2, handle=handle, on_error=on_error)
+API = Api(ApiKey.ALTER_REPLICA_LOG_DIRS, handle, on_error)

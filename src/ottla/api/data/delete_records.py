@@ -1,4 +1,6 @@
-"""DeleteRecords (21): make everything before an offset unreadable; -1 stands for the high watermark.
+"""DeleteRecords (key 21), versions 0-2.
+
+Make everything before an offset unreadable; -1 stands for the high watermark.
 
 0, 1  the same
 2     flexible
@@ -10,16 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.data.produce import INTERNAL_TOPICS
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages import DeleteRecordsResponse as Response
+from ottla.wire.messages import DeleteRecordsResponse
 
 if TYPE_CHECKING:
     from ottla.replica.delayed_requests import DelayedRequest
     from ottla.replica.partition import Partition
+    from ottla.wire.messages import DeleteRecordsRequest
 
 _NO_LOW_WATERMARK: Final = -1
 _ONLY_EVENTS: Final = 1 << 62
@@ -32,11 +35,13 @@ class _Deletion(NamedTuple):
     result: Message
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Outcome:
     waiting: list[_Deletion] = []
-    response = Response(
+    response = DeleteRecordsResponse(
         topics=[
-            Response.DeleteRecordsTopicResult(
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[_delete(broker, topic.name, part, waiting) for part in topic.partitions],
             )
@@ -65,7 +70,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
 
 
 def _delete(broker: Broker, topic: str, part: Message, waiting: list[_Deletion]) -> Message:
-    result = Response.DeleteRecordsPartitionResult(partition_index=part.partition_index)
+    result = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=part.partition_index)
     try:
         partition = broker.replicas.partition(topic, part.partition_index)
         if topic in INTERNAL_TOPICS:
@@ -101,13 +106,15 @@ def _fail(result: Message, code: ErrorCode) -> None:
     result.error_code = code
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
-    return Response(
+def on_error(
+    ctx: RequestContext, request: DeleteRecordsRequest, error: ApiException
+) -> DeleteRecordsResponse:
+    return DeleteRecordsResponse(
         topics=[
-            Response.DeleteRecordsTopicResult(
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    Response.DeleteRecordsPartitionResult(
+                    DeleteRecordsResponse.DeleteRecordsPartitionResult(
                         partition_index=part.partition_index,
                         low_watermark=_NO_LOW_WATERMARK,
                         error_code=error.code,
@@ -120,4 +127,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(key=ApiKey.DELETE_RECORDS, min_version=0, max_version=2, handle=handle, on_error=on_error)
+API = Api(ApiKey.DELETE_RECORDS, handle, on_error)

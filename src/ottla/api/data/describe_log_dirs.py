@@ -1,4 +1,6 @@
-"""DescribeLogDirs (35): log directories, their room, and the logs in them.
+"""DescribeLogDirs (key 35), versions 1-5.
+
+Log directories, their room, and the logs in them.
 
 1   the same as 0 was
 2   flexible
@@ -15,23 +17,26 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.replica.offload import outcome
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages import DescribeLogDirsResponse as Response
+from ottla.wire.messages import DescribeLogDirsResponse
 
 if TYPE_CHECKING:
     from ottla.log.log_dir import LogDir
     from ottla.log.manager import LogManager
+    from ottla.wire.messages import DescribeLogDirsRequest
 
 _Rooms = list[tuple[int, int] | OSError]
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse | Outcome:
     wanted = None
     if request.topics is not None:
         wanted = {
@@ -52,16 +57,18 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
 def _describe(manager: LogManager, directory: LogDir, wanted: set[TopicPartition] | None) -> Message:
     path = os.path.abspath(directory.path)
     if directory.offline:
-        return Response.DescribeLogDirsResult(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        return DescribeLogDirsResponse.DescribeLogDirsResult(
+            log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+        )
     topics: dict[str, list[Any]] = {}
     for log in manager.logs_in(directory):
         tp = log.topic_partition
         if wanted is None or tp in wanted:
             topics.setdefault(tp.topic, []).append(_partition(manager, tp, log))
-    return Response.DescribeLogDirsResult(
+    return DescribeLogDirsResponse.DescribeLogDirsResult(
         log_dir=path,
         topics=[
-            Response.DescribeLogDirsTopic(name=name, partitions=partitions)
+            DescribeLogDirsResponse.DescribeLogDirsTopic(name=name, partitions=partitions)
             for name, partitions in topics.items()
         ],
     )
@@ -76,7 +83,7 @@ def _partition(manager: LogManager, tp: TopicPartition, log: Any) -> Message:
         lag = current.log_end_offset - log.log_end_offset
     else:
         lag = max(log.high_watermark - log.log_end_offset, 0)
-    return Response.DescribeLogDirsPartition(
+    return DescribeLogDirsResponse.DescribeLogDirsPartition(
         partition_index=tp.partition, partition_size=log.size, offset_lag=lag, is_future_key=is_future
     )
 
@@ -94,14 +101,14 @@ def _rooms(manager: LogManager, directories: Iterable[LogDir]) -> _Rooms:
 def _respond(ctx: RequestContext, described: list[tuple[LogDir, Message]], future: Future[_Rooms]) -> None:
     rooms = outcome(future)
     if isinstance(rooms, ApiException):
-        ctx.respond(Response(error_code=rooms.code))
+        ctx.respond(DescribeLogDirsResponse(error_code=rooms.code))
         return
     for (_, result), room in zip(described, rooms, strict=True):
         if isinstance(room, OSError):
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         elif not result.error_code:
             result.total_bytes, result.usable_bytes = room
-    ctx.respond(Response(results=[result for _, result in described]))
+    ctx.respond(DescribeLogDirsResponse(results=[result for _, result in described]))
 
 
-API = Api(key=ApiKey.DESCRIBE_LOG_DIRS, min_version=1, max_version=5, handle=handle)
+API = Api(ApiKey.DESCRIBE_LOG_DIRS, handle)

@@ -1,21 +1,30 @@
-"""DescribeProducers (61): the idempotent and transactional producers that partitions know of.
+"""DescribeProducers (key 61), version 0.
+
+The idempotent and transactional producers that partitions know of.
 
 0   flexible from the start
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.api.base import Api, Message, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages import DescribeProducersResponse as Response
+from ottla.wire.messages import DescribeProducersResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import DescribeProducersRequest
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
-    return Response(
+def handle(
+    broker: Broker, ctx: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
         topics=[
-            Response.TopicResponse(
+            DescribeProducersResponse.TopicResponse(
                 name=topic.name,
                 partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
             )
@@ -29,10 +38,10 @@ def _describe(broker: Broker, topic: str, index: int) -> Message:
         producers = broker.replicas.partition(topic, index).local_log().producers.active
     except ApiException as error:
         return _failed(index, error)
-    return Response.PartitionResponse(
+    return DescribeProducersResponse.PartitionResponse(
         partition_index=index,
         active_producers=[
-            Response.ProducerState(
+            DescribeProducersResponse.ProducerState(
                 producer_id=state.producer_id,
                 producer_epoch=state.epoch,
                 last_sequence=state.last_sequence,
@@ -46,15 +55,17 @@ def _describe(broker: Broker, topic: str, index: int) -> Message:
 
 
 def _failed(index: int, error: ApiException) -> Message:
-    return Response.PartitionResponse(
+    return DescribeProducersResponse.PartitionResponse(
         partition_index=index, error_code=error.code, error_message=error.message
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
-    return Response(
+def on_error(
+    ctx: RequestContext, request: DescribeProducersRequest, error: ApiException
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
         topics=[
-            Response.TopicResponse(
+            DescribeProducersResponse.TopicResponse(
                 name=topic.name, partitions=[_failed(index, error) for index in topic.partition_indexes]
             )
             for topic in request.topics
@@ -62,4 +73,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(key=ApiKey.DESCRIBE_PRODUCERS, min_version=0, max_version=0, handle=handle, on_error=on_error)
+API = Api(ApiKey.DESCRIBE_PRODUCERS, handle, on_error)

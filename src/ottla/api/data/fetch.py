@@ -1,4 +1,6 @@
-"""Fetch (1): read record batches from partitions, waiting for them if there are too few.
+"""Fetch (key 1), versions 4-18.
+
+Read record batches from partitions, waiting for them if there are too few.
 
 4   isolation level, last stable offset, aborted transactions
 5   log start offsets, of followers and in the answer
@@ -18,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
@@ -35,6 +37,9 @@ from ottla.replica.fetch_sessions import (
 from ottla.replica.follower_read import FollowerRead
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import FetchResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import FetchRequest
 
 READ_COMMITTED: Final = 1
 _MAX_AT_ONCE: Final = 8 << 20
@@ -52,7 +57,7 @@ _HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 _TopicResponse: Any = FetchResponse.FetchableTopicResponse
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchResponse | Outcome:
     version = ctx.version
     replica_id = request.replica_id if version < _REPLICA_STATE else request.replica_state.replica_id
     session = broker.fetch_sessions.open(
@@ -107,7 +112,7 @@ def _fetch_for_follower(
     session: FetchSession,
     replica_id: int,
     replica_epoch: int,
-) -> Answer:
+) -> Message | Outcome:
     def response(sent: list[tuple[FetchPartition, PartitionData]]) -> Message:
         return _assemble(broker, ctx, ErrorCode.NONE, session.id, sent)
 
@@ -208,7 +213,7 @@ def _explain(
         data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(ctx: RequestContext, request: FetchRequest, error: ApiException) -> FetchResponse:
     if ctx.version >= 7:
         return FetchResponse(error_code=error.code)
     return FetchResponse(
@@ -227,4 +232,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(key=ApiKey.FETCH, min_version=4, max_version=18, handle=handle, on_error=on_error)
+API = Api(ApiKey.FETCH, handle, on_error)

@@ -1,4 +1,6 @@
-"""ListOffsets (2): the offset of a partition for a timestamp, or for one of the names below.
+"""ListOffsets (key 2), versions 1-11.
+
+The offset of a partition for a timestamp, or for one of the names below.
 
 1   one offset for each partition instead of a list
 2   isolation level
@@ -22,7 +24,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TimestampOffset
@@ -33,6 +35,7 @@ from ottla.wire.messages import ListOffsetsResponse
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
     from ottla.replica.partition import Partition
+    from ottla.wire.messages import ListOffsetsRequest
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -74,7 +77,7 @@ class _Search:
         """A new leader that does not know the high watermark: what it does not find may still be there."""
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(broker: Broker, ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Outcome:
     searches: list[_Search] = []
     topics = []
     asked = Counter(
@@ -198,7 +201,7 @@ def _found(
     ctx.respond(response)
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(ctx: RequestContext, request: ListOffsetsRequest, error: ApiException) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(
@@ -213,4 +216,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(key=ApiKey.LIST_OFFSETS, min_version=1, max_version=11, handle=handle, on_error=on_error)
+API = Api(ApiKey.LIST_OFFSETS, handle, on_error)

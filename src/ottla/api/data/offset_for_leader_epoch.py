@@ -1,4 +1,6 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ended, so that clients and followers find where logs went apart.
+"""OffsetForLeaderEpoch (key 23), versions 2-4.
+
+Where a leader epoch ended, so that clients and followers find where logs went apart.
 
 2   the leader epoch that the client believes in is checked
 3   replica id
@@ -7,17 +9,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.api.base import Api, Message, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages import OffsetForLeaderEpochResponse as Response
+from ottla.wire.messages import OffsetForLeaderEpochResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import OffsetForLeaderEpochRequest
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
-    return Response(
+def handle(
+    broker: Broker, ctx: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
         topics=[
-            Response.OffsetForLeaderTopicResult(
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[_answer(broker, topic.topic, part) for part in topic.partitions],
             )
@@ -27,7 +36,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message:
 
 
 def _answer(broker: Broker, topic: str, part: Message) -> Message:
-    answer = Response.EpochEndOffset(partition=part.partition)
+    answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=part.partition)
     try:
         partition = broker.replicas.partition(topic, part.partition)
         partition.check_leader(part.current_leader_epoch)
@@ -37,13 +46,17 @@ def _answer(broker: Broker, topic: str, part: Message) -> Message:
     return answer
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
-    return Response(
+def on_error(
+    ctx: RequestContext, request: OffsetForLeaderEpochRequest, error: ApiException
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
         topics=[
-            Response.OffsetForLeaderTopicResult(
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    Response.EpochEndOffset(partition=part.partition, error_code=error.code)
+                    OffsetForLeaderEpochResponse.EpochEndOffset(
+                        partition=part.partition, error_code=error.code
+                    )
                     for part in topic.partitions
                 ],
             )
@@ -52,4 +65,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(key=ApiKey.OFFSET_FOR_LEADER_EPOCH, min_version=2, max_version=4, handle=handle, on_error=on_error)
+API = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle, on_error)

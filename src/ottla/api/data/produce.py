@@ -1,4 +1,6 @@
-"""Produce (0): append record batches to partitions.
+"""Produce (key 0), versions 3-13.
+
+Append record batches to partitions.
 
 3   transactional id; only batches of magic 2, one for each partition
 5   the answer tells the log start offset
@@ -16,9 +18,9 @@ ApiVersions tells a range from 0, as old librdkafka clients check for it; versio
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.api.base import NO_RESPONSE, Answer, Api, Message, RequestContext
+from ottla.api.base import NO_RESPONSE, Api, Message, Outcome, RequestContext
 from ottla.api.data import produce_transactional
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.data.produce_pending import PendingProduce, fill
@@ -32,6 +34,9 @@ from ottla.replica.partition import ACKS_ALL
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ProduceResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import ProduceRequest
+
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _ATTRIBUTES_LOW_BYTE: Final = 22
@@ -43,7 +48,7 @@ _TopicResponse: Any = ProduceResponse.TopicProduceResponse
 _PartitionResponse: Any = ProduceResponse.PartitionProduceResponse
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(broker: Broker, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | Outcome:
     refusal = _refusal(request)
     if refusal is not None:
         return _finish(broker, ctx, request.acks, on_error(ctx, request, refusal))
@@ -54,13 +59,13 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return _go_on(broker, ctx, request)
 
 
-def _go_on(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def _go_on(broker: Broker, ctx: RequestContext, request: Message) -> Message | Outcome:
     if request.transactional_id is not None:
         return produce_transactional.handle(broker, ctx, request, _append)
     return _append(broker, ctx, request, NOT_TRANSACTIONAL)
 
 
-def _append(broker: Broker, ctx: RequestContext, request: Message, verified: Verified) -> Answer:
+def _append(broker: Broker, ctx: RequestContext, request: Message, verified: Verified) -> Message | Outcome:
     acks = request.acks
     find = broker.replicas.find
     refused, guards = verified
@@ -145,7 +150,7 @@ def _internal(topic: str) -> ApiException:
     )
 
 
-def _finish(broker: Broker, ctx: RequestContext, acks: int, response: Message) -> Answer:
+def _finish(broker: Broker, ctx: RequestContext, acks: int, response: Message) -> Message | Outcome:
     """Add the leader hints. With acks=0 nobody reads an answer: an error closes the connection instead."""
     hints: list[LeaderHint] = []
     for topic in response.responses:
@@ -168,7 +173,7 @@ def _finish(broker: Broker, ctx: RequestContext, acks: int, response: Message) -
     return NO_RESPONSE if acks == 0 else response
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(ctx: RequestContext, request: ProduceRequest, error: ApiException) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             _TopicResponse(
@@ -181,4 +186,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(key=ApiKey.PRODUCE, min_version=0, max_version=13, handle=handle, on_error=on_error)
+API = Api(ApiKey.PRODUCE, handle, on_error, gated=True)

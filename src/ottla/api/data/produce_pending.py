@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.api.base import NO_RESPONSE, PARKED, Answer, Message, RequestContext
+from ottla.api.base import NO_RESPONSE, PARKED, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import AppendInfo
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ottla.replica.delayed_requests import DelayedRequest
     from ottla.replica.partition import Partition
 
-Finish = Callable[[Broker, RequestContext, int, Message], Answer]
+Finish = Callable[[Broker, RequestContext, int, Message], Message | Outcome]
 
 _ONLY_EVENTS: Final = 1 << 62
 """More bytes than will ever be appended: only a moved high watermark or a change of leader wakes the request."""
@@ -121,7 +121,7 @@ class PendingProduce:
         if self._started:
             self._advance()
 
-    def start(self) -> Answer:
+    def start(self) -> Message | Outcome:
         """All partitions have been seen: answer as soon as may be."""
         self._started = True
         if self._acks == 0:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ottla.api.base import NO_RESPONSE, PARKED, Answer, Message, RequestContext
+from ottla.api.base import NO_RESPONSE, PARKED, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.broker.verification import Errors, Supported, add_or_verify
 from ottla.errors import ApiException, ErrorCode
@@ -34,7 +34,7 @@ class Verified(NamedTuple):
 
 NOT_TRANSACTIONAL: Final = Verified(MappingProxyType({}), MappingProxyType({}))
 
-Append = Callable[[Broker, RequestContext, Message, Verified], Answer]
+Append = Callable[[Broker, RequestContext, Message, Verified], Message | Outcome]
 
 _RETRIED: Final = frozenset(
     {
@@ -49,7 +49,7 @@ _RETRIED: Final = frozenset(
 """Errors of the coordinator that a producer would not retry if its partition's leader told them."""
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message, append: Append) -> Answer:
+def handle(broker: Broker, ctx: RequestContext, request: Message, append: Append) -> Message | Outcome:
     """Append once the coordinator has agreed: now if it answers at once."""
     supported = Supported.of(ctx.version, abortable_from=_ABORTABLE_FROM, adds_from=_ADDS_FROM)
     batches = _transactional(request, by_id=ctx.version >= _TOPIC_IDS)
@@ -68,7 +68,7 @@ def handle(broker: Broker, ctx: RequestContext, request: Message, append: Append
     if not asked:
         return append(broker, ctx, request, Verified(refused, guards))
 
-    answered: list[Answer] = []
+    answered: list[Message | Outcome] = []
     parked = False
 
     def settled(errors: Errors) -> None:

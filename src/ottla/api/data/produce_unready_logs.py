@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Answer, Message, RequestContext
+from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 
@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 _LEAST_BYTES: Final = 1024
 """What a request takes that waits without a record: it must count, too."""
 
-Append = Callable[[], Answer]
+Append = Callable[[], Message | Outcome]
 OnError = Callable[[RequestContext, Message, ApiException], Message]
 
 
@@ -38,7 +38,7 @@ def must_wait(broker: Broker, request: Message, *, by_id: bool) -> bool:
 
 def wait_for_logs(
     broker: Broker, ctx: RequestContext, request: Message, append: Append, on_error: OnError, *, by_id: bool
-) -> Answer:
+) -> Message | Outcome:
     """Append later, when the files are there."""
     partitions = _partitions(broker, request, by_id=by_id)
     unready = [partition for partition in partitions if not partition.ready and partition.is_leader]
@@ -63,7 +63,7 @@ def wait_for_logs(
     return PARKED if request.acks else NO_RESPONSE
 
 
-def _answer(ctx: RequestContext, request: Message, append: Append, on_error: OnError) -> Answer:
+def _answer(ctx: RequestContext, request: Message, append: Append, on_error: OnError) -> Message | Outcome:
     try:
         return append()
     except ApiException as error:

@@ -1,4 +1,6 @@
-"""Envelope 0: a client's request that a broker passes on to the active controller, with who the client is.
+"""Envelope (key 58), version 0.
+
+A client's request that a broker passes on to the active controller, with who the client is.
 
 The request inside is handled as if the client had asked here; its whole answer, header and all, goes back inside
 the envelope. If it is not ours to answer, the envelope itself says NOT_CONTROLLER and the broker looks further.
@@ -11,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.forwarding.serving import InnerRequest, serve
 from ottla.broker.controller_channel import mentions
 from ottla.errors import ApiException, ErrorCode
@@ -95,7 +97,7 @@ def pass_on_part(
     pass_on(node, ctx, frame[_SIZE_BYTES:], answered, failed)
 
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+def handle(node: Node, ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | Outcome:
     # Imported here because the registry lists this module.
     from ottla.api.registry import supported
 
@@ -105,7 +107,7 @@ def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
         api = supported(on_controller_listener=True).get(key)
         if api is None or not API_VERSIONS[key].forwardable:
             raise ApiException(ErrorCode.INVALID_REQUEST, f"API {key} cannot be passed on in an envelope")
-        if not api.serves(version):
+        if version not in api.versions:
             raise ApiException(ErrorCode.UNSUPPORTED_VERSION, f"version {version} of API {key} is not served")
         message, _ = decode_prefix(request_class(key), version, request.request_data, offset)
         principal = _decode_principal(request.request_principal)
@@ -161,4 +163,4 @@ def _decode_address(data: bytes) -> str:
     return str(ipaddress.ip_address(bytes(data)))
 
 
-API = Api(ApiKey.ENVELOPE, 0, 0, handle)
+API = Api(ApiKey.ENVELOPE, handle)

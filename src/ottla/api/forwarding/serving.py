@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, UNEXPECTED, Api, Message, RequestContext
+from ottla.api.base import PARKED, UNEXPECTED, AnyApi, Message, RequestContext
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 
@@ -83,7 +83,7 @@ class InnerRequest(RequestContext):
         """Whoever asks lives as long as this node, or is behind another node's connection."""
 
 
-def serve(node: Node, api: Api, ctx: InnerRequest, message: Message) -> None:
+def serve(node: Node, api: AnyApi, ctx: InnerRequest, message: Message) -> None:
     """Handle a request; whatever goes wrong is its answer."""
     try:
         answer = api.handle(node, ctx, message)
@@ -105,7 +105,7 @@ def serve_here(node: Node, message: Message, done: Callable[[Message], object]) 
     ctx = InnerRequest(
         done,
         api_key=api.key,
-        version=api.max_version,
+        version=api.versions[-1],
         client_id=f"node-{node.node_id}",
         received_at=node.clock.monotonic(),
     )

@@ -1,4 +1,6 @@
-"""ConsumerGroupDescribe (69): consumer groups with their members, what these have and what they should have.
+"""ConsumerGroupDescribe (key 69), versions 0-1.
+
+Consumer groups with their members, what these have and what they should have.
 
 1 adds whether a member uses the classic or the consumer protocol.
 """
@@ -12,7 +14,6 @@ from ottla.wire.messages import ConsumerGroupDescribeResponse
 
 API = describe_api(
     ApiKey.CONSUMER_GROUP_DESCRIBE,
-    (0, 1),
     ConsumerGroupDescribeResponse,
     require_consumer_protocol,
     lambda shard, group_id: shard.consumer.describe(group_id),

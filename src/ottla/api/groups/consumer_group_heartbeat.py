@@ -1,11 +1,15 @@
-"""ConsumerGroupHeartbeat (68): join, stay in, reconcile with and leave a consumer group (KIP-848).
+"""ConsumerGroupHeartbeat (key 68), versions 0-1.
+
+Join, stay in, reconcile with and leave a consumer group (KIP-848).
 
 1 adds the regular expression over topic names, and has the client make up its member id.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.consumer.heartbeat import validate
@@ -13,6 +17,9 @@ from ottla.coordinator.group.group import GroupType
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ConsumerGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import ConsumerGroupHeartbeatRequest
 
 _FEATURE = "group.version"
 
@@ -26,7 +33,9 @@ def require_consumer_protocol(broker: Broker) -> None:
         )
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse | Outcome:
     require_consumer_protocol(broker)
     validate(request, ctx.version, broker.config)
     info = info_of(ctx)
@@ -43,4 +52,4 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-API = Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, handle)
+API = Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, handle)

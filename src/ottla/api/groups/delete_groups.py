@@ -1,4 +1,6 @@
-"""DeleteGroups (42): delete groups without members, of any type, and their offsets.
+"""DeleteGroups (key 42), versions 0-2.
+
+Delete groups without members, of any type, and their offsets.
 
 1 adds the throttle time; 2 is flexible.
 """
@@ -7,16 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import Gathered
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteGroupsResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import DeleteGroupsRequest
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    broker: Broker, ctx: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse | Outcome:
     # A group that is named twice is deleted once.
     group_ids = list(dict.fromkeys(request.groups_names))
     gathered: Gathered[Message] = Gathered(
@@ -51,8 +59,8 @@ def _failed(group_id: str, error: ApiException) -> Message:
     return DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code)
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(ctx: RequestContext, request: DeleteGroupsRequest, error: ApiException) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(results=[_failed(group_id, error) for group_id in request.groups_names])
 
 
-API = Api(ApiKey.DELETE_GROUPS, 0, 2, handle, on_error)
+API = Api(ApiKey.DELETE_GROUPS, handle, on_error)

@@ -1,8 +1,13 @@
-"""DeleteShareGroupOffsets (92): have a share group without members forget topics. 0 is all there is."""
+"""DeleteShareGroupOffsets (key 92), version 0.
+
+Have a share group without members forget topics.
+"""
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.share.requests import require_share_groups
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
@@ -10,8 +15,13 @@ from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteShareGroupOffsetsResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import DeleteShareGroupOffsetsRequest
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    broker: Broker, ctx: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse | Outcome:
     require_share_groups(broker)
     require_group_id(request.group_id)
 
@@ -26,4 +36,4 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-API = Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, handle)
+API = Api(ApiKey.DELETE_SHARE_GROUP_OFFSETS, handle)

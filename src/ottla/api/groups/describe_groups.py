@@ -1,4 +1,6 @@
-"""DescribeGroups (15): classic groups with their members.
+"""DescribeGroups (key 15), versions 0-6.
+
+Classic groups with their members.
 
 1 adds the throttle time; 3 the authorized operations; 4 the group instance id; 5 is flexible; 6 has an error
 message, and tells of a group that is not there as GROUP_ID_NOT_FOUND rather than as a dead group.
@@ -6,19 +8,24 @@ message, and tells of a group that is not there as GROUP_ID_NOT_FOUND rather tha
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.groups.requests import authorized_operations
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeGroupsResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import DescribeGroupsRequest
+
 _ERROR_MESSAGE_FROM: Final = 6
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Outcome:
     operations = authorized_operations(request)
 
     def done(groups: list[Message]) -> None:
@@ -44,8 +51,10 @@ def _failed(ctx: RequestContext, group_id: str, error: ApiException) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: DescribeGroupsRequest, error: ApiException
+) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(groups=[_failed(ctx, group_id, error) for group_id in request.groups])
 
 
-API = Api(ApiKey.DESCRIBE_GROUPS, 0, 6, handle, on_error)
+API = Api(ApiKey.DESCRIBE_GROUPS, handle, on_error)

@@ -1,19 +1,24 @@
-"""DescribeShareGroupOffsets (90): where share groups stand in partitions.
+"""DescribeShareGroupOffsets (key 90), versions 0-1.
+
+Where share groups stand in partitions.
 
 1 adds the lag: records between the start offset and the end of the log that nobody is done with.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.share.requests import require_share_groups
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import Gathered
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeShareGroupOffsetsResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import DescribeShareGroupOffsetsRequest
 
 _Group: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 _Topic: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
@@ -22,7 +27,9 @@ _Partition: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsRes
 _UNKNOWN: Final = -1
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse | Outcome:
     require_share_groups(broker)
     gathered: Gathered[Message] = Gathered(
         len(request.groups), lambda groups: ctx.respond(DescribeShareGroupOffsetsResponse(groups=groups))
@@ -96,7 +103,9 @@ def _partition(broker: Broker, topic: str, summary: Message) -> Message:
     return answer
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: DescribeShareGroupOffsetsRequest, error: ApiException
+) -> DescribeShareGroupOffsetsResponse:
     return DescribeShareGroupOffsetsResponse(
         groups=[
             _Group(group_id=group.group_id, error_code=error.code, error_message=error.message)
@@ -105,4 +114,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, 0, 1, handle, on_error)
+API = Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, handle, on_error)

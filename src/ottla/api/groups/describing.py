@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, AnyApi, Api, Message, Outcome, RequestContext
 from ottla.api.groups.requests import authorized_operations
 from ottla.broker.services import Broker
 from ottla.coordinator.group.shard import GroupShard
@@ -14,14 +14,13 @@ from ottla.wire.apis import ApiKey
 
 def describe_api(
     key: ApiKey,
-    versions: tuple[int, int],
     response: Message,
     require: Callable[[Broker], None],
     describe: Callable[[GroupShard, str], Message],
-) -> Api:
+) -> AnyApi:
     """`require` raises where the type of group is switched off; `describe` raises what is wrong with one group."""
 
-    def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+    def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message | Outcome:
         require(broker)
         operations = authorized_operations(request)
 
@@ -47,4 +46,4 @@ def describe_api(
     def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
         return response(groups=[refused(group_id, error.code, error) for group_id in request.group_ids])
 
-    return Api(key, *versions, handle, on_error)
+    return Api(key, handle, on_error)

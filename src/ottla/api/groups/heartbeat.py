@@ -1,11 +1,15 @@
-"""Heartbeat (12): a member of a classic group lives, and hears whether the group is rebalancing.
+"""Heartbeat (key 12), versions 0-4.
+
+A member of a classic group lives, and hears whether the group is rebalancing.
 
 1 adds the throttle time; 3 the group instance id; 4 is flexible.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
@@ -13,8 +17,11 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import HeartbeatResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import HeartbeatRequest
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(broker: Broker, ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Outcome:
     require_group_id(request.group_id)
     info = info_of(ctx)
 
@@ -32,4 +39,4 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-API = Api(ApiKey.HEARTBEAT, 0, 4, handle)
+API = Api(ApiKey.HEARTBEAT, handle)

@@ -1,4 +1,6 @@
-"""JoinGroup (11): become a member of a classic group, or take part in its next generation.
+"""JoinGroup (key 11), versions 0-9.
+
+Become a member of a classic group, or take part in its next generation.
 
 1  adds the rebalance time-out (before: the session time-out)
 2  adds the throttle time
@@ -12,9 +14,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
@@ -22,11 +24,14 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import JoinGroupResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import JoinGroupRequest
+
 _REBALANCE_TIMEOUT_FROM: Final = 1
 _PROTOCOL_NAME_NULLABLE_FROM: Final = 7
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(broker: Broker, ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Outcome:
     require_group_id(request.group_id)
     config = broker.config
     shortest, longest = (
@@ -56,7 +61,7 @@ def _fit(ctx: RequestContext, response: Message) -> Message:
     return response
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(ctx: RequestContext, request: JoinGroupRequest, error: ApiException) -> JoinGroupResponse:
     return _fit(
         ctx,
         JoinGroupResponse(
@@ -70,4 +75,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.JOIN_GROUP, 0, 9, handle, on_error)
+API = Api(ApiKey.JOIN_GROUP, handle, on_error)

@@ -1,4 +1,6 @@
-"""LeaveGroup (13): members of a classic group go; an admin may take out static members by their instance.
+"""LeaveGroup (key 13), versions 0-5.
+
+Members of a classic group go; an admin may take out static members by their instance.
 
 1 adds the throttle time; 3 has several members, by member id or instance id; 4 is flexible; 5 adds the reason.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
@@ -18,7 +20,7 @@ from ottla.wire.messages import LeaveGroupRequest, LeaveGroupResponse
 _MEMBERS_FROM: Final = 3
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(broker: Broker, ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Outcome:
     require_group_id(request.group_id)
     if ctx.version < _MEMBERS_FROM:
         request.members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
@@ -54,4 +56,4 @@ def _failed(request: Message, error: ApiException) -> Message:
     )
 
 
-API = Api(ApiKey.LEAVE_GROUP, 0, 5, handle)
+API = Api(ApiKey.LEAVE_GROUP, handle)

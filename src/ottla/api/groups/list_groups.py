@@ -1,18 +1,25 @@
-"""ListGroups (16): the groups that this broker coordinates.
+"""ListGroups (key 16), versions 0-5.
+
+The groups that this broker coordinates.
 
 1 adds the throttle time; 3 is flexible; 4 filters by state and tells it; 5 filters by type and tells it.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ListGroupsResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import ListGroupsRequest
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(broker: Broker, ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | Outcome:
     states, types = request.states_filter, request.types_filter
 
     def done(lists: list[list[Message]]) -> None:
@@ -25,4 +32,4 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-API = Api(ApiKey.LIST_GROUPS, 0, 5, handle)
+API = Api(ApiKey.LIST_GROUPS, handle)

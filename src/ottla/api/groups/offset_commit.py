@@ -1,4 +1,6 @@
-"""OffsetCommit (8): keep how far a group has come.
+"""OffsetCommit (key 8), versions 2-10.
+
+Keep how far a group has come.
 
 2-4  say how long the offsets are to be kept
 3    adds the throttle time
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
@@ -24,7 +26,9 @@ from ottla.wire.uuid import ZERO_UUID
 _TOPIC_IDS_FROM: Final = 10
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Outcome:
     known, refused = _split(broker, ctx, request)
     if not known:
         return OffsetCommitResponse(topics=refused)
@@ -106,7 +110,7 @@ def _joined(topics: list[Message]) -> list[Message]:
     ]
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(ctx: RequestContext, request: OffsetCommitRequest, error: ApiException) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             _refusal(topic.name, topic.topic_id or ZERO_UUID, topic.partitions, error.code)
@@ -115,4 +119,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.OFFSET_COMMIT, 2, 10, handle, on_error)
+API = Api(ApiKey.OFFSET_COMMIT, handle, on_error)

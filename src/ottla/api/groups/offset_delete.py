@@ -1,8 +1,11 @@
-"""OffsetDelete (47): forget offsets of a group, for topics that none of its members reads."""
+"""OffsetDelete (key 47), version 0.
+
+Forget offsets of a group, for topics that none of its members reads.
+"""
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
 from ottla.errors import ErrorCode
@@ -10,7 +13,9 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: OffsetDeleteRequest
+) -> OffsetDeleteResponse | Outcome:
     require_group_id(request.group_id)
     known, refused = [], []
     by_name = broker.image.topics.by_name
@@ -62,4 +67,4 @@ def _joined(topics: list[Message]) -> list[Message]:
     return list(by_name.values())
 
 
-API = Api(ApiKey.OFFSET_DELETE, 0, 0, handle)
+API = Api(ApiKey.OFFSET_DELETE, handle)

@@ -1,4 +1,6 @@
-"""OffsetFetch (9): how far groups have come.
+"""OffsetFetch (key 9), versions 1-10.
+
+How far groups have come.
 
 1-7  one group; from 2 on all of its offsets may be asked for, and an error may concern the whole
 3    adds the throttle time
@@ -15,7 +17,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import Gathered
 from ottla.errors import ApiException, ErrorCode
@@ -27,7 +29,7 @@ _BATCHED_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(broker: Broker, ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Outcome:
     groups = _groups_of(ctx, request)
     gathered: Gathered[Message] = Gathered(
         len(groups), lambda answers: ctx.respond(_response(ctx, groups, answers))
@@ -159,9 +161,9 @@ def _response(ctx: RequestContext, groups: list[Message], answers: list[Message]
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(ctx: RequestContext, request: OffsetFetchRequest, error: ApiException) -> OffsetFetchResponse:
     groups = _groups_of(ctx, request)
     return _response(ctx, groups, [_failed(ctx, group, error) for group in groups])
 
 
-API = Api(ApiKey.OFFSET_FETCH, 1, 10, handle, on_error)
+API = Api(ApiKey.OFFSET_FETCH, handle, on_error)

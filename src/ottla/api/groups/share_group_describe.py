@@ -1,4 +1,7 @@
-"""ShareGroupDescribe (77): share groups with their members and what these fetch from. 1 is the first that stays."""
+"""ShareGroupDescribe (key 77), version 1.
+
+Share groups with their members and what these fetch from. 1 is the first that stays.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from ottla.wire.messages import ShareGroupDescribeResponse
 
 API = describe_api(
     ApiKey.SHARE_GROUP_DESCRIBE,
-    (1, 1),
     ShareGroupDescribeResponse,
     require_share_groups,
     lambda shard, group_id: shard.share.describe(group_id),

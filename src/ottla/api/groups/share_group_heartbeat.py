@@ -1,8 +1,13 @@
-"""ShareGroupHeartbeat (76): join, stay in and leave a share group (KIP-932). 1 is the first that stays."""
+"""ShareGroupHeartbeat (key 76), version 1.
+
+Join, stay in and leave a share group (KIP-932). 1 is the first that stays.
+"""
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.api.share.requests import is_member_id, require_share_groups
 from ottla.broker.services import Broker
@@ -11,8 +16,13 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ShareGroupHeartbeatResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import ShareGroupHeartbeatRequest
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    broker: Broker, ctx: RequestContext, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse | Outcome:
     require_share_groups(broker)
     if not is_member_id(request.member_id):
         raise ApiException(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
@@ -25,4 +35,4 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-API = Api(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, handle)
+API = Api(ApiKey.SHARE_GROUP_HEARTBEAT, handle)

@@ -1,4 +1,7 @@
-"""StreamsGroupDescribe (89): streams groups with their topology, members and tasks. There is version 0 only."""
+"""StreamsGroupDescribe (key 89), version 0.
+
+Streams groups with their topology, members and tasks.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from ottla.wire.messages import StreamsGroupDescribeResponse
 
 API = describe_api(
     ApiKey.STREAMS_GROUP_DESCRIBE,
-    (0, 0),
     StreamsGroupDescribeResponse,
     require_streams_protocol,
     lambda shard, group_id: shard.streams.describe(group_id),

@@ -1,4 +1,6 @@
-"""StreamsGroupHeartbeat (88): join, stay in and leave a streams group (KIP-1071). There is version 0 only.
+"""StreamsGroupHeartbeat (key 88), version 0.
+
+Join, stay in and leave a streams group (KIP-1071).
 
 Internal topics that the group's topology lacks are created on the way: the member is told MISSING_INTERNAL_TOPICS and
 comes back.
@@ -8,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.group import GroupType
@@ -22,6 +24,9 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import CreateTopicsRequest, StreamsGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import StreamsGroupHeartbeatRequest
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +44,9 @@ def require_streams_protocol(broker: Broker) -> None:
         )
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: StreamsGroupHeartbeatRequest
+) -> StreamsGroupHeartbeatResponse | Outcome:
     require_streams_protocol(broker)
     if request.topology is not None:
         _check_topics(request.topology)
@@ -134,4 +141,4 @@ def _tell_failures(broker: Broker, answer: HeartbeatAnswer) -> None:
             status.status_detail += f"; Creation failed: {told}."
 
 
-API = Api(ApiKey.STREAMS_GROUP_HEARTBEAT, 0, 0, handle)
+API = Api(ApiKey.STREAMS_GROUP_HEARTBEAT, handle)

@@ -1,11 +1,15 @@
-"""SyncGroup (14): the leader of a classic group brings the assignment, every member gets its part.
+"""SyncGroup (key 14), versions 0-5.
+
+The leader of a classic group brings the assignment, every member gets its part.
 
 1 adds the throttle time; 3 the group instance id; 4 is flexible; 5 names protocol type and protocol, which are checked.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
@@ -13,10 +17,13 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import SyncGroupResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import SyncGroupRequest
+
 _PROTOCOL_REQUIRED_FROM = 5
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(broker: Broker, ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Outcome:
     require_group_id(request.group_id)
     if ctx.version >= _PROTOCOL_REQUIRED_FROM and (
         request.protocol_type is None or request.protocol_name is None
@@ -34,4 +41,4 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-API = Api(ApiKey.SYNC_GROUP, 0, 5, handle)
+API = Api(ApiKey.SYNC_GROUP, handle)

@@ -1,18 +1,25 @@
-"""AddRaftVoter 0-1: an observer becomes a voter of a dynamic quorum.
+"""AddRaftVoter (key 80), versions 0-1.
+
+An observer becomes a voter of a dynamic quorum.
 
 1 may ask for the answer before the change is committed.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import AddRaftVoterRequest, AddRaftVoterResponse
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(node: Node, ctx: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse | Outcome:
     node.raft.handle_add_voter(request, ctx.respond)
     return PARKED
 
 
-API = Api(ApiKey.ADD_RAFT_VOTER, 0, 1, handle, forward=True)
+API = Api(ApiKey.ADD_RAFT_VOTER, handle, forward=True)

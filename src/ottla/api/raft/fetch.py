@@ -1,4 +1,6 @@
-"""Fetch 4-18 of `__cluster_metadata`: what a controller's listener serves under this key.
+"""Fetch (key 1), versions 4-18.
+
+The `__cluster_metadata` partition: what a controller's listener serves under this key.
 
 12 adds the epoch of the follower's last record, and answers where logs diverge or a snapshot is to be fetched; 13 has
 the topic's id; 15 moves the replica's id into the replica state; 16 tells where the leader listens; 17 adds the
@@ -8,14 +10,19 @@ knows, so that the answer comes as soon as the leader knows a higher one.
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.raft.endpoints import fitting
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import FetchResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import FetchRequest
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(node: Node, ctx: RequestContext, request: FetchRequest) -> FetchResponse | Outcome:
     def respond(answer: Message) -> None:
         if ctx.version < 12:
             _forget_leader(answer)
@@ -32,4 +39,4 @@ def _forget_leader(answer: Message) -> None:
             partition.current_leader = FetchResponse.LeaderIdAndEpoch()
 
 
-API = Api(ApiKey.FETCH, 4, 18, handle)
+API = Api(ApiKey.FETCH, handle)

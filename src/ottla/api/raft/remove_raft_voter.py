@@ -1,15 +1,25 @@
-"""RemoveRaftVoter 0: a voter of a dynamic quorum becomes an observer."""
+"""RemoveRaftVoter (key 81), version 0.
+
+A voter of a dynamic quorum becomes an observer.
+"""
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
-def handle(node: Node, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    node: Node, ctx: RequestContext, request: RemoveRaftVoterRequest
+) -> RemoveRaftVoterResponse | Outcome:
     node.raft.handle_remove_voter(request, ctx.respond)
     return PARKED
 
 
-API = Api(ApiKey.REMOVE_RAFT_VOTER, 0, 0, handle, forward=True)
+API = Api(ApiKey.REMOVE_RAFT_VOTER, handle, forward=True)

@@ -1,4 +1,7 @@
-"""DeleteShareGroupState (86): the group coordinator has share partitions forgotten. 0 is all there is."""
+"""DeleteShareGroupState (key 86), version 0.
+
+The group coordinator has share partitions forgotten.
+"""
 
 from __future__ import annotations
 
@@ -6,4 +9,4 @@ from ottla.api.share.state_requests import state_api
 from ottla.coordinator.share.service import DELETE
 from ottla.wire.apis import ApiKey
 
-API = state_api(ApiKey.DELETE_SHARE_GROUP_STATE, 0, DELETE)
+API = state_api(ApiKey.DELETE_SHARE_GROUP_STATE, DELETE)

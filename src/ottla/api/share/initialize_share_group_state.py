@@ -1,4 +1,7 @@
-"""InitializeShareGroupState (83): the group coordinator begins share partitions, perhaps anew. 0 is all there is."""
+"""InitializeShareGroupState (key 83), version 0.
+
+The group coordinator begins share partitions, perhaps anew.
+"""
 
 from __future__ import annotations
 
@@ -6,4 +9,4 @@ from ottla.api.share.state_requests import state_api
 from ottla.coordinator.share.service import INITIALIZE
 from ottla.wire.apis import ApiKey
 
-API = state_api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, 0, INITIALIZE)
+API = state_api(ApiKey.INITIALIZE_SHARE_GROUP_STATE, INITIALIZE)

@@ -1,4 +1,7 @@
-"""ReadShareGroupState (84): the leader of a partition asks what was kept of its share partition. 0 is all there is."""
+"""ReadShareGroupState (key 84), version 0.
+
+The leader of a partition asks what was kept of its share partition.
+"""
 
 from __future__ import annotations
 
@@ -6,4 +9,4 @@ from ottla.api.share.state_requests import state_api
 from ottla.coordinator.share.service import READ
 from ottla.wire.apis import ApiKey
 
-API = state_api(ApiKey.READ_SHARE_GROUP_STATE, 0, READ)
+API = state_api(ApiKey.READ_SHARE_GROUP_STATE, READ)

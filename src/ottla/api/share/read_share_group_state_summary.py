@@ -1,4 +1,6 @@
-"""ReadShareGroupStateSummary (87): where share partitions stand, without their batches.
+"""ReadShareGroupStateSummary (key 87), versions 0-1.
+
+Where share partitions stand, without their batches.
 
 1 adds how many records after the start offset are done.
 """
@@ -9,4 +11,4 @@ from ottla.api.share.state_requests import state_api
 from ottla.coordinator.share.service import SUMMARY
 from ottla.wire.apis import ApiKey
 
-API = state_api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 1, SUMMARY)
+API = state_api(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, SUMMARY)

@@ -1,13 +1,15 @@
-"""ShareAcknowledge (79): what became of acquired records, without fetching more.
+"""ShareAcknowledge (key 79), versions 1-2.
+
+What became of acquired records, without fetching more.
 
 1  the first that stays     2  renewing of locks, and how long they hold
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
 from ottla.broker.services import Broker
@@ -16,10 +18,15 @@ from ottla.replica.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ShareAcknowledgeResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import ShareAcknowledgeRequest
+
 _HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: ShareAcknowledgeRequest
+) -> ShareAcknowledgeResponse | Outcome:
     require_share_groups(broker)
     require_member(request.group_id, request.member_id)
     shares = broker.share.partitions
@@ -68,4 +75,4 @@ def _response(broker: Broker, ctx: RequestContext, group_id: str, outcomes: Refu
     return response
 
 
-API = Api(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, handle)
+API = Api(ApiKey.SHARE_ACKNOWLEDGE, handle)

@@ -1,4 +1,6 @@
-"""ShareFetch (78): acquire records of share partitions, waiting for them if there are none; acknowledge on the way.
+"""ShareFetch (key 78), versions 1-2.
+
+Acquire records of share partitions, waiting for them if there are none; acknowledge on the way.
 
 1  the first that stays: records and batches are bounded by number
 2  the number as a strict limit (share acquire mode), renewing of locks
@@ -7,9 +9,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
 from ottla.broker.services import Broker
@@ -20,10 +22,13 @@ from ottla.replica.share.states import AcquireMode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ShareFetchResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import ShareFetchRequest
+
 _HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(broker: Broker, ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse | Outcome:
     require_share_groups(broker)
     require_member(request.group_id, request.member_id)
     _check_renewal(request)
@@ -228,4 +233,4 @@ def _by_topic(answers: dict[PartitionKey, Message]) -> list[Any]:
     ]
 
 
-API = Api(ApiKey.SHARE_FETCH, 1, 2, handle)
+API = Api(ApiKey.SHARE_FETCH, handle)

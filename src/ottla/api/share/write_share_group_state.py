@@ -1,4 +1,6 @@
-"""WriteShareGroupState (85): the leader of a partition has changes of a share partition kept.
+"""WriteShareGroupState (key 85), versions 0-1.
+
+The leader of a partition has changes of a share partition kept.
 
 1 adds how many records after the start offset are done.
 """
@@ -9,4 +11,4 @@ from ottla.api.share.state_requests import state_api
 from ottla.coordinator.share.service import WRITE
 from ottla.wire.apis import ApiKey
 
-API = state_api(ApiKey.WRITE_SHARE_GROUP_STATE, 1, WRITE)
+API = state_api(ApiKey.WRITE_SHARE_GROUP_STATE, WRITE)

@@ -1,4 +1,6 @@
-"""AddOffsetsToTxn (25): offsets of a group will be committed with the transaction.
+"""AddOffsetsToTxn (key 25), versions 0-4.
+
+Offsets of a group will be committed with the transaction.
 
 2 knows PRODUCER_FENCED; 3 is flexible; 4 (KIP-890): the client can handle TRANSACTION_ABORTABLE.
 Clients of transaction version 2 do without it: their TxnOffsetCommit adds the group's partition itself.
@@ -6,9 +8,9 @@ Clients of transaction version 2 do without it: their TxnOffsetCommit adds the g
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.runtime import partition_for
@@ -18,10 +20,15 @@ from ottla.metadata.topic_names import OFFSETS_TOPIC
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AddOffsetsToTxnResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import AddOffsetsToTxnRequest
+
 _FENCED_FROM: Final = 2
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse | Outcome:
     # Where the topic is not there yet: the producer looks for the group's coordinator next, which creates it.
     count = broker.groups.runtime.partition_count or broker.config.int("offsets.topic.num.partitions")
     partition = TopicPartition(OFFSETS_TOPIC, partition_for(request.group_id, count))
@@ -37,8 +44,10 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: AddOffsetsToTxnRequest, error: ApiException
+) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM))
 
 
-API = Api(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, handle, on_error)
+API = Api(ApiKey.ADD_OFFSETS_TO_TXN, handle, on_error)

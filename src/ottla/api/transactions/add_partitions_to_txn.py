@@ -1,4 +1,6 @@
-"""AddPartitionsToTxn (24): make partitions part of a transaction, or ask whether they are.
+"""AddPartitionsToTxn (key 24), versions 0-5.
+
+Make partitions part of a transaction, or ask whether they are.
 
 0-3  one transaction, from its producer; 2 knows PRODUCER_FENCED, 3 is flexible
 4    several transactions, from a broker that has batches of them; `verify_only` asks without adding
@@ -11,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
@@ -27,7 +29,9 @@ _FENCED_FROM: Final = 2
 Results = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Outcome:
     transactions = _transactions(ctx, request)
     results: dict[str, Results] = {}
 
@@ -117,7 +121,9 @@ def _response(ctx: RequestContext, results: Mapping[str, Results]) -> Message:
     return response(results_by_transaction=by_transaction)
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: AddPartitionsToTxnRequest, error: ApiException
+) -> AddPartitionsToTxnResponse:
     if ctx.version >= _BATCHED_FROM:
         return AddPartitionsToTxnResponse(error_code=error.code)
     return _response(
@@ -132,4 +138,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, handle, on_error)
+API = Api(ApiKey.ADD_PARTITIONS_TO_TXN, handle, on_error)

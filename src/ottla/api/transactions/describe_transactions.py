@@ -1,18 +1,27 @@
-"""DescribeTransactions (65), version 0: the state of transactional ids."""
+"""DescribeTransactions (key 65), version 0.
+
+The state of transactional ids.
+"""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import TransactionMetadata
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeTransactionsResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import DescribeTransactionsRequest
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    broker: Broker, ctx: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse | Outcome:
     ids = request.transactional_ids
     states: list[Message | None] = [None] * len(ids)
     missing = len(ids)
@@ -66,10 +75,12 @@ def _state(txn: TransactionMetadata) -> Message:
     )
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: DescribeTransactionsRequest, error: ApiException
+) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[_error(each, error.code) for each in request.transactional_ids]
     )
 
 
-API = Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, handle, on_error)
+API = Api(ApiKey.DESCRIBE_TRANSACTIONS, handle, on_error)

@@ -1,4 +1,6 @@
-"""EndTxn (26): commit or abort a transaction.
+"""EndTxn (key 26), versions 0-5.
+
+Commit or abort a transaction.
 
 2 knows PRODUCER_FENCED; 3 is flexible; 4 (KIP-890): the client can handle TRANSACTION_ABORTABLE
 5  KIP-890 part 2: the answer tells the epoch (and, when epochs run out, the id) of the next transaction
@@ -6,9 +8,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.end import Ended, EndRequest
@@ -17,11 +19,14 @@ from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import EndTxnResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import EndTxnRequest
+
 _FENCED_FROM: Final = 2
 _BUMPS_FROM: Final = 5
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(broker: Broker, ctx: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Outcome:
     def ended(outcome: Ended) -> None:
         ctx.respond(EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch))
 
@@ -39,8 +44,8 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(ctx: RequestContext, request: EndTxnRequest, error: ApiException) -> EndTxnResponse:
     return EndTxnResponse(error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM))
 
 
-API = Api(ApiKey.END_TXN, 0, 5, handle, on_error)
+API = Api(ApiKey.END_TXN, handle, on_error)

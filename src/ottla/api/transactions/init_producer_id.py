@@ -1,4 +1,6 @@
-"""InitProducerId (22): a producer id and epoch, for an idempotent producer or a transactional id.
+"""InitProducerId (key 22), versions 0-5.
+
+A producer id and epoch, for an idempotent producer or a transactional id.
 
 0, 1  the same
 2     flexible
@@ -10,9 +12,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.init import InitRequest
@@ -21,10 +23,15 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import InitProducerIdResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import InitProducerIdRequest
+
 _FENCED_FROM: Final = 4
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Outcome:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
         raise ApiException(
             ErrorCode.INVALID_REQUEST, "A producer id needs its epoch, and an epoch its producer id"
@@ -60,7 +67,9 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: InitProducerIdRequest, error: ApiException
+) -> InitProducerIdResponse:
     return InitProducerIdResponse(
         error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM),
         producer_id=NO_PRODUCER_ID,
@@ -68,4 +77,4 @@ def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Mess
     )
 
 
-API = Api(key=ApiKey.INIT_PRODUCER_ID, min_version=0, max_version=5, handle=handle, on_error=on_error)
+API = Api(ApiKey.INIT_PRODUCER_ID, handle, on_error)

@@ -1,11 +1,15 @@
-"""ListTransactions (66): the transactional ids that this broker coordinates.
+"""ListTransactions (key 66), versions 0-2.
+
+The transactional ids that this broker coordinates.
 
 0 filters by state and producer id; 1 by how long a transaction has been open; 2 by a pattern of the id.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.listing import ListFilter
 from ottla.coordinator.transaction.state import TransactionMetadata
@@ -13,8 +17,13 @@ from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import ListTransactionsResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import ListTransactionsRequest
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+
+def handle(
+    broker: Broker, ctx: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse | Outcome:
     wanted = ListFilter(
         state_titles=frozenset(request.state_filters),
         producer_ids=frozenset(request.producer_id_filters),
@@ -44,4 +53,4 @@ def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
     return PARKED
 
 
-API = Api(ApiKey.LIST_TRANSACTIONS, 0, 2, handle)
+API = Api(ApiKey.LIST_TRANSACTIONS, handle)

@@ -1,4 +1,6 @@
-"""TxnOffsetCommit (28): offsets of a group that count once the transaction is committed.
+"""TxnOffsetCommit (key 28), versions 0-5.
+
+Offsets of a group that count once the transaction is committed.
 
 2 adds the leader epoch; 3 is flexible and tells the member, which is checked
 4 (KIP-890): the client can handle TRANSACTION_ABORTABLE
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.broker.verification import Errors, Supported, add_or_verify
 from ottla.coordinator.group.context import RequestInfo
@@ -28,7 +30,9 @@ _ADDS_FROM: Final = 5
 _NO_SEQUENCE: Final = -1
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Outcome:
     if not request.group_id:
         raise ApiException(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
     partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(request.group_id))
@@ -161,8 +165,10 @@ def _response(topics: Iterable[Message]) -> Message:
     return TxnOffsetCommitResponse(topics=list(merged.values()))
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: TxnOffsetCommitRequest, error: ApiException
+) -> TxnOffsetCommitResponse:
     return _response(_refused(ctx, request.topics, error.code))
 
 
-API = Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, handle, on_error)
+API = Api(ApiKey.TXN_OFFSET_COMMIT, handle, on_error)

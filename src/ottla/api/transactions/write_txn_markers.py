@@ -1,4 +1,6 @@
-"""WriteTxnMarkers (27): another broker's coordinator tells partitions led here that a transaction has ended.
+"""WriteTxnMarkers (key 27), versions 1-2.
+
+Another broker's coordinator tells partitions led here that a transaction has ended.
 
 1 is flexible, and the first that Kafka 4 knows; 2 tells the transaction version, by which the epoch is checked.
 """
@@ -6,8 +8,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Answer, Api, Message, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.marker_manager import TxnMarker
 from ottla.errors import ApiException, ErrorCode
@@ -15,10 +18,15 @@ from ottla.log.types import TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import WriteTxnMarkersResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import WriteTxnMarkersRequest
+
 Results = dict[int, dict[TopicPartition, ErrorCode]]
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message) -> Answer:
+def handle(
+    broker: Broker, ctx: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse | Outcome:
     results: Results = {}
     missing = len(request.markers)
     if not missing:
@@ -70,11 +78,13 @@ def _response(results: Results) -> Message:
     return response(markers=markers)
 
 
-def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
+def on_error(
+    ctx: RequestContext, request: WriteTxnMarkersRequest, error: ApiException
+) -> WriteTxnMarkersResponse:
     results: Results = {}
     for marker in request.markers:
         results.setdefault(marker.producer_id, {}).update(dict.fromkeys(_partitions(marker), error.code))
     return _response(results)
 
 
-API = Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, handle, on_error)
+API = Api(ApiKey.WRITE_TXN_MARKERS, handle, on_error)
