@@ -71,7 +71,7 @@ chaos: setup  ## faults on three real nodes, with a checker: make chaos [MINUTES
 	$(BIN)/python -m ottla.testing.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULTS),--faults $(FAULTS))
 
 exactly-once: setup  ## a million records copied in transactions on three brokers, 50 kills of them and 50 of the job
-	PYTHONPATH=tests/chaos $(BIN)/python -m exactly_once
+	PYTHONPATH=tests $(BIN)/python -m chaos.exactly_once
 
 fuzz: setup  ## hostile input to everything that reads bytes, and to a running broker: make fuzz [COUNT=2000000]
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run $(if $(COUNT),--count $(COUNT))

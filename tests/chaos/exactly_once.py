@@ -1,6 +1,7 @@
 """Exactly once under fire: a job that copies in transactions, killed together with the brokers it runs on.
 
-`python -m exactly_once --records 1000000 --job-kills 50 --broker-kills 50` (`make exactly-once`) is the long form.
+`python -m chaos.exactly_once --records 1000000 --job-kills 50 --broker-kills 50` is the long form
+(`make exactly-once`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from typing import Protocol
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from exactly_once_job import INPUT, OUTPUT, PARTITIONS, transform
 
+from chaos.exactly_once_job import INPUT, OUTPUT, PARTITIONS, transform
 from ottla.testing.cluster import Cluster
 from ottla.testing.process import BrokerProcess
 

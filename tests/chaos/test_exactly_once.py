@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from exactly_once import One, Three, run
+
+from chaos.exactly_once import One, Three, run
 
 
 @pytest.mark.slow

@@ -7,9 +7,7 @@ node that goes on, or stops with a reason.
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from fuzz.frames import mutate
@@ -18,10 +16,7 @@ from ottla.peers import Endpoint
 from ottla.testing.memory_peers import Respond
 from ottla.wire import decode, encode
 from ottla.wire.messages import response_class
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "raft"))
-
-import raft_cluster
+from unit.raft import raft_cluster
 
 HONEST = 1
 

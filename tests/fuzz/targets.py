@@ -7,10 +7,8 @@ input.
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fuzz.frames import good_batch, mutate, mutate_batch
@@ -44,10 +42,7 @@ from ottla.testing.messages import random_message
 from ottla.wire import decode, encode, messages
 from ottla.wire.headers import decode_request_header, request_header_version
 from ottla.wire.messages import all_messages
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "log"))
-
-from log_rig import Rig, idempotent, marker, topic_config
+from unit.log.log_rig import Rig, idempotent, marker, topic_config
 
 NOW = 1_700_000_000_000
 MAX_UNPACKED = 1 << 20

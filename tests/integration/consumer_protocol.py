@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import confluent_kafka
-from group_members import Confluent
+
+from integration.group_members import Confluent
 
 
 class NewProtocol(Confluent):

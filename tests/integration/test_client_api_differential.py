@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from client_scripts import SCRIPTS, two_sides
 
+from integration.client_scripts import SCRIPTS, two_sides
 from ottla.testing import running_broker
 
 _PARTITIONS = {"metadata_and_records": 1, "serializers_and_iteration": 1}

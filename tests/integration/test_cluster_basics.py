@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from cluster_load import read_all
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -14,6 +13,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from integration.cluster_load import read_all
 from ottla.errors import ErrorCode
 from ottla.testing.cluster import Cluster
 from ottla.wire import messages

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from cluster_load import Load, check_nothing_lost
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from integration.cluster_load import Load, check_nothing_lost
 from integration.raw_transactions import GROUP, TRANSACTION, coordinator
 from ottla.testing.cluster import Cluster
 

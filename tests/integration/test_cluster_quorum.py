@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from cluster_load import Load, check_nothing_lost
 
+from integration.cluster_load import Load, check_nothing_lost
 from ottla.cli.formatting import FormatRequest, format_node
 from ottla.cli.settings import node_config
 from ottla.clock import SystemClock

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_load import Load, check_nothing_lost
 
+from integration.cluster_load import Load, check_nothing_lost
 from ottla.errors import ErrorCode
 from ottla.testing.cluster import FIRST_CONTROLLER_ID, Cluster
 from ottla.testing.process import BrokerFailed

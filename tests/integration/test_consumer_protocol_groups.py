@@ -10,9 +10,9 @@ import confluent_kafka
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
-from consumer_protocol import NewProtocol
-from group_members import Member, Team, make_topic, shared_out
 
+from integration.consumer_protocol import NewProtocol
+from integration.group_members import Member, Team, make_topic, shared_out
 from ottla.testing.process import BrokerProcess
 
 COMING_UP = (

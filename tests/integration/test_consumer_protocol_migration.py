@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import ConsumerGroupType, Producer
 from confluent_kafka.admin import AdminClient
-from consumer_protocol import NewProtocol
-from group_members import Confluent, Member, Team, make_topic, shared_out
 
+from integration.consumer_protocol import NewProtocol
+from integration.group_members import Confluent, Member, Team, make_topic, shared_out
 from ottla.testing.process import BrokerProcess
 
 PARTITIONS = 6

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from raw_client import RawClient
 
+from integration.raw_client import RawClient
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch, iter_batches, iter_records
 from ottla.records.codecs import Compression

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import NoOffsetForPartitionError
-from group_members import BROKER_SETTINGS, make_topic
 
+from integration.group_members import BROKER_SETTINGS, make_topic
 from ottla.testing.process import BrokerProcess
 
 

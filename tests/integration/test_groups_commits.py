@@ -12,8 +12,8 @@ import kafka.errors
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from group_members import BROKER_SETTINGS, TIMINGS, make_topic
 
+from integration.group_members import BROKER_SETTINGS, TIMINGS, make_topic
 from ottla.testing.process import BrokerProcess
 
 

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from group_members import BROKER_SETTINGS, CLIENTS, Member, Team, make_topic, shared_out
 
+from integration.group_members import BROKER_SETTINGS, CLIENTS, Member, Team, make_topic, shared_out
 from ottla.testing.process import BrokerProcess
 from ottla.testing.raw_client import RawClient
 from ottla.wire.messages import DescribeGroupsRequest

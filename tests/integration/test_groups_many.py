@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from raw_client import RawClient
 
+from integration.raw_client import RawClient
 from ottla.testing.process import BrokerProcess
 from ottla.wire import messages as m
 from ottla.wire.codec import encode

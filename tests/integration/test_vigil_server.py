@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from raw_client import RawClient
 
+from integration.raw_client import RawClient
 from ottla.config.broker import BrokerConfig
 from ottla.net import endpoints as front
 from ottla.net.connection import Connection

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from raw_client import RawClient
 
+from integration.raw_client import RawClient
 from ottla.config.broker import BrokerConfig
 from ottla.log import write_gate
 from ottla.log.write_gate import WriteGate
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
-from ottla.server import Server, Surroundings
+from ottla.server import Environment, Server
 from ottla.testing.ports import free_ports
 from ottla.wire import messages
 
@@ -65,7 +65,7 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",
         "log.dirs": str(tmp_path / "data"),
     }
-    server = Server(BrokerConfig(properties), Surroundings(page_cache=lambda: full[0]))
+    server = Server(BrokerConfig(properties), Environment(page_cache=lambda: full[0]))
     await server.start()
     assert server.node is not None
     gate = server.node.gate

@@ -7,7 +7,7 @@ import pytest
 from oracle.kafka_tools import dump_log, needs_java
 from ottla.log.fs import OsFs
 from ottla.records.codecs import Compression
-from unit.log_cleaner.cleaner_rig import Rig, topic_config
+from unit.log.cleaner.cleaner_rig import Rig, topic_config
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, needs_java]
 

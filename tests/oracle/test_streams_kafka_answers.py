@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka_tools import needs_java
 
+from oracle.kafka_tools import needs_java
 from ottla.coordinator.group.shard import SERDE
 from ottla.errors import ErrorCode
 from ottla.records.batch import iter_batches, iter_records

@@ -7,17 +7,12 @@ judges of the harness), no acknowledged record lost; and progress once the netwo
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "raft"))
-
-from raft_cluster import CLUSTER_ID, Cluster, voter
-
 from ottla.wire import messages as m
+from unit.raft.raft_cluster import CLUSTER_ID, Cluster, voter
 
 STEPS = 120
 

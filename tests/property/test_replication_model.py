@@ -6,16 +6,11 @@ Real logs, the real leader and follower sides and the controller's own decisions
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "replica"))
-
-from cluster_scene import ClusterScene, Node, Produced
-
 from ottla.errors import ApiException, ErrorCode
+from unit.replica.cluster_scene import ClusterScene, Node, Produced
 
 NODES = (1, 2, 3)
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading import Kafka
 
 from ottla.testing.apache import ApacheKafka, java_is_here
 from ottla.testing.process import BrokerProcess
+from spark.reading import Kafka
 
 pytest.importorskip("pyspark", reason="the pipeline needs Spark: make setup-spark")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from streams_batches import Arrived, Told
-
 from ottla.streams.planner.counting_stage import CountingStage, FinishingStage
 from ottla.streams.planner.plan import OUT, Plan, Strategy
 from ottla.streams.planner.rows import NAMES, Tasks
 from ottla.streams.planner.stateful_stage import StatefulStage
 from ottla.streams.planner.stateless_stage import StatelessStage
 from ottla.streams.planner.window_counting_stage import WindowCountingStage
+from spark.streams_batches import Arrived, Told
 
 
 class FakeMap:

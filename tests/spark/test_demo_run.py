@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading import Kafka
 
 from ottla.demo.generator import click, line
 from ottla.demo.pipelines import CLICKS_APPLICATION, WINDOW, WORD_COUNT_APPLICATION, window_key
 from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, WORD_COUNTS
 from ottla.testing.process import BrokerProcess
+from spark.reading import Kafka
 
 SEED = 20
 STOP_S = 120.0

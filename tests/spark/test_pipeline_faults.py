@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from applications import COUNTS, TALLIES, run_command, written
-from killing import Job, kill_while_it_runs
 
 from ottla.pipeline.standalone import StandaloneCluster
 from ottla.testing.apache import run_java
 from ottla.testing.ports import free_ports
+from spark.applications import COUNTS, TALLIES, run_command, written
+from spark.killing import Job, kill_while_it_runs
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(7200)]
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from reading import Kafka
 
 from ottla.client.connection import ConnectionFailed
 from ottla.client.raw import Brokers, raw_settings
@@ -19,6 +18,7 @@ from ottla.pipeline.transaction import TransactionDriver
 from ottla.pipeline.writer import BatchWriter, Place
 from ottla.testing.apache import ApacheKafka, java_is_here
 from ottla.wire.messages import EndTxnRequest
+from spark.reading import Kafka
 
 pytestmark = pytest.mark.java
 

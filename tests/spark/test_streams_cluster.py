@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from applications import COUNTS, run_command, written
-from killing import Job, watcher
 
 from ottla.pipeline.standalone import StandaloneCluster
 from ottla.testing.ports import free_ports
+from spark.applications import COUNTS, run_command, written
+from spark.killing import Job, watcher
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(1200)]
 

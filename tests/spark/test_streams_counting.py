@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streams_batches import Arrived, Told, run_batches, write_batches
-from streams_fakes import FakeCounts
 
 from ottla.streams import StreamsBuilder, StreamsError, TopologyTestDriver, col
 from ottla.streams.planner.count_patterns import has_only_plain_counts
 from ottla.streams.planner.plan import Strategy
 from ottla.streams.planner.query import plan_for_spark
 from ottla.streams.planner.rows import Tasks
+from spark.streams_batches import Arrived, Told, run_batches, write_batches
+from spark.streams_fakes import FakeCounts
 
 
 def words() -> StreamsBuilder:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value
-from streams_batches import Arrived, Told, run_batches, write_batches
-from streams_fakes import FakeSpark
 
 from oracle import streams_topologies
 from oracle.streams_topologies import TOPOLOGIES
@@ -22,6 +20,8 @@ from ottla.streams.interpreter.record_cache import only_last_change_matters
 from ottla.streams.interpreter.task import is_global
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.stages import make_plan
+from spark.streams_batches import Arrived, Told, run_batches, write_batches
+from spark.streams_fakes import FakeSpark
 
 BY_THE_CLOCK = {"processor"}
 """Topologies whose results follow the wall clock, which a test on Spark cannot hold still."""

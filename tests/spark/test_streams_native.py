@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streams_batches import SCHEMA, Arrived, write_batches
 
 from ottla.streams import StreamsBuilder, TopologyTestDriver, col, lit, struct
 from ottla.streams.expressions import concat
 from ottla.streams.planner.plan import Strategy
 from ottla.streams.planner.query import build, plan_for_spark
 from ottla.streams.planner.rows import Tasks
+from spark.streams_batches import SCHEMA, Arrived, write_batches
 
 
 def orders() -> StreamsBuilder:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from applications import run_command
-from killing import Job
+
+from spark.applications import run_command
+from spark.killing import Job
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from streams_batches import Arrived, Told, run_batches, write_batches
-from streams_fakes import FakeSpark
 
 from ottla.streams import StreamsBuilder, StreamsError, TopologyTestDriver, hopping, tumbling
 from ottla.streams.planner.count_patterns import windowed_counts_by_topic
@@ -16,6 +14,8 @@ from ottla.streams.planner.plan import Strategy
 from ottla.streams.planner.query import needs_headers, plan_for_spark
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.windows import TimeWindows
+from spark.streams_batches import Arrived, Told, run_batches, write_batches
+from spark.streams_fakes import FakeSpark
 
 WINDOWS = [tumbling(10), tumbling(10, grace=15), hopping(10, 4, grace=3), hopping(9, 4)]
 PARTITIONS = 3

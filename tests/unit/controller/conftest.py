@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from controller_harness import Answers, FakeLog, settings_with
 
 from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
 from ottla.controller.settings import Settings
 from ottla.metadata.bootstrap import bootstrap_records
+from unit.controller.controller_harness import Answers, FakeLog, settings_with
 
 
 @pytest.fixture

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_harness import (
+
+from ottla.controller.alter_partition import alter_partition
+from ottla.errors import ApiException, ErrorCode
+from ottla.metadata.image import LeaderRecoveryState, MetadataImage
+from ottla.wire.messages import AlterPartitionRequest, BrokerRegistrationChangeRecord
+from unit.controller.controller_harness import (
     TOPIC_ID,
     changed,
     fenced,
@@ -17,11 +22,6 @@ from controller_harness import (
     uuid,
     with_partitions,
 )
-
-from ottla.controller.alter_partition import alter_partition
-from ottla.errors import ApiException, ErrorCode
-from ottla.metadata.image import LeaderRecoveryState, MetadataImage
-from ottla.wire.messages import AlterPartitionRequest, BrokerRegistrationChangeRecord
 
 SETTINGS = settings_with()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_harness import FakeLog, image_with_brokers, registration
 
 from ottla.broker.lifecycle import BrokerLifecycle, BrokerState
 from ottla.clock import VirtualClock
@@ -20,6 +19,7 @@ from ottla.wire.messages import (
     CreateTopicsRequest,
     UnregisterBrokerRequest,
 )
+from unit.controller.controller_harness import FakeLog, image_with_brokers, registration
 
 
 class Node:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from controller_harness import Answers, FakeLog, registration, settings_with
 
 from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
@@ -20,6 +19,7 @@ from ottla.wire.messages import (
     CreateTopicsRequest,
     UnregisterBrokerRequest,
 )
+from unit.controller.controller_harness import Answers, FakeLog, registration, settings_with
 
 
 class ProbedPeers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_harness import image_with_brokers, registration, replayed, settings_with, uuid
 
 from ottla.clock import VirtualClock
 from ottla.controller.brokers import (
@@ -24,6 +23,7 @@ from ottla.wire.messages import (
     CreateTopicsRequest,
     UnregisterBrokerRequest,
 )
+from unit.controller.controller_harness import image_with_brokers, registration, replayed, settings_with, uuid
 
 SETTINGS = settings_with()
 

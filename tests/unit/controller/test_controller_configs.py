@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_harness import image_with_brokers, replayed, settings_with
 
 from ottla.controller.configs import Operation, alter_configs, incremental_alter_configs
 from ottla.errors import ErrorCode
@@ -17,6 +16,7 @@ from ottla.wire.messages import (
     IncrementalAlterConfigsRequest,
     TopicRecord,
 )
+from unit.controller.controller_harness import image_with_brokers, replayed, settings_with
 
 TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 GROUP, METRICS = ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_harness import Answers, FakeLog, broker_record, committed, registration, settings_with
 
 from ottla.clock import VirtualClock
 from ottla.controller import operations
@@ -15,6 +14,14 @@ from ottla.errors import ErrorCode
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.raft.types import CommittedBatch
 from ottla.wire.messages import CreateTopicsRequest, TopicRecord
+from unit.controller.controller_harness import (
+    Answers,
+    FakeLog,
+    broker_record,
+    committed,
+    registration,
+    settings_with,
+)
 
 
 def create(name: str) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_harness import image_with_brokers, replayed, settings_with
 
 from ottla.controller.activation import activation_records
 from ottla.controller.features import update_features
@@ -14,6 +13,7 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.wire.messages import AllocateProducerIdsRequest, ConfigRecord, UpdateFeaturesRequest
+from unit.controller.controller_harness import image_with_brokers, replayed, settings_with
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 

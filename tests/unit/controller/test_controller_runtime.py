@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller_harness import Answers, FakeLog, broker_record, committed, registration, settings_with
-
 from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
 from ottla.controller.result import MAX_RECORDS_PER_OPERATION
@@ -22,6 +20,14 @@ from ottla.wire.messages import (
     PartitionRecord,
     TopicRecord,
     UnregisterBrokerRequest,
+)
+from unit.controller.controller_harness import (
+    Answers,
+    FakeLog,
+    broker_record,
+    committed,
+    registration,
+    settings_with,
 )
 
 NODE = 1

@@ -5,13 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_harness import (
-    broker_record,
-    image_with_brokers,
-    replayed,
-    settings_with,
-    uuid,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +18,13 @@ from ottla.wire.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+)
+from unit.controller.controller_harness import (
+    broker_record,
+    image_with_brokers,
+    replayed,
+    settings_with,
+    uuid,
 )
 
 ONE = image_with_brokers(1)

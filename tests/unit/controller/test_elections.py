@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_harness import (
+
+from ottla.controller import elections
+from ottla.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
+from ottla.errors import ApiException, ErrorCode
+from ottla.metadata.image import NO_LEADER, LeaderRecoveryState, MetadataImage
+from ottla.wire.messages import ElectLeadersRequest
+from unit.controller.controller_harness import (
     changed,
     fenced,
     image_with_brokers,
@@ -15,12 +21,6 @@ from controller_harness import (
     the_partition,
     with_partitions,
 )
-
-from ottla.controller import elections
-from ottla.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
-from ottla.errors import ApiException, ErrorCode
-from ottla.metadata.image import NO_LEADER, LeaderRecoveryState, MetadataImage
-from ottla.wire.messages import ElectLeadersRequest
 
 SETTINGS = settings_with()
 PREFERRED, UNCLEAN = 0, 1

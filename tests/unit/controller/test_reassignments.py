@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from controller_harness import (
+
+from ottla.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
+from ottla.errors import ErrorCode
+from ottla.metadata.image import MetadataImage
+from ottla.wire.messages import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
+from unit.controller.controller_harness import (
     changed,
     fenced,
     image_with_brokers,
@@ -15,11 +20,6 @@ from controller_harness import (
     the_partition,
     with_partitions,
 )
-
-from ottla.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
-from ottla.errors import ErrorCode
-from ottla.metadata.image import MetadataImage
-from ottla.wire.messages import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
 
 SETTINGS = settings_with()
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from controller_harness import (
+from ottla.controller.directories import assign_replicas_to_dirs
+from ottla.errors import ErrorCode
+from ottla.metadata.image import MetadataImage
+from ottla.wire.messages import AssignReplicasToDirsRequest
+from unit.controller.controller_harness import (
     TOPIC_ID,
     broker_record,
     image_with_brokers,
@@ -12,11 +16,6 @@ from controller_harness import (
     uuid,
     with_partitions,
 )
-
-from ottla.controller.directories import assign_replicas_to_dirs
-from ottla.errors import ErrorCode
-from ottla.metadata.image import MetadataImage
-from ottla.wire.messages import AssignReplicasToDirsRequest
 
 SETTINGS = settings_with()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from coordinator_rig import RuntimeRig
 
 from ottla.coordinator.records import CoordinatorRecord, RecordSerde
 from ottla.coordinator.result import CoordinatorResult, Deferred
@@ -15,6 +14,7 @@ from ottla.log.verification import UNVERIFIED
 from ottla.records.batch import build_batch, iter_batches
 from ottla.records.record import Record
 from ottla.wire import messages
+from unit.coordinator.coordinator_rig import RuntimeRig
 
 SERDE = RecordSerde(["GroupMetadata"])
 

@@ -10,7 +10,6 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from log_rig import NOW, batch, idempotent, marker, stamped, topic_config
 
 from ottla.errors import ApiException
 from ottla.log.context import LogContext
@@ -19,6 +18,7 @@ from ottla.log.memfs import MemFs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.records.batch import check_crc, iter_batches
+from unit.log.log_rig import NOW, batch, idempotent, marker, stamped, topic_config
 
 PATH = "/data/t-0"
 

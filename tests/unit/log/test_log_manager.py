@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_rig import NOW, batch, records_of, topic_config
 
 from ottla.clock import SystemClock, VirtualClock
 from ottla.config.broker import BrokerConfig
@@ -24,6 +23,7 @@ from ottla.log.manager import LogManager
 from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
 from ottla.wire.uuid import uuid_from_str
+from unit.log.log_rig import NOW, batch, records_of, topic_config
 
 TOPIC_ID = bytes(range(16))
 TP = TopicPartition("orders", 0)

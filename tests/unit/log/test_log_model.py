@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_rig import NOW, Rig, batch, records_of
 from msgspec.structs import replace
 
 from effort import examples
@@ -13,6 +12,7 @@ from ottla.config.topic import TopicConfig
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
 from ottla.records.batch import iter_batches
+from unit.log.log_rig import NOW, Rig, batch, records_of
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -7,13 +7,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from log_rig import NOW, PATH, Rig, batch, records_of, topic_config
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.fs import OsFs
 from ottla.log.memfs import MemFs
 from ottla.log.types import AppendOrigin, TimestampOffset, WouldBlock
 from ottla.records.batch import iter_batches, read_header
+from unit.log.log_rig import NOW, PATH, Rig, batch, records_of, topic_config
 
 
 def refused(call: object, *args: object, **options: object) -> ErrorCode:

@@ -6,7 +6,6 @@ import struct
 
 import pytest
 from crc32c import crc32c
-from log_rig import NOW, Rig, idempotent, marker, records_of
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.producer_snapshot import (
@@ -17,6 +16,7 @@ from ottla.log.producer_snapshot import (
     encode_snapshot,
 )
 from ottla.log.types import AbortedTxn, AppendOrigin
+from unit.log.log_rig import NOW, Rig, idempotent, marker, records_of
 
 
 def refused(rig: Rig, raw: bytes, **options: object) -> ErrorCode:

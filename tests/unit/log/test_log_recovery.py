@@ -6,10 +6,10 @@ import struct
 import zlib
 
 import pytest
-from log_rig import NOW, PATH, Rig, batch, records_of
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
+from unit.log.log_rig import NOW, PATH, Rig, batch, records_of
 
 LOG = f"{PATH}/00000000000000000000.log"
 INDEX = f"{PATH}/00000000000000000000.index"

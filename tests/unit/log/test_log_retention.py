@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from log_rig import NOW, Rig, records_of
+from unit.log.log_rig import NOW, Rig, records_of
 
 HOUR = 3_600_000
 

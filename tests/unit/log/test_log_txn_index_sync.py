@@ -3,12 +3,12 @@
 import random
 
 import pytest
-from log_rig import Rig, idempotent, marker
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
 from ottla.log.txn_index import TransactionIndex
 from ottla.log.types import AbortedTxn
+from unit.log.log_rig import Rig, idempotent, marker
 
 
 def test_what_recovery_wrote_anew_is_synced():

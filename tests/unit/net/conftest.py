@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from net_harness import Client, Service
 
 from ottla.clock import VirtualClock
 from ottla.net.buffers import ReceiveBuffers
+from unit.net.net_harness import Client, Service
 
 
 @pytest.fixture

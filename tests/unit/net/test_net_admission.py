@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from net_harness import API_VERSIONS, Client, Service, frame, heartbeat, produce
 
 from ottla.clock import VirtualClock
 from ottla.net.admission import Admission, Limits, ListenerLimits, Verdict, parse_overrides
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.idle import IdleReaper
+from unit.net.net_harness import API_VERSIONS, Client, Service, frame, heartbeat, produce
 
 
 def admission(limits: Limits, listener: ListenerLimits | None = None) -> Admission:

@@ -7,7 +7,6 @@ import struct
 from typing import Any
 
 import pytest
-from net_harness import API_VERSIONS, METADATA, PRODUCE, Client, Service, frame, heartbeat, produce
 
 from ottla.api.base import Api
 from ottla.clock import VirtualClock
@@ -15,6 +14,7 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, SCRATCH_BYTES, ReceiveBuffers
 from ottla.wire import messages
+from unit.net.net_harness import API_VERSIONS, METADATA, PRODUCE, Client, Service, frame, heartbeat, produce
 
 THREE = frame(API_VERSIONS, 0, 1) + produce(2, b"some records") + frame(API_VERSIONS, 0, 3)
 

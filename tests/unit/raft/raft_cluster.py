@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from raft_harness import DATA_DIR, Recorder, feature
-
 from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ApiException
@@ -24,6 +22,7 @@ from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
 from ottla.testing.memory_peers import MemoryNetwork, Respond
 from ottla.wire import messages as m
 from ottla.wire.apis import ApiKey
+from unit.raft.raft_harness import DATA_DIR, Recorder, feature
 
 CLUSTER_ID = "a-cluster-of-the-tests"
 FSYNC_S = 0.002

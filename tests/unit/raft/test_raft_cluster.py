@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from raft_cluster import Cluster, Process
-from raft_harness import LOG_DIR, feature
 
 from ottla.errors import ApiException, ErrorCode
+from unit.raft.raft_cluster import Cluster, Process
+from unit.raft.raft_harness import LOG_DIR, feature
 
 
 def test_three_voters_elect_one_and_commit_everywhere() -> None:

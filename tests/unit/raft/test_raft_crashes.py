@@ -6,13 +6,13 @@ import errno
 import random
 
 import pytest
-from raft_cluster import Cluster
-from raft_harness import DATA_DIR, DYNAMIC, LOCAL, STATIC, Quorum, feature
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
 from ottla.metadata.format import format_metadata_dir
 from ottla.raft.voters import VoterSet
+from unit.raft.raft_cluster import Cluster
+from unit.raft.raft_harness import DATA_DIR, DYNAMIC, LOCAL, STATIC, Quorum, feature
 
 SETTINGS = {"metadata.max.retention.bytes": "2000", "metadata.log.segment.ms": "1000"}
 APPENDS = 25

@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 
 import pytest
-from dialogue import Dialogue
+
+from unit.raft.dialogue import Dialogue
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "raft"
 

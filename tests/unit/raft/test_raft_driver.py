@@ -6,7 +6,6 @@ import errno
 import json
 
 import pytest
-from raft_harness import DATA_DIR, DIRECTORY_ID, DYNAMIC, LOCAL, LOG_DIR, STATIC, Quorum, feature
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.memfs import MemFs
@@ -14,6 +13,7 @@ from ottla.metadata.format import format_metadata_dir, read_bootstrap_records
 from ottla.raft.types import OffsetAndEpoch, ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
 from ottla.wire import messages as m
+from unit.raft.raft_harness import DATA_DIR, DIRECTORY_ID, DYNAMIC, LOCAL, LOG_DIR, STATIC, Quorum, feature
 
 
 def files(quorum: Quorum, suffix: str) -> list[str]:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raft_harness import DYNAMIC, LOCAL, Quorum, feature
 
 from oracle.kafka_tools import dump_log, needs_java
 from ottla.log.fs import OsFs
 from ottla.metadata.format import format_metadata_dir
 from ottla.raft.voters import VoterSet
 from ottla.wire import messages as m
+from unit.raft.raft_harness import DYNAMIC, LOCAL, Quorum, feature
 
 pytestmark = [needs_java, pytest.mark.java, pytest.mark.slow]
 

@@ -6,11 +6,11 @@ import random
 from typing import Any
 
 import pytest
-from raft_cluster import CLUSTER_ID, Cluster, voter
 
 from ottla.errors import ErrorCode
 from ottla.raft.types import ReplicaKey
 from ottla.wire import messages as m
+from unit.raft.raft_cluster import CLUSTER_ID, Cluster, voter
 
 
 def ask(cluster: Cluster, handle: Any, request: Any) -> Any:

@@ -6,8 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from raft_cluster import CLUSTER_ID, Cluster, Process, voter
-from raft_harness import feature
 
 from ottla.api import raft
 from ottla.api.base import PARKED
@@ -25,6 +23,8 @@ from ottla.raft.types import OffsetAndEpoch, ReplicaKey
 from ottla.wire import messages as m
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import encode
+from unit.raft.raft_cluster import CLUSTER_ID, Cluster, Process, voter
+from unit.raft.raft_harness import feature
 
 ASKER = voter(9)
 

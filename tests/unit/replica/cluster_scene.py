@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from replica_scene import Context, ManualExecutor
-
 from ottla.api.base import PARKED
 from ottla.api.registry import supported
 from ottla.clock import VirtualClock
@@ -34,6 +32,7 @@ from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
 from ottla.testing.memory_peers import MemoryNetwork
 from ottla.wire import messages
+from unit.replica.replica_scene import Context, ManualExecutor
 
 CLUSTER_ID = "test-cluster-id-000000"
 APIS = supported(on_controller_listener=False)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from replica_scene import Scene, make_scene
+
+from unit.replica.replica_scene import Scene, make_scene
 
 
 @pytest.fixture

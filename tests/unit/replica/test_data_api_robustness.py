@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from replica_scene import Context, Scene, make_scene
 
 from effort import examples
 from ottla.api import data
@@ -17,6 +16,7 @@ from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages import request_class
+from unit.replica.replica_scene import Context, Scene, make_scene
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 

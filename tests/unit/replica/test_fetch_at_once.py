@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from replica_scene import Context, Scene, make_scene
 
 from ottla.api.data import fetch
 from ottla.wire.messages import FetchRequest
+from unit.replica.replica_scene import Context, Scene, make_scene
 
 MB = 1 << 20
 PARTITIONS = 12

@@ -6,7 +6,6 @@ import errno
 from typing import Any
 
 import pytest
-from replica_scene import NODE, Context, Scene, make_scene
 
 from ottla.api.base import NO_RESPONSE, PARKED
 from ottla.api.data import produce
@@ -15,6 +14,7 @@ from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
 from ottla.replica import log_creation as making
 from ottla.wire.messages import ProduceRequest
+from unit.replica.replica_scene import NODE, Context, Scene, make_scene
 
 
 def request(scene: Scene, *indexes: int, value: bytes = b"a", topic: str = "t", acks: int = 1) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from replica_scene import Context
 
 from ottla.api.base import PARKED
 from ottla.api.data import (
@@ -27,6 +26,7 @@ from ottla.wire.messages import (
     ListOffsetsRequest,
     OffsetForLeaderEpochRequest,
 )
+from unit.replica.replica_scene import Context
 
 
 def ask(scene, api: Any, request: Any, version: int) -> Any:

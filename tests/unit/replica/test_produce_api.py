@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from replica_scene import Context, Scene, make_scene
 
 from ottla.api.base import NO_RESPONSE, PARKED
 from ottla.api.data import produce
@@ -13,6 +12,7 @@ from ottla.errors import ErrorCode
 from ottla.records.batch import iter_batches, iter_records, read_header
 from ottla.records.codecs import Compression
 from ottla.wire.messages import ProduceRequest
+from unit.replica.replica_scene import Context, Scene, make_scene
 
 
 @pytest.fixture

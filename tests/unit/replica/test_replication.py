@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from cluster_scene import ClusterScene
 
 from ottla.errors import ErrorCode
 from ottla.wire.messages import FetchRequest
+from unit.replica.cluster_scene import ClusterScene
 
 MIN_TWO = {"min.insync.replicas": "2"}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cluster_scene import ClusterScene
-
 from ottla.log.write_gate import LONGEST_WAIT_S
+from unit.replica.cluster_scene import ClusterScene
 
 
 def test_a_follower_asks_for_more_only_when_it_can_write() -> None:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cluster_scene import ClusterScene
 
 from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
@@ -16,6 +15,7 @@ from ottla.replica.isr import InSyncSet
 from ottla.replica.selector import nearer_replica
 from ottla.replica.throttle import ReplicationThrottle
 from ottla.wire.messages import AlterPartitionResponse as Response
+from unit.replica.cluster_scene import ClusterScene
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from txn_scene import Producer, TxnScene
 
 from effort import examples
 from ottla.coordinator.transaction.state import PREPARED
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.records.batch import iter_records
+from unit.replica.txn_scene import Producer, TxnScene
 
 IDS = ("alpha", "beta")
 PARTITIONS = 2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from txn_scene import Producer, TxnScene
 
 from ottla.coordinator.transaction.state import TransactionState
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
+from unit.replica.txn_scene import Producer, TxnScene
 
 OLD, NEW = {"version": 9}, {"version": 12}
 

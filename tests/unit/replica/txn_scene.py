@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from replica_scene import NODE, Context, Scene, make_scene
-
 from ottla.api.base import PARKED
 from ottla.api.data import fetch, produce
 from ottla.api.transactions import add_partitions_to_txn, end_txn, init_producer_id
@@ -33,6 +31,7 @@ from ottla.wire.messages import (
     InitProducerIdRequest,
     ProduceRequest,
 )
+from unit.replica.replica_scene import NODE, Context, Scene, make_scene
 
 READ_COMMITTED = 1
 

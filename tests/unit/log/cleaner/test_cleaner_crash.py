@@ -6,7 +6,7 @@ import random
 import pytest
 
 from ottla.log.memfs import MemFs
-from unit.log_cleaner.cleaner_rig import Rig, topic_config
+from unit.log.cleaner.cleaner_rig import Rig, topic_config
 
 DIRECTORY = "/data"
 

@@ -6,12 +6,12 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from streams_rig import subtopology, topology
 
 from ottla.coordinator.group.streams.assignor import MemberSpec, StickyTaskAssignor
 from ottla.coordinator.group.streams.configure import ConfiguredSubtopology
 from ottla.coordinator.group.streams.tasks import NO_TASKS, TaskId, Tasks
 from ottla.coordinator.group.streams.topology import parse_topology
+from unit.coordinator.group.streams.streams_rig import subtopology, topology
 
 
 def stateful(**tasks: int) -> dict[str, ConfiguredSubtopology]:

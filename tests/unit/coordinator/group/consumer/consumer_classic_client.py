@@ -5,13 +5,12 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from consumer_rig import GROUP, Rig, topic_id
-
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.result import Deferred
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 from ottla.wire.codec import decode_prefix, encode
+from unit.coordinator.group.consumer.consumer_rig import GROUP, Rig, topic_id
 
 
 def embedded(kind: Any, version: int = 3, **fields: Any) -> bytes:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from consumer_classic_client import ClassicClient
-from consumer_rig import GROUP, Member, Rig, settle, snapshot, topic_id
 
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.classic.rebalance import SHORTEST_FORMING_MS
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.errors import ApiException, ErrorCode
+from unit.coordinator.group.consumer.consumer_classic_client import ClassicClient
+from unit.coordinator.group.consumer.consumer_rig import GROUP, Member, Rig, settle, snapshot, topic_id
 
 
 def refused(code: ErrorCode) -> pytest.RaisesExc[ApiException]:

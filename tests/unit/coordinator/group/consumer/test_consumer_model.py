@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from consumer_classic_client import ClassicClient
-from consumer_rig import Member, Rig, settle, snapshot, topic_id
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -13,6 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from effort import examples
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.errors import ApiException, ErrorCode
+from unit.coordinator.group.consumer.consumer_classic_client import ClassicClient
+from unit.coordinator.group.consumer.consumer_rig import Member, Rig, settle, snapshot, topic_id
 
 TOPICS = ("t-1", "t-2", "u-1")
 SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (

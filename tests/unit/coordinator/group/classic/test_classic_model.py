@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator_rig import Answer, GroupRig
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -16,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from effort import examples
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.errors import ApiException, ErrorCode
+from unit.coordinator.coordinator_rig import Answer, GroupRig
 
 PARTITIONS = range(4)
 SESSION_MS = 10_000

@@ -11,7 +11,7 @@ from ottla.records.batch import iter_batches
 from ottla.records.control import build_end_txn_marker
 from ottla.replica.share.persister import ShareKey
 from ottla.replica.share.states import AckType, RecordState, ShareSettings
-from unit.share.share_scene import GROUP, TOPIC, ShareScene
+from unit.replica.share.share_scene import GROUP, TOPIC, ShareScene
 
 
 @pytest.fixture

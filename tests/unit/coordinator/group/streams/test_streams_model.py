@@ -8,12 +8,19 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from streams_rig import StreamsRig, StreamThread, settle, subtopology, topic_info, topology
 
 from effort import examples
 from ottla.coordinator.group.streams.group import StreamsGroup, StreamsGroupState
 from ottla.coordinator.group.streams.tasks import TaskId
 from ottla.errors import ApiException, ErrorCode
+from unit.coordinator.group.streams.streams_rig import (
+    StreamsRig,
+    StreamThread,
+    settle,
+    subtopology,
+    topic_info,
+    topology,
+)
 
 APPLICATION = topology(
     subtopology("0", ["in"], writes=["again"]),

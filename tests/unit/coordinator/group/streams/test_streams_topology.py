@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from streams_rig import subtopology, topic_info, topology
 
 from ottla.coordinator.group.streams.configure import ConfiguredTopology, configure
 from ottla.coordinator.group.streams.status import StatusCode
 from ottla.coordinator.group.streams.topology import parse_topology, topology_value
 from ottla.errors import ApiException, ErrorCode
+from unit.coordinator.group.streams.streams_rig import subtopology, topic_info, topology
 
 
 def configured(topics: dict[str, int], *subtopologies: object) -> ConfiguredTopology:

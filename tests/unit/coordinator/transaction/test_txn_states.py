@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from txn_box import NOW, TIMEOUT_MS, A, B, Box, refused
 
 from ottla.coordinator.transaction.end import EndRequest, complete, end_transaction
 from ottla.coordinator.transaction.expiry import abort_timed_out, expire_ids, timed_out
@@ -22,6 +21,7 @@ from ottla.coordinator.transaction.state import (
 )
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
+from unit.coordinator.transaction.txn_box import NOW, TIMEOUT_MS, A, B, Box, refused
 
 S = TransactionState
 

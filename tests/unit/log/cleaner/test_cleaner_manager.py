@@ -11,7 +11,7 @@ from ottla.log.manager import LogManager
 from ottla.log.types import TopicPartition
 from ottla.records.batch import build_batch, iter_batches, iter_records
 from ottla.records.record import Record
-from unit.log_cleaner.cleaner_rig import topic_config
+from unit.log.cleaner.cleaner_rig import topic_config
 
 
 def test_a_started_manager_cleans_and_remembers_how_far(tmp_path):

@@ -14,7 +14,7 @@ from ottla.coordinator.group.share.group import ShareGroup
 from ottla.coordinator.group.share.heartbeat import HeartbeatAnswer, validate
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
-from unit.coordinator.consumer.consumer_rig import GROUP, Rig, topic_id
+from unit.coordinator.group.consumer.consumer_rig import GROUP, Rig, topic_id
 
 T = topic_id("t")
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from consumer_rig import Member, Rig, settle, topic_id
 
 from ottla.errors import ApiException, ErrorCode
+from unit.coordinator.group.consumer.consumer_rig import Member, Rig, settle, topic_id
 
 FOO = topic_id("foo")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from coordinator_rig import GroupRig, subscription
 
 from ottla.coordinator.group.context import RequestInfo
 from ottla.errors import ErrorCode
 from ottla.metadata.delta import MetadataDelta
 from ottla.wire import messages
+from unit.coordinator.coordinator_rig import GroupRig, subscription
 
 MINUTE = 60.0
 

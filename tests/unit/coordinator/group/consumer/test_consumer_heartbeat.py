@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from consumer_rig import GROUP, Member, Rig, settle, snapshot, topic_id
 
 from ottla.coordinator.group.consumer.member import MemberState
 from ottla.errors import ApiException, ErrorCode
+from unit.coordinator.group.consumer.consumer_rig import GROUP, Member, Rig, settle, snapshot, topic_id
 
 FOO = topic_id("foo")
 

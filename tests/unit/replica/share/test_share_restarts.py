@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from effort import examples
 from ottla.replica.share.persister import ShareKey
 from ottla.replica.share.states import AckType, RecordState, ShareSettings
-from unit.share.share_scene import GROUP, ShareScene
+from unit.replica.share.share_scene import GROUP, ShareScene
 
 _SETTINGS = ShareSettings(
     record_lock_ms=1000, delivery_count_limit=3, max_in_flight=30, auto_offset_reset="earliest"

@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from streams_rig import GROUP, StreamsRig, StreamThread, settle, subtopology, topic_info, topology
 
 from ottla.coordinator.group.streams.group import StreamsGroupState
 from ottla.coordinator.group.streams.status import StatusCode
 from ottla.coordinator.group.streams.tasks import TaskId
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages as m
+from unit.coordinator.group.streams.streams_rig import (
+    GROUP,
+    StreamsRig,
+    StreamThread,
+    settle,
+    subtopology,
+    topic_info,
+    topology,
+)
 
 TOPICS = {"in": 4, "log": 4}
 COUNT = topology(subtopology("0", ["in"], changelogs=["log"]))

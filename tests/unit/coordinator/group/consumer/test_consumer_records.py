@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from consumer_rig import GROUP, Member, Rig, topic_id
 
 from ottla.coordinator.group.consumer import records as write
 from ottla.coordinator.group.consumer.member import ConsumerGroupMember, MemberState
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
+from unit.coordinator.group.consumer.consumer_rig import GROUP, Member, Rig, topic_id
 
 FOO = topic_id("foo")
 

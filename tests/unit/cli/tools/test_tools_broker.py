@@ -211,6 +211,6 @@ def test_a_broker_without_an_authorizer_says_so(broker: BrokerProcess, tmp_path:
 
 @pytest.mark.parametrize("script", ["topics", "console-consumer", "consumer-groups", "dump-log"])
 def test_kafkas_scripts_run_the_tools(script: str) -> None:
-    path = Path(__file__).parents[3] / "bin" / f"kafka-{script}.sh"
+    path = Path(__file__).parents[4] / "bin" / f"kafka-{script}.sh"
     done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "Usage: ottla" in done.stdout

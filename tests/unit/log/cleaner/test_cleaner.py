@@ -19,7 +19,7 @@ from ottla.log.fs import OsFs
 from ottla.log.types import AbortedTxn
 from ottla.records.batch import iter_batches
 from ottla.records.codecs import Compression
-from unit.log_cleaner.cleaner_rig import Queue, Rig, topic_config
+from unit.log.cleaner.cleaner_rig import Queue, Rig, topic_config
 
 
 @pytest.fixture

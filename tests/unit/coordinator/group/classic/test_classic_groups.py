@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from coordinator_rig import GroupRig, subscription
 
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.errors import ApiException, ErrorCode
+from unit.coordinator.coordinator_rig import GroupRig, subscription
 
 
 @pytest.fixture
