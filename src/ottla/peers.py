@@ -1,16 +1,19 @@
-"""How a node speaks to the other nodes of its cluster: what the layers below `net` are written against.
+"""Connections to the other nodes of the cluster, as the layers below `net` see them.
 
-`net` has the sockets; a simulation hands in an in-memory network of the same form.
+`net` implements them with sockets, the simulation with an in-memory network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from ottla.wire.classes import WireRequest, WireResponse
+
+Resp = TypeVar("Resp", bound=WireResponse)
 Message = Any
-"""A message class instance compiled from the schema table (see `ottla.wire.messages`)."""
+"""A message whose type its module does not state yet: use `WireRequest[Resp]` and `Resp` instead."""
 
 
 class Endpoint(NamedTuple):
@@ -24,7 +27,7 @@ class Endpoint(NamedTuple):
 class PeerFailure(Enum):
     """Why a request was not answered. Only `REFUSED` proves that no process listens there any more."""
 
-    REFUSED = "the operating system refused the connection: nobody listens there"
+    REFUSED = "the operating system refused the connection: no process listens there"
     UNREACHABLE = "no connection could be made"
     DISCONNECTED = "the connection was lost before the answer"
     TIMED_OUT = "no answer came in time"
@@ -35,15 +38,15 @@ class PeerFailure(Enum):
 
 
 class Peer(Protocol):
-    """The way to one other node: connects when first used, and again when needed, with a growing pause between."""
+    """A connection to one other node. It connects at first use and reconnects as needed, with a growing back-off."""
 
     @property
     def endpoint(self) -> Endpoint: ...
 
     def send(
         self,
-        request: Message,
-        done: Callable[[Message], object],
+        request: WireRequest[Resp],
+        done: Callable[[Resp], object],
         failed: Callable[[PeerFailure], object],
         *,
         timeout_s: float,
@@ -56,23 +59,23 @@ class Peer(Protocol):
         ...
 
     def on_disconnect(self, callback: Callable[[PeerFailure], object] | None) -> None:
-        """Tell when an established connection is lost (at most one listener)."""
+        """Call back when an established connection is lost (at most one listener)."""
         ...
 
     def close(self) -> None:
-        """Let go; what waits fails with `CLOSED`."""
+        """Close the connection; requests that wait fail with `CLOSED`."""
         ...
 
 
 class Peers(Protocol):
-    """Makes the ways to other nodes."""
+    """Opens connections to other nodes."""
 
     def open(self, endpoint: Endpoint, purpose: str) -> Peer:
-        """A connection of one's own: `purpose` (heartbeat, raft, fetcher-1...) shows in logs and client ids."""
+        """A connection for one caller. `purpose` (heartbeat, raft, fetcher-1...) shows in logs and client ids."""
         ...
 
     def gone(self) -> Collection[int]:
-        """Nodes that refused a connection a moment ago, or lost one and were not asked yet: probably gone for good."""
+        """Nodes that have just refused a connection, or lost one and were not tried again yet: probably dead."""
         ...
 
     def probe(

@@ -16,7 +16,7 @@ import msgspec
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import API_VERSIONS
-from ottla.wire.classes import WireMessage
+from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.messages import response_class
 
 
@@ -61,7 +61,7 @@ class RequestContext(ABC):
     """On the monotonic clock, in seconds."""
 
     @abstractmethod
-    def respond(self, response: WireMessage) -> None:
+    def respond(self, response: WireResponse) -> None:
         """Answer the request, once. Later calls, and calls after the client has disconnected, do nothing."""
 
     @abstractmethod
@@ -88,8 +88,8 @@ class RequestContext(ABC):
 
 N = TypeVar("N")
 """What the handler works on: `Broker`, or `Node` if the API is served on controller listeners too."""
-Req = TypeVar("Req", bound=WireMessage)
-Resp = TypeVar("Resp", bound=WireMessage)
+Req = TypeVar("Req", bound=WireRequest[WireResponse])
+Resp = TypeVar("Resp", bound=WireResponse)
 
 Handler = Callable[[N, RequestContext, Req], Resp | Outcome]
 ErrorAnswer = Callable[[RequestContext, Req, ApiException], Resp]
@@ -118,7 +118,7 @@ class Api(msgspec.Struct, Generic[N, Req, Resp], frozen=True):
         known = API_VERSIONS[self.key]
         return range(known.min_version, known.max_stable_version + 1)
 
-    def error_answer(self, ctx: RequestContext, request: Req, error: ApiException) -> WireMessage:
+    def error_answer(self, ctx: RequestContext, request: Req, error: ApiException) -> WireResponse:
         """The response that reports that the whole request failed."""
         if self.on_error is not None:
             return self.on_error(ctx, request, error)

@@ -15,7 +15,7 @@ from ottla.broker.controller_channel import mentions
 from ottla.errors import ApiException, ErrorCode
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
-from ottla.wire.classes import WireMessage
+from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
 from ottla.wire.headers import decode_request_header, encode_response, read_request_start
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-_Served = tuple[AnyApi, type[WireMessage], "WriteGate | None"]
+_Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None"]
 """An API, the class of its requests, and the gate that they have to pass, if any."""
 
 
@@ -98,7 +98,7 @@ class Dispatcher:
         error = ApiException(ErrorCode.UNSUPPORTED_VERSION, "this version of ApiVersions is not known")
         self._fail(request, None, error)
 
-    def _handle(self, request: Request, message: WireMessage) -> None:
+    def _handle(self, request: Request, message: WireRequest[WireResponse]) -> None:
         try:
             answer = request.api.handle(self._node, request, message)
         except ApiException as error:
@@ -132,7 +132,7 @@ class Dispatcher:
 
         pass_on(self._node, request, frame, answered, failed)
 
-    def _fail(self, request: Request, message: WireMessage | None, error: ApiException) -> None:
+    def _fail(self, request: Request, message: WireRequest[WireResponse] | None, error: ApiException) -> None:
         if request.buffers is not None:
             return
         try:
@@ -146,7 +146,7 @@ class Dispatcher:
         else:
             self.answer(request, answer)
 
-    def answer(self, request: Request, response: WireMessage) -> None:
+    def answer(self, request: Request, response: WireResponse) -> None:
         """Encode the answer and put it into its place in the queue."""
         if request.frame is not None and mentions(response, ErrorCode.NOT_CONTROLLER):
             # We were the controller, and are not any more: another is.

@@ -1,4 +1,4 @@
-"""The way to another node: a connection that is made when needed, requests in order, and exactly one outcome each.
+"""Connections to other nodes: made when needed, with requests in order and exactly one outcome for each.
 
 It finds out once per connection which versions the other node serves. `ottla.net.connecting` opens connections,
 `ottla.net.response_protocol` receives responses; the senders know what their requests mean.
@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.errors import ErrorCode
 from ottla.limits import MAX_PEER_IN_FLIGHT, MAX_PEER_QUEUE
 from ottla.net.connecting import Connect, ConnectFailed, connect_socket
 from ottla.net.response_protocol import SCRATCH_BYTES, ResponseProtocol
-from ottla.peers import Endpoint, Message, PeerFailure
+from ottla.peers import Endpoint, PeerFailure, Resp
 from ottla.wire.apis import API_VERSIONS, ApiKey
+from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError, EncodeError
 from ottla.wire.headers import encode_request, response_header_version
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Done = Callable[[Message], object]
+T = TypeVar("T")
 Failed = Callable[[PeerFailure], object]
 
 _SOFTWARE: Final = "ottla-node", "1"
 _NEVER: Final = float("inf")
 _GONE_FOR_S: Final = 2.0
-"""So long a refusal tells that a node is gone; by then the controller knows better."""
+"""A node counts as dead for this long after it refused a connection; by then the controller has noticed."""
 _LOOK_AGAIN_S: Final = 0.005
 _PROBE_S: Final = 0.2
 _CORRELATION_AND_ERROR = Struct(">ih")
@@ -45,10 +46,10 @@ _ID = Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """What the ways to other nodes take from the configuration."""
+    """The settings of connections to other nodes."""
 
     setup_timeout_s: float = 10.0
-    """For a connection and the other node's word on its versions."""
+    """For the connection and the other node's ApiVersions response."""
     first_pause_s: float = 0.05
     """Before the second retry; the first one is immediate. Doubles from there ..."""
     longest_pause_s: float = 1.0
@@ -57,7 +58,7 @@ class PeerSettings:
 
 
 class _Probe(asyncio.Protocol):
-    """Only wants to know whether somebody answers."""
+    """Connects only to see whether a process listens."""
 
     def __init__(self) -> None:
         self.transport: asyncio.BaseTransport | None = None
@@ -67,15 +68,21 @@ class _Probe(asyncio.Protocol):
 
 
 class _Sent:
-    """A request on its way."""
+    """A request that waits for its response."""
 
     __slots__ = ("correlation_id", "deadline", "done", "failed", "max_version", "request", "version")
 
     def __init__(
-        self, request: Message, done: Done, failed: Failed, deadline: float, max_version: int | None
+        self,
+        request: WireRequest[Resp],
+        done: Callable[[Resp], object],
+        failed: Failed,
+        deadline: float,
+        max_version: int | None,
     ) -> None:
-        self.request = request
-        self.done = done
+        self.request: WireRequest[WireResponse] = request
+        # The response of this request is of the type that `done` takes.
+        self.done: Callable[[WireResponse], object] = done  # type: ignore[assignment]
         self.failed = failed
         self.deadline = deadline
         self.max_version = max_version
@@ -84,7 +91,7 @@ class _Sent:
 
 
 class SocketPeers:
-    """The ways of one node to all others. Fulfils `ottla.peers.Peers`."""
+    """All connections of one node to the others. Implements `ottla.peers.Peers`."""
 
     def __init__(
         self,
@@ -114,18 +121,18 @@ class SocketPeers:
         return self._refused.keys()
 
     def refused(self, endpoint: Endpoint) -> None:
-        """Nobody listens there, as far as is known."""
+        """Record that no process listens there."""
         if endpoint.node_id >= 0:
             self._refused[endpoint.node_id] = self.clock.monotonic()
 
     def answered(self, endpoint: Endpoint) -> None:
-        """Somebody does."""
+        """Record that a process listens there."""
         self._refused.pop(endpoint.node_id, None)
 
     def look_after(self, endpoint: Endpoint, looks: int = 3) -> None:
-        """A connection was lost: find out at once whether the process is gone, so that clients need not be sent there.
+        """A connection was lost: check at once whether the process is dead, so that clients are not sent there.
 
-        A process that ends closes its sockets one after the other, so that it may still seem to be there.
+        A process that exits closes its sockets one after the other, so it can still accept connections for a moment.
         """
 
         def looked(failure: PeerFailure | None) -> None:
@@ -137,7 +144,7 @@ class SocketPeers:
                 self.answered(endpoint)
 
         if not self._closed:
-            # In doubt, until the operating system has said.
+            # Assume the worst until the operating system has answered.
             self.refused(endpoint)
             self.probe(endpoint, looked, timeout_s=_PROBE_S)
 
@@ -180,8 +187,8 @@ class SocketPeers:
         except OSError as error:
             raise ConnectFailed(PeerFailure.UNREACHABLE, str(error)) from None
 
-    def spawn(self, work: Any) -> asyncio.Task[None]:
-        """Run something that ends by itself; a failure of it is the loop's exception handler's."""
+    def spawn(self, work: Coroutine[object, None, None]) -> asyncio.Task[None]:
+        """Run a task that ends by itself. The loop's exception handler reports its failure."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -191,7 +198,7 @@ class SocketPeers:
         self._open.pop(peer, None)
 
     async def close(self) -> None:
-        """Close every way; nothing that is sent afterwards gets anywhere."""
+        """Close every connection; later requests fail."""
         self._closed = True
         for peer in list(self._open):
             peer.close()
@@ -202,7 +209,7 @@ class SocketPeers:
 
 
 class SocketPeer:
-    """One connection to one node. Fulfils `ottla.peers.Peer`.
+    """One connection to one node. Implements `ottla.peers.Peer`.
 
     (nothing) ─send─▶ connecting ─connected─▶ asking for versions ─answered─▶ ready
         ▲                 │ failed: what waits fails, pause grows        │ lost: what waits fails
@@ -223,7 +230,7 @@ class SocketPeer:
         self._connecting: asyncio.Task[None] | Timer | None = None
         self._setup_timer: Timer | None = None
         self._attempts = 0
-        """Failed ones since the last that succeeded."""
+        """Failed attempts since the last success."""
         self._not_before = 0.0
         self._alarm: Timer | None = None
         self._alarm_at = 0.0
@@ -243,8 +250,8 @@ class SocketPeer:
 
     def send(
         self,
-        request: Message,
-        done: Done,
+        request: WireRequest[Resp],
+        done: Callable[[Resp], object],
         failed: Failed,
         *,
         timeout_s: float,
@@ -310,7 +317,7 @@ class SocketPeer:
             protocol.close()
             return
         if protocol.transport is None:
-            # Lost while the transport was made, and told; but what was sent since then waits for us.
+            # Lost while the transport was made, and reported. Requests sent since then still wait for a connection.
             if self._queue:
                 self._connect_when_due()
             return
@@ -324,7 +331,7 @@ class SocketPeer:
         asked = _Sent(request, self._learned_versions, _ignore, _NEVER, None)
         self._put(asked, version)
 
-    def _learned_versions(self, response: Message) -> None:
+    def _learned_versions(self, response: ApiVersionsResponse) -> None:
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             self._ask_for_versions(0)
             return
@@ -342,7 +349,7 @@ class SocketPeer:
         self._setup_timer = None
         self._drop_connection()
         self._attempt_failed(
-            PeerFailure.TIMED_OUT, f"it said nothing within {self._peers.settings.setup_timeout_s:g} s"
+            PeerFailure.TIMED_OUT, f"it did not answer within {self._peers.settings.setup_timeout_s:g} s"
         )
 
     def _attempt_failed(self, failure: PeerFailure, why: str) -> None:
@@ -352,7 +359,7 @@ class SocketPeer:
         settings, clock = self._peers.settings, self._peers.clock
         if self._attempts > 1:
             pause_s = min(settings.first_pause_s * 2 ** min(self._attempts - 2, 20), settings.longest_pause_s)
-            # Spread, so that not all nodes knock at the same moment.
+            # Jitter, so that not all nodes reconnect at the same moment.
             self._not_before = clock.monotonic() + pause_s * (0.8 + 0.4 * clock.random.random())
         log.debug("%s cannot reach %s: %s", self._client_id, self._endpoint, why)
         self._fail_all(failure)
@@ -364,19 +371,19 @@ class SocketPeer:
             self._write(self._queue.popleft(), later=False)
 
     def _write(self, sent: _Sent, *, later: bool) -> None:
-        """Send in the newest common version; a failure is told at once, or in the next turn (`later`)."""
+        """Send in the newest common version. A failure is reported at once, or in the next turn (`later`)."""
         version = self._version(sent.request.API_KEY, sent.max_version)
         if version is not None:
             try:
                 self._put(sent, version)
             except EncodeError as error:
-                log.debug("%s cannot say this to %s: %s", self._client_id, self._endpoint, error)
+                log.debug("%s cannot encode this request for %s: %s", self._client_id, self._endpoint, error)
             else:
                 return
         if later:
             self._peers.loop.call_soon(sent.failed, PeerFailure.UNSUPPORTED_VERSION)
         else:
-            _tell(sent.failed, PeerFailure.UNSUPPORTED_VERSION)
+            _run_callback(sent.failed, PeerFailure.UNSUPPORTED_VERSION)
 
     def _put(self, sent: _Sent, version: int) -> None:
         self._next_id = correlation_id = (self._next_id + 1) & 0x7FFFFFFF
@@ -385,7 +392,7 @@ class SocketPeer:
         self._in_flight.append(sent)
         protocol = self._protocol
         assert protocol is not None
-        # A transport that is gone without having told yet: `connection_lost` comes, and fails what is in flight.
+        # Without a transport, `connection_lost` is about to come and to fail what is in flight.
         if protocol.transport is not None:
             if len(buffers) == 1:
                 protocol.transport.write(buffers[0])
@@ -404,16 +411,14 @@ class SocketPeer:
 
     def _answered(self, frame: memoryview) -> None:
         if not self._in_flight:
-            self._connection_lost("it answered what was not asked")
+            self._connection_lost("it sent a response to no request")
             return
         sent = self._in_flight.popleft()
         api_key, version = sent.request.API_KEY, sent.version
         try:
             correlation_id = _ID.unpack_from(frame, 0)[0]
             if correlation_id != sent.correlation_id:
-                raise DecodeError(
-                    f"the answer to {correlation_id} came in the place of {sent.correlation_id}"
-                )
+                raise DecodeError(f"the response to {correlation_id} came in place of {sent.correlation_id}")
             response = self._decode(api_key, version, frame)
         except DecodeError as error:
             self._in_flight.appendleft(sent)
@@ -421,26 +426,26 @@ class SocketPeer:
             return
         if self._queue:
             self._drain()
-        _tell(sent.done, response)
+        _run_callback(sent.done, response)
 
-    def _decode(self, api_key: int, version: int, frame: memoryview) -> Message:
+    def _decode(self, api_key: int, version: int, frame: memoryview) -> WireResponse:
         if api_key == ApiKey.API_VERSIONS:
             if len(frame) < _CORRELATION_AND_ERROR.size:
-                raise DecodeError("the answer to ApiVersions is too short")
+                raise DecodeError("the ApiVersions response is too short")
             if _CORRELATION_AND_ERROR.unpack_from(frame)[1] == ErrorCode.UNSUPPORTED_VERSION:
                 return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         offset = 4
         if response_header_version(api_key, version):
-            # Tagged fields of the header: there are none so far.
+            # No tagged field of the header is defined so far.
             if len(frame) < 5 or frame[4]:
-                raise DecodeError("the header of the answer has tagged fields")
+                raise DecodeError("the header of the response has tagged fields")
             offset = 5
         return decode_prefix(response_class(api_key), version, frame, offset)[0]
 
     # -- the end of a connection or of a request's time
 
     def _connection_lost(self, why: str | None) -> None:
-        """The connection has gone, or the other node does not keep to the protocol."""
+        """The connection was lost, or the other node violated the protocol."""
         failure = PeerFailure.DISCONNECTED
         if why is not None:
             log.warning("Closing the connection of %s to %s: %s", self._client_id, self._endpoint, why)
@@ -454,7 +459,7 @@ class SocketPeer:
                 self._peers.look_after(self._endpoint)
             self._fail_all(failure)
             if self._on_disconnect is not None:
-                _tell(self._on_disconnect, failure)
+                _run_callback(self._on_disconnect, failure)
 
     def _drop_connection(self) -> None:
         self._cancel_setup_timer()
@@ -465,7 +470,7 @@ class SocketPeer:
 
     def _fail_all(self, failure: PeerFailure) -> None:
         for sent in self._take_all():
-            _tell(sent.failed, failure)
+            _run_callback(sent.failed, failure)
 
     def _take_all(self) -> list[_Sent]:
         waiting = [*self._in_flight, *self._queue]
@@ -480,13 +485,13 @@ class SocketPeer:
         self._alarm = self._peers.clock.call_later(delay_s, self._look_at_deadlines)
 
     def _look_at_deadlines(self) -> None:
-        """One timer for all requests: most are answered long before it rings."""
+        """One timer for all requests: most are answered long before it fires."""
         self._alarm = None
         now = self._peers.clock.monotonic()
         late_in_flight = any(sent.deadline <= now for sent in self._in_flight)
         late = [sent for sent in (*self._in_flight, *self._queue) if sent.deadline <= now]
         if late_in_flight:
-            # Answers come in order: nothing behind the late one can be had on this connection any more.
+            # Responses come in order: no later one can arrive on this connection before the late one.
             others = [sent for sent in self._in_flight if sent.deadline > now]
             self._in_flight.clear()
             established = self._ready
@@ -498,12 +503,12 @@ class SocketPeer:
         if late_in_flight and self._queue:
             self._connect_when_due()
         for sent in late:
-            _tell(sent.failed, PeerFailure.TIMED_OUT)
+            _run_callback(sent.failed, PeerFailure.TIMED_OUT)
         if late_in_flight:
             for sent in others:
-                _tell(sent.failed, PeerFailure.DISCONNECTED)
+                _run_callback(sent.failed, PeerFailure.DISCONNECTED)
             if established and self._on_disconnect is not None:
-                _tell(self._on_disconnect, PeerFailure.TIMED_OUT)
+                _run_callback(self._on_disconnect, PeerFailure.TIMED_OUT)
 
     def _cancel_setup_timer(self) -> None:
         if self._setup_timer is not None:
@@ -512,12 +517,12 @@ class SocketPeer:
 
 
 def _ignore(failure: PeerFailure) -> None:
-    """The question for versions fails with its connection, which tells those who wait behind it."""
+    """The ApiVersions request fails with its connection, which fails the requests that wait behind it."""
 
 
-def _tell(callback: Callable[[Any], object], outcome: Any) -> None:
+def _run_callback(callback: Callable[[T], object], outcome: T) -> None:
     try:
         callback(outcome)
     except Exception:
-        # One sender's mistake must not cost the others their connection.
-        log.exception("Unexpected error in what follows upon %s", type(outcome).__name__)
+        # An error in one sender's callback must not cost the others their connection.
+        log.exception("Unexpected error while %s was handled", type(outcome).__name__)

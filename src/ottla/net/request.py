@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from ottla.api.base import AnyApi, RequestContext
-from ottla.wire.classes import WireMessage
+from ottla.wire.classes import WireResponse
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Request(RequestContext):
         self.on_controller_listener = peer.on_controller_listener
         self.connection_id = peer.connection_id
 
-    def respond(self, response: WireMessage) -> None:
+    def respond(self, response: WireResponse) -> None:
         if self.buffers is None and not self.closed_by_peer:
             self._connection.dispatcher.answer(self, response)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -53,6 +53,21 @@ class WireMessage(WireStruct, eq=False):
     MESSAGE: ClassVar[schema.Message]
     ENCODERS: ClassVar[Codecs[Callable[..., bytearray]]]
     DECODERS: ClassVar[Codecs[Decoder]]
+
+
+Response_co = TypeVar("Response_co", bound="WireResponse", covariant=True)
+
+
+class WireRequest(WireMessage, Generic[Response_co], eq=False):
+    """A request. Its type parameter is its response, so that a client's `send` knows what it returns."""
+
+    API_KEY: ClassVar[int]
+
+
+class WireResponse(WireMessage, eq=False):
+    """The response of an API."""
+
+    API_KEY: ClassVar[int]
 
 
 class Codecs(dict[int, Codec]):
@@ -104,7 +119,8 @@ def _build(name: str) -> type[WireMessage]:
         "DECODERS": Codecs(message, compile_decoder),
     }
     namespace.update(struct_classes(name))
-    cls: type[WireMessage] = _define(message.root, WireMessage, namespace, struct_classes(name))
+    base = {"request": WireRequest, "response": WireResponse}.get(message.kind, WireMessage)
+    cls: type[WireMessage] = _define(message.root, base, namespace, struct_classes(name))
     return cls
 
 

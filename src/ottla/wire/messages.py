@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from ottla.wire import schema
-from ottla.wire.classes import WireMessage, message_class
+from ottla.wire.classes import WireMessage, WireRequest, WireResponse, message_class
 
 
 def __getattr__(name: str) -> Any:
@@ -22,13 +22,13 @@ def __getattr__(name: str) -> Any:
 
 
 @cache
-def request_class(api_key: int) -> type[WireMessage]:
+def request_class(api_key: int) -> type[WireRequest[WireResponse]]:
     """The request of an API. KeyError if there is no such API."""
     return message_class(schema.api_message_names()["request", api_key])
 
 
 @cache
-def response_class(api_key: int) -> type[WireMessage]:
+def response_class(api_key: int) -> type[WireResponse]:
     """The response of an API. KeyError if there is no such API."""
     return message_class(schema.api_message_names()["response", api_key])
 

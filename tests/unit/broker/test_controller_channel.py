@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.controller_channel import ControllerChannel
-from ottla.clock import VirtualClock
 from ottla.errors import ApiException, ErrorCode
 from ottla.peers import Endpoint, PeerFailure
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import CreateTopicsRequest, CreateTopicsResponse
 
 ONE, TWO = Endpoint(1, "a", 9093), Endpoint(2, "b", 9093)

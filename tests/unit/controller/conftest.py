@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
 from ottla.controller.settings import Settings
 from ottla.metadata.bootstrap import bootstrap_records
+from ottla.testing.virtual_clock import VirtualClock
 from unit.controller.controller_harness import Answers, FakeLog, settings_with
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.broker.lifecycle import BrokerLifecycle, BrokerState
-from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import (
     BrokerHeartbeatResponse,
     BrokerRegistrationChangeRecord,

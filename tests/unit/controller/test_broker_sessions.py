@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
 from ottla.errors import ErrorCode
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.image import NO_LEADER, PartitionRegistration
 from ottla.peers import Endpoint, PeerFailure
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import (
     AlterPartitionRequest,
     BrokerHeartbeatRequest,

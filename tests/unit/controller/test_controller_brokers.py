@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.controller.brokers import (
     BrokerControlState,
     heartbeat,
@@ -17,6 +16,7 @@ from ottla.controller.brokers import (
 from ottla.controller.topics import create_topics
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import NO_LEADER, LeaderRecoveryState, MetadataImage, PartitionRegistration
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import (
     BrokerHeartbeatRequest,
     ControllerRegistrationRequest,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.controller import operations
 from ottla.controller.controller import Controller
 from ottla.controller.result import ControllerResult
 from ottla.errors import ErrorCode
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.raft.types import CommittedBatch
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import CreateTopicsRequest, TopicRecord
 from unit.controller.controller_harness import (
     Answers,

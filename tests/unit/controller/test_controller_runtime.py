@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.clock import VirtualClock
 from ottla.controller.controller import Controller
 from ottla.controller.result import MAX_RECORDS_PER_OPERATION
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.image import EMPTY_IMAGE
 from ottla.raft.types import OffsetAndEpoch
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import (
     AllocateProducerIdsRequest,
     BeginTransactionRecord,

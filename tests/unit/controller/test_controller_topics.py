@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.clock import VirtualClock
 from ottla.controller.settings import Settings
 from ottla.controller.topics import create_partitions, create_topics, delete_topics
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import MetadataImage
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import (
     BrokerRegistrationChangeRecord,
     CreatePartitionsRequest,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.clock import VirtualClock
 from ottla.metadata.endpoints import broker_endpoint
 from ottla.metadata.image import (
     BrokerRegistration,
@@ -17,6 +16,7 @@ from ottla.metadata.image import (
 from ottla.peers import BrokerPeers
 from ottla.peers import Endpoint as Address
 from ottla.testing.memory_peers import MemoryNetwork, Respond
+from ottla.testing.virtual_clock import VirtualClock
 
 HERE = 1
 LISTENER = "INTERNAL"

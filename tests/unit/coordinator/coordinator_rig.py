@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic.rebalance import SHORTEST_FORMING_MS
 from ottla.coordinator.group.classic.state import ClassicState
@@ -19,6 +18,7 @@ from ottla.log.partition_log import PartitionLog
 from ottla.log.types import AppendInfo, AppendOrigin
 from ottla.log.verification import UNVERIFIED, VerificationGuard
 from ottla.metadata.image import MetadataImage
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages
 from ottla.wire.codec import encode
 from unit.log.log_rig import Rig as LogRig

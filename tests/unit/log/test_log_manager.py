@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ottla.clock import SystemClock, VirtualClock
+from ottla.clock import SystemClock
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.checkpoints import read_meta_properties, read_offsets
@@ -22,6 +22,7 @@ from ottla.log.log_dir import LogDir, LogDirError
 from ottla.log.manager import LogManager
 from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.uuid import uuid_from_str
 from unit.log.log_rig import NOW, batch, records_of, topic_config
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.log import preallocation as room_module
 from ottla.log.fs import OsFile, OsFs
 from ottla.log.preallocation import (
@@ -24,6 +23,7 @@ from ottla.log.preallocation import (
 )
 from ottla.log.segment import Segment, SegmentSettings
 from ottla.log.write_gate import WriteGate
+from ottla.testing.virtual_clock import VirtualClock
 
 LIMIT = 1 << 30
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.log.write_gate import (
     CLOSE_AT,
     LONGEST_WAIT_S,
@@ -17,6 +16,7 @@ from ottla.log.write_gate import (
     WriteGate,
     page_cache_probe,
 )
+from ottla.testing.virtual_clock import VirtualClock
 
 
 class Cache:

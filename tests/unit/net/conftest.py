@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.net.buffers import ReceiveBuffers
+from ottla.testing.virtual_clock import VirtualClock
 from unit.net.net_harness import Client, Service
 
 

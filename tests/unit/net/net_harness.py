@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.api.base import PARKED, Api
-from ottla.clock import VirtualClock
 from ottla.log.write_gate import WriteGate
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.connection import Connection, Peer
 from ottla.net.dispatch import Dispatcher
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 

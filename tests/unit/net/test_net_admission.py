@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.net.admission import Admission, Limits, ListenerLimits, Verdict, parse_overrides
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.idle import IdleReaper
+from ottla.testing.virtual_clock import VirtualClock
 from unit.net.net_harness import API_VERSIONS, Client, Service, frame, heartbeat, produce
 
 

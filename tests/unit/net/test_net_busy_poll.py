@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.net.busy_poll import BUSY_POLL, BusyPoller, busy_poll
+from ottla.testing.virtual_clock import VirtualClock
 
 TURN_S = 0.000005
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ottla.api.base import Api
-from ottla.clock import VirtualClock
 from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, SCRATCH_BYTES, ReceiveBuffers
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages
 from unit.net.net_harness import API_VERSIONS, METADATA, PRODUCE, Client, Service, frame, heartbeat, produce
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.log.write_gate import LOOK_EACH_S, WriteGate
 from ottla.net.buffers import FIRST_GROWTH_BYTES, ReceiveBuffers
+from ottla.testing.virtual_clock import VirtualClock
 from unit.net.net_harness import API_VERSIONS, Client, Service, frame, produce
 
 

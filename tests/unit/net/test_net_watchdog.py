@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.net.watchdog import LoopWatchdog
+from ottla.testing.virtual_clock import VirtualClock
 
 
 class HeldClock(VirtualClock):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ApiException
 from ottla.log.memfs import MemFs
@@ -20,6 +19,7 @@ from ottla.raft.driver import RaftDriver
 from ottla.raft.types import ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
 from ottla.testing.memory_peers import MemoryNetwork, Respond
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages as m
 from ottla.wire.apis import ApiKey
 from unit.raft.raft_harness import DATA_DIR, Recorder, feature

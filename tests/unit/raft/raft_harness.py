@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.log.fs import Fs
 from ottla.log.memfs import MemFs
@@ -17,6 +16,7 @@ from ottla.raft.config import RaftConfig
 from ottla.raft.driver import RaftDriver
 from ottla.raft.types import CommittedBatch, OffsetAndEpoch, ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages as m
 
 DATA_DIR = "/data"

@@ -12,7 +12,6 @@ from typing import Any
 
 from ottla.api.base import PARKED
 from ottla.api.registry import supported
-from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.controller import brokers as broker_decisions
 from ottla.controller.alter_partition import alter_partition
@@ -31,6 +30,7 @@ from ottla.records.record import Record
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
 from ottla.testing.memory_peers import MemoryNetwork
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages
 from unit.replica.replica_scene import Context, ManualExecutor
 

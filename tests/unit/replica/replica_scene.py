@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.log.manager import LogManager
 from ottla.log.memfs import MemFs
@@ -29,6 +28,7 @@ from ottla.replica import log_creation as making
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
 from ottla.replica.producer_ids import ProducerIds
+from ottla.testing.virtual_clock import VirtualClock
 
 NODE = 1
 UNASSIGNED = bytes(16)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.errors import ErrorCode
 from ottla.replica.fetch_sessions import FetchContext, FetchPartition, FetchSessionCache
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import FetchResponse
 
 TOPIC_IDS = 13

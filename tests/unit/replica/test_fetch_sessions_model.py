@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from effort import examples
-from ottla.clock import VirtualClock
 from ottla.errors import ErrorCode
 from ottla.replica.fetch_sessions import FetchPartition, FetchSessionCache
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import FetchResponse
 
 INDEXES = st.integers(0, 5)

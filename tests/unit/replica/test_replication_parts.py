@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.replica.alter_partition import AlterPartitionSender
 from ottla.replica.isr import InSyncSet
 from ottla.replica.selector import nearer_replica
 from ottla.replica.throttle import ReplicationThrottle
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import AlterPartitionResponse as Response
 from unit.replica.cluster_scene import ClusterScene
 

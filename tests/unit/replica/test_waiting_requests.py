@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ottla.clock import VirtualClock
 from ottla.replica.delayed_requests import DelayedRequests
+from ottla.testing.virtual_clock import VirtualClock
 
 
 def place() -> SimpleNamespace:

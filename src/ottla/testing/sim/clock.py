@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from ottla.clock import Timer, random_uuid_from
+from ottla.clock import Args, Timer, random_uuid_from
 from ottla.testing.sim.loop import SimLoop
 
 START_MS: Final = 1_700_000_000_000
@@ -28,7 +28,7 @@ class SimClock:
     def monotonic(self) -> float:
         return self._loop.time()
 
-    def call_later(self, delay_s: float, callback: Callable[..., object], *args: Any) -> Timer:
+    def call_later(self, delay_s: float, callback: Callable[[*Args], object], *args: *Args) -> Timer:
         return self._loop.call_later(delay_s, callback, *args)
 
     def random_uuid(self) -> bytes:

@@ -18,12 +18,12 @@ from ottla.api.cluster import (
     metadata,
 )
 from ottla.broker.recently_fenced import LISTED_FOR_S, RecentlyFencedBrokers
-from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.raft.types import QuorumInfo, ReplicaKey, ReplicaState
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages
 from ottla.wire.codec import encode
 from ottla.wire.uuid import ZERO_UUID

@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.clock import VirtualClock
 from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.shard import ShardContext
 from ottla.coordinator.share.records import SERDE
@@ -17,6 +16,7 @@ from ottla.coordinator.timers import Timers
 from ottla.errors import ErrorCode
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages
 
 TOPIC = b"topic-----------"

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ottla.clock import VirtualClock
 from ottla.config.broker import SINGLE_NODE, BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.log.cleaner import CleanerConfig, LogCleaner
@@ -19,6 +18,7 @@ from ottla.log.verification import UNVERIFIED
 from ottla.records.batch import build_batch, iter_batches, iter_records
 from ottla.records.control import build_end_txn_marker
 from ottla.records.record import Record
+from ottla.testing.virtual_clock import VirtualClock
 
 BROKER = BrokerConfig({**SINGLE_NODE})
 

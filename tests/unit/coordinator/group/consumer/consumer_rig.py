@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.clock import VirtualClock
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.heartbeat import validate
@@ -16,6 +15,7 @@ from ottla.coordinator.shard import ShardContext
 from ottla.coordinator.timers import Timers
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages
 
 GROUP = "g"

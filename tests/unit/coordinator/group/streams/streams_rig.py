@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.clock import VirtualClock
 from ottla.config.broker import SINGLE_NODE, BrokerConfig
 from ottla.coordinator.group.context import GroupContext, RequestInfo
 from ottla.coordinator.group.groups import Groups
@@ -21,6 +20,7 @@ from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.timers import TimerOperation, Timers
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages as m
 
 GROUP = "app"
