@@ -9,20 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.acls import ACLOperation as ACLOperation
-    from ottla.acls import ACLPermissionType as ACLPermissionType
-    from ottla.acls import ACLResourcePatternType as ACLResourcePatternType
-    from ottla.acls import ResourceType as ResourceType
     from ottla.client.acl_types import ACL as ACL
     from ottla.client.acl_types import ACLFilter as ACLFilter
     from ottla.client.acl_types import ResourcePattern as ResourcePattern
     from ottla.client.acl_types import ResourcePatternFilter as ResourcePatternFilter
     from ottla.client.admin import KafkaAdminClient as KafkaAdminClient
-    from ottla.client.admin_cluster import UpdateFeatureType as UpdateFeatureType
     from ottla.client.admin_groups import MemberToRemove as MemberToRemove
-    from ottla.client.admin_partitions import ElectionType as ElectionType
-    from ottla.client.admin_partitions import IsolationLevel as IsolationLevel
-    from ottla.client.admin_partitions import OffsetSpec as OffsetSpec
     from ottla.client.admin_partitions import OffsetTimestamp as OffsetTimestamp
     from ottla.client.admin_transactions import AbortTransactionSpec as AbortTransactionSpec
     from ottla.client.admin_transactions import PartitionProducerState as PartitionProducerState
@@ -30,12 +22,9 @@ if TYPE_CHECKING:
     from ottla.client.admin_transactions import TransactionDescription as TransactionDescription
     from ottla.client.admin_transactions import TransactionListing as TransactionListing
     from ottla.client.admin_transactions import TransactionState as TransactionState
-    from ottla.client.admin_types import AlterConfigOp as AlterConfigOp
     from ottla.client.admin_types import ConfigResource as ConfigResource
-    from ottla.client.admin_types import ConfigResourceType as ConfigResourceType
     from ottla.client.admin_types import NewPartitions as NewPartitions
     from ottla.client.admin_types import NewTopic as NewTopic
-    from ottla.client.admin_users import ScramMechanism as ScramMechanism
     from ottla.client.admin_users import UserScramCredentialDeletion as UserScramCredentialDeletion
     from ottla.client.admin_users import UserScramCredentialUpsertion as UserScramCredentialUpsertion
     from ottla.client.aio import AsyncKafkaConsumer as AsyncKafkaConsumer
@@ -44,6 +33,17 @@ if TYPE_CHECKING:
     from ottla.client.consumer_settings import CooperativeStickyAssignor as CooperativeStickyAssignor
     from ottla.client.consumer_settings import RangePartitionAssignor as RangePartitionAssignor
     from ottla.client.consumer_settings import RoundRobinPartitionAssignor as RoundRobinPartitionAssignor
+    from ottla.client.enums import ACLOperation as ACLOperation
+    from ottla.client.enums import ACLPermissionType as ACLPermissionType
+    from ottla.client.enums import ACLResourcePatternType as ACLResourcePatternType
+    from ottla.client.enums import AlterConfigOp as AlterConfigOp
+    from ottla.client.enums import ConfigResourceType as ConfigResourceType
+    from ottla.client.enums import ElectionType as ElectionType
+    from ottla.client.enums import IsolationLevel as IsolationLevel
+    from ottla.client.enums import OffsetSpec as OffsetSpec
+    from ottla.client.enums import ResourceType as ResourceType
+    from ottla.client.enums import ScramMechanism as ScramMechanism
+    from ottla.client.enums import UpdateFeatureType as UpdateFeatureType
     from ottla.client.listeners import ConsumerRebalanceListener as ConsumerRebalanceListener
     from ottla.client.partitioners import DefaultPartitioner as DefaultPartitioner
     from ottla.client.partitioners import Partitioner as Partitioner
@@ -66,21 +66,12 @@ _HOMES = {
     "acl_types": (
         "ACL",
         "ACLFilter",
-        "ACLOperation",
-        "ACLPermissionType",
-        "ACLResourcePatternType",
         "ResourcePattern",
         "ResourcePatternFilter",
-        "ResourceType",
     ),
-    "admin_cluster": ("UpdateFeatureType",),
+    "admin": ("KafkaAdminClient",),
     "admin_groups": ("MemberToRemove",),
-    "admin_partitions": (
-        "ElectionType",
-        "IsolationLevel",
-        "OffsetSpec",
-        "OffsetTimestamp",
-    ),
+    "admin_partitions": ("OffsetTimestamp",),
     "admin_transactions": (
         "AbortTransactionSpec",
         "PartitionProducerState",
@@ -89,19 +80,27 @@ _HOMES = {
         "TransactionListing",
         "TransactionState",
     ),
-    "admin_users": (
-        "ScramMechanism",
-        "UserScramCredentialDeletion",
-        "UserScramCredentialUpsertion",
-    ),
-    "admin": ("KafkaAdminClient",),
-    "admin_types": ("AlterConfigOp", "ConfigResource", "ConfigResourceType", "NewPartitions", "NewTopic"),
+    "admin_types": ("ConfigResource", "NewPartitions", "NewTopic"),
+    "admin_users": ("UserScramCredentialDeletion", "UserScramCredentialUpsertion"),
     "aio": ("AsyncKafkaConsumer", "AsyncKafkaProducer"),
     "consumer": ("KafkaConsumer",),
     "consumer_settings": (
         "CooperativeStickyAssignor",
         "RangePartitionAssignor",
         "RoundRobinPartitionAssignor",
+    ),
+    "enums": (
+        "ACLOperation",
+        "ACLPermissionType",
+        "ACLResourcePatternType",
+        "AlterConfigOp",
+        "ConfigResourceType",
+        "ElectionType",
+        "IsolationLevel",
+        "OffsetSpec",
+        "ResourceType",
+        "ScramMechanism",
+        "UpdateFeatureType",
     ),
     "listeners": ("ConsumerRebalanceListener",),
     "partitioners": ("DefaultPartitioner", "Partitioner"),

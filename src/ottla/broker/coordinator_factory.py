@@ -31,13 +31,13 @@ from ottla.coordinator.transaction.marker_router import TransactionMarkerRouter
 from ottla.coordinator.transaction.service import TransactionCoordinator
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.metadata.endpoints import broker_endpoint
-from ottla.metadata.image import ConfigResourceType
 from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.peers import BrokerPeers
 from ottla.records.codecs import Compression
 from ottla.replica.share.manager import SharePartitions
 from ottla.replica.share.settings import share_settings
 from ottla.replica.share.states import ShareSettings
+from ottla.wire.enums import ConfigResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.services import Broker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
+from ottla.client.enums import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.client.errors import IllegalArgumentError
 
 

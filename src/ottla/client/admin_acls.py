@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.client.acl_types import ACL, ACLFilter, ResourcePattern
 from ottla.client.admin_connections import Connections
 from ottla.client.errors import BrokerResponseError, IllegalArgumentError, for_code
 from ottla.wire import messages as m
+from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 ErrorType = type[BrokerResponseError]
 
@@ -84,11 +84,11 @@ def _entry(told: Any, resource: Any) -> ACL:
     return ACL(
         told.principal,
         told.host,
-        ACLOperation(told.operation),
-        ACLPermissionType(told.permission_type),
+        AclOperation(told.operation),
+        AclPermissionType(told.permission_type),
         ResourcePattern(
             ResourceType(resource.resource_type),
             resource.resource_name,
-            ACLResourcePatternType(resource.pattern_type),
+            PatternType(resource.pattern_type),
         ),
     )

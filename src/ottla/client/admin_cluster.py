@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ottla.client.admin_connections import to_dict
@@ -13,17 +12,9 @@ from ottla.client.errors import BrokerResponseError, for_code
 from ottla.client.structs import TopicPartitionReplica
 from ottla.wire import messages as m
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import UpgradeType
 
 _METADATA_TOPIC = "__cluster_metadata"
-
-
-class UpdateFeatureType(IntEnum):
-    """Which way a feature's level may go."""
-
-    UNKNOWN = 0
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 class BrokerVersionData(NamedTuple):
@@ -143,11 +134,11 @@ class ClusterAdmin(TopicView):
 
     def update_features(
         self,
-        feature_updates: Mapping[str, int | tuple[UpdateFeatureType | int | str, int]],
+        feature_updates: Mapping[str, int | tuple[UpgradeType | int | str, int]],
         validate_only: bool = False,
         timeout_ms: int = 60_000,
     ) -> dict[str, str]:
-        """Set the levels of features, up or, with a tuple of an UpdateFeatureType and a level, down."""
+        """Set the levels of features, up or, with a tuple of an UpgradeType and a level, down."""
         if not isinstance(feature_updates, Mapping):
             raise TypeError("feature_updates must be a dict of names and levels")
         request = m.UpdateFeaturesRequest(
@@ -165,9 +156,9 @@ class ClusterAdmin(TopicView):
         return told
 
 
-def _update(name: str, given: int | tuple[UpdateFeatureType | int | str, int]) -> Any:
-    way, level = given if isinstance(given, tuple) else (UpdateFeatureType.UPGRADE, given)
-    kind = UpdateFeatureType[way.upper()] if isinstance(way, str) else UpdateFeatureType(way)
+def _update(name: str, given: int | tuple[UpgradeType | int | str, int]) -> Any:
+    way, level = given if isinstance(given, tuple) else (UpgradeType.UPGRADE, given)
+    kind = UpgradeType[way.upper()] if isinstance(way, str) else UpgradeType(way)
     return m.UpdateFeaturesRequest.FeatureUpdateKey(
         feature=name,
         max_version_level=int(level),

@@ -7,31 +7,26 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ottla.client.admin_connections import Connections, to_dict
-from ottla.client.admin_types import (
-    AlterConfigOp,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSourceType,
-    ConfigType,
-)
+from ottla.client.admin_types import ConfigResource
 from ottla.client.broker_errors import UnsupportedVersionError
 from ottla.client.errors import for_code
 from ottla.wire import messages as m
+from ottla.wire.enums import AlterConfigOp, ConfigResourceType, ConfigSource, ConfigType
 
 _OF_A_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 _OF_FIXED_KEYS = (ConfigResourceType.BROKER, ConfigResourceType.TOPIC)
 _NOT_MODIFIED = (
-    ConfigSourceType.DYNAMIC_DEFAULT_BROKER_CONFIG,
-    ConfigSourceType.STATIC_BROKER_CONFIG,
-    ConfigSourceType.DEFAULT_CONFIG,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    ConfigSource.STATIC_BROKER_CONFIG,
+    ConfigSource.DEFAULT_CONFIG,
 )
 
-_FILTERS: dict[str, Callable[[dict[str, Any], ConfigSourceType], bool]] = {
+_FILTERS: dict[str, Callable[[dict[str, Any], ConfigSource], bool]] = {
     "all": lambda entry, source: True,
     "dynamic": lambda entry, source: not entry["read_only"],
     "modified": lambda entry, source: source not in _NOT_MODIFIED,
     "default": lambda entry, source: source in _NOT_MODIFIED,
-    "static": lambda entry, source: source is ConfigSourceType.STATIC_BROKER_CONFIG,
+    "static": lambda entry, source: source is ConfigSource.STATIC_BROKER_CONFIG,
 }
 
 Described = dict[str, dict[str, dict[str, Any]]]
@@ -172,16 +167,16 @@ def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[Confi
 
 
 def _named_entry(
-    entry: dict[str, Any], keep: Callable[[dict[str, Any], ConfigSourceType], bool]
+    entry: dict[str, Any], keep: Callable[[dict[str, Any], ConfigSource], bool]
 ) -> tuple[str, dict[str, Any]] | None:
-    source = ConfigSourceType(entry["config_source"])
+    source = ConfigSource(entry["config_source"])
     if not keep(entry, source):
         return None
     entry["config_source"] = source.name
     if "config_type" in entry:
         entry["config_type"] = ConfigType(entry["config_type"]).name
     for synonym in entry.get("synonyms", ()):
-        synonym["source"] = ConfigSourceType(synonym["source"]).name
+        synonym["source"] = ConfigSource(synonym["source"]).name
     return entry.pop("name"), entry
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ottla.client.admin_connections import to_dict
-from ottla.client.admin_partitions import OffsetSpec, OffsetTimestamp, PartitionAdmin
+from ottla.client.admin_partitions import OffsetTimestamp, PartitionAdmin
 from ottla.client.errors import BrokerResponseError, for_code
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
 from ottla.wire import messages as m
 from ottla.wire.codec import decode_prefix
+from ottla.wire.enums import OffsetSpec
 
 _GROUP = 0
 _ONE_GROUP_FETCH = 7

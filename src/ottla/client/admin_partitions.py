@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any
 
 from ottla.client.admin_connections import to_dict
@@ -13,37 +12,14 @@ from ottla.client.broker_errors import NotLeaderForPartitionError
 from ottla.client.errors import BrokerResponseError, for_code
 from ottla.client.structs import OffsetAndTimestamp, TopicPartition
 from ottla.wire import messages as m
+from ottla.wire.enums import ElectionType, IsolationLevel, OffsetSpec
 
 _AGAIN_S = 0.05
 _ELECTION_NOT_NEEDED = 84
 
 
-class OffsetSpec(IntEnum):
-    """Places in a partition that are looked up by name."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
-
-
 class OffsetTimestamp(int):
     """Milliseconds since the epoch, where a bare number would be an offset."""
-
-
-class IsolationLevel(IntEnum):
-    """Whether records of open transactions count."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
-
-
-class ElectionType(IntEnum):
-    """Who may become leader: the first replica, or whoever is left."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 class PartitionAdmin(TopicView):

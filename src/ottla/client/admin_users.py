@@ -5,26 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from enum import IntEnum
 from typing import Any, Final
 
 from ottla.client.admin_connections import Connections
 from ottla.client.errors import IllegalArgumentError, for_code
 from ottla.wire import messages as m
+from ottla.wire.enums import ScramMechanism
 
 _SALT_BYTES: Final = 24
-
-
-class ScramMechanism(IntEnum):
-    """How a password is kept."""
-
-    UNKNOWN = 0
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @property
-    def hash_name(self) -> str:
-        return {1: "sha256", 2: "sha512"}[self.value]
 
 
 def _mechanism(given: ScramMechanism | int | str) -> ScramMechanism:

@@ -18,6 +18,7 @@ import msgspec
 from ottla import limits
 from ottla.config.errors import ConfigError
 from ottla.config.validators import Check, compile_check
+from ottla.wire.enums import ConfigType
 
 DATA_DIRECTORY: Final = "./ottla-data"
 
@@ -32,20 +33,6 @@ OWN_DEFAULTS: Final = {
 
 Value = str | int | float | bool | tuple[str, ...] | None
 REQUIRED: Final = "<required>"
-
-
-class ConfigType(Enum):
-    """Kafka's types of values, with the number that DescribeConfigs gives each."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 class UpdateMode(Enum):

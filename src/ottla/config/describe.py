@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from enum import IntEnum
-from typing import Final
 
 import msgspec
 
@@ -13,20 +11,7 @@ from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS, ConfigDef, text_of
 from ottla.config.dynamic import definition_of
 from ottla.config.synonyms import TOPIC_SYNONYMS, base_of_listener_key, broker_synonyms
 from ottla.config.topic import topic_values, usable_overrides
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers; the lower one wins."""
-
-    TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-
-
-UNKNOWN_TYPE: Final = 0
-"""DescribeConfigs' type of a key that is not in the table."""
+from ottla.wire.enums import ConfigSource, ConfigType
 
 
 class SynonymEntry(msgspec.Struct, frozen=True):
@@ -75,7 +60,7 @@ def describe_topic(
     entries: list[ConfigEntry] = []
     for name in _chosen(own.keys() | public, keys):
         value = text_of(values[name])
-        synonyms = [SynonymEntry(name, value, ConfigSource.TOPIC_CONFIG)] if name in own else []
+        synonyms = [SynonymEntry(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)] if name in own else []
         if broker_keys := TOPIC_SYNONYMS.get(name):
             synonyms += _broker_synonyms(config, broker_keys[0].name, sensitive=False)
         entries.append(_entry(name, value, TOPIC_KEYS[name], tuple(synonyms), read_only=False))
@@ -113,7 +98,7 @@ def _entry(
         value=None if sensitive else value,
         source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         synonyms=synonyms,
-        type=UNKNOWN_TYPE if definition is None else definition.type.value,
+        type=ConfigType.UNKNOWN.value if definition is None else definition.type.value,
         read_only=read_only,
         sensitive=sensitive,
     )

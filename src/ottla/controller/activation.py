@@ -8,7 +8,8 @@ from ottla.controller.result import ControllerResult, Message
 from ottla.controller.settings import MIN_ISR_KEY, Settings
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import ELR_VERSION, METADATA_VERSION, TRANSACTIONS_FROM
-from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
+from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage
+from ottla.wire.enums import ConfigResourceType
 from ottla.wire.messages import (
     AbortTransactionRecord,
     BeginTransactionRecord,

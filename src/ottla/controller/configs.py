@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from enum import IntEnum
 from typing import Any, Final
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.definitions import TOPIC_KEYS, ConfigDef, ConfigType
+from ottla.config.definitions import TOPIC_KEYS, ConfigDef
 from ottla.config.describe import ConfigEntry, describe_topic
 from ottla.config.dynamic import check_dynamic, definition_of
 from ottla.config.errors import ConfigError
@@ -27,8 +26,9 @@ from ottla.controller.result import NO_ERROR, ApiError, ControllerResult, Messag
 from ottla.controller.settings import CORDONED_KEY, MIN_ISR_KEY, Settings
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM, metadata_version_name
-from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
+from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage
 from ottla.metadata.topic_names import validate_topic_name
+from ottla.wire.enums import AlterConfigOp, ConfigResourceType, ConfigType
 from ottla.wire.messages import (
     AlterConfigsResponse,
     ClearElrRecord,
@@ -38,15 +38,6 @@ from ottla.wire.messages import (
 
 MAX_VALUE_LENGTH: Final = 32_767
 """Kafka's bound on one value; lists grow by appending."""
-
-
-class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to a key; Kafka's numbers."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 Resource = tuple[int, str]
@@ -141,15 +132,15 @@ def _alter(
 def _apply(resource_type: int, config: Message, current: str | None) -> str | None:
     """The value of one key after the operation."""
     try:
-        operation = Operation(config.config_operation)
+        operation = AlterConfigOp(config.config_operation)
     except ValueError:
         raise _invalid_request(f"Unknown operation type {config.config_operation}.") from None
-    if operation is Operation.DELETE:
+    if operation is AlterConfigOp.DELETE:
         return None
     value: str | None = config.value
     if value is None:
         raise _invalid_request(f"Null value not supported for: {config.name}")
-    if operation is Operation.SET:
+    if operation is AlterConfigOp.SET:
         return value
     definition = _definition(resource_type, config.name)
     if definition is None or definition.type is not ConfigType.LIST:
@@ -161,7 +152,7 @@ def _apply(resource_type: int, config: Message, current: str | None) -> str | No
         item for item in (current if current is not None else definition.default or "").split(",") if item
     ]
     given = value.split(",")
-    if operation is Operation.APPEND:
+    if operation is AlterConfigOp.APPEND:
         items += [item for item in dict.fromkeys(given) if item not in items]
     else:
         items = [item for item in items if item not in given]

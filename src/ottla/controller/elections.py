@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Final
 
 from ottla.controller.partition_change import Election, PartitionId, change_partition
@@ -17,17 +16,11 @@ from ottla.controller.result import (
 from ottla.controller.settings import Settings
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
+from ottla.wire.enums import ElectionType
 from ottla.wire.messages import ElectLeadersResponse
 
 MAX_ELECTIONS_PER_TURN: Final = 1000
 """Elections that the clock brings about in one batch; what is left has its turn soon after."""
-
-
-class ElectionType(IntEnum):
-    """What an ElectLeadersRequest asks for; Kafka's numbers."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 _ELECTIONS: Final = {ElectionType.PREFERRED: Election.PREFERRED, ElectionType.UNCLEAN: Election.UNCLEAN}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import Final
 
 from ottla.controller.result import NO_ERROR, ApiError, ControllerResult, Message
@@ -16,19 +15,14 @@ from ottla.metadata.features import (
     METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
-from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage, VersionRange
+from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage, VersionRange
+from ottla.wire.enums import ConfigResourceType, UpgradeType
 from ottla.wire.messages import ConfigRecord, FeatureLevelRecord, UpdateFeaturesResponse
 
 _RECORDS_CHANGED_AT: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 """Levels of metadata.version that brought records or fields which an earlier level cannot hold."""
 
-
-class UpgradeType(IntEnum):
-    """What a FeatureUpdate may do; Kafka's numbers."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
+_UPGRADE_TYPES: Final = frozenset(UpgradeType) - {UpgradeType.UNKNOWN}
 
 
 def update_features(
@@ -72,10 +66,9 @@ def _update(image: MetadataImage, update: Message, proposed: Mapping[str, int]) 
             ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {why}"
         )
 
-    try:
-        upgrade_type = UpgradeType(update.upgrade_type)
-    except ValueError:
-        raise refuse("The controller does not support the given upgrade type.") from None
+    if update.upgrade_type not in _UPGRADE_TYPES:
+        raise refuse("The controller does not support the given upgrade type.")
+    upgrade_type = UpgradeType(update.upgrade_type)
     if level < 0:
         raise refuse("A feature version cannot be less than 0.")
     reason = _why_unsupported(image, name, level)

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.definitions import BROKER_KEYS, ConfigDef, ConfigType, UpdateMode
+from ottla.config.definitions import BROKER_KEYS, ConfigDef, UpdateMode
 from ottla.config.durations import is_offset_reset
 from ottla.config.errors import ConfigError
 from ottla.config.validators import compile_check
 from ottla.errors import ApiException, ErrorCode
+from ottla.wire.enums import ConfigType
 
 
 def _define(name: str, type_: ConfigType, default: str, valid: str | None = None) -> ConfigDef:

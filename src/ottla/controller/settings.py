@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
+from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage
+from ottla.wire.enums import ConfigResourceType
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig

@@ -21,7 +21,6 @@ from ottla.metadata.features import KRAFT_VERSION
 from ottla.metadata.image import (
     AclEntry,
     BrokerRegistration,
-    ConfigResourceType,
     ConfigurationsImage,
     DelegationToken,
     MetadataImage,
@@ -32,6 +31,7 @@ from ottla.metadata.image import (
     TopicsImage,
 )
 from ottla.metadata.partitions import merge_partition, partition_from_record, without_elr
+from ottla.wire.enums import ConfigResourceType
 
 K = TypeVar("K")
 

@@ -22,17 +22,6 @@ ENTITY_DEFAULT: Final = ""
 """A config resource name that stands for the cluster-wide default (of brokers)."""
 
 
-class ConfigResourceType(IntEnum):
-    """What a config record is about; Kafka's numbers."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 class LeaderRecoveryState(IntEnum):
     """Whether a partition's leader came from a clean election."""
 

@@ -19,7 +19,7 @@ from ottla.config.topic import TopicConfig
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.creation import write_epochs
 from ottla.log.types import NO_EPOCH, TopicPartition
-from ottla.metadata.image import EMPTY_IMAGE, ConfigResourceType
+from ottla.metadata.image import EMPTY_IMAGE
 from ottla.metadata.partitions import DIRECTORY_UNASSIGNED
 from ottla.peers import Endpoint, Peers
 from ottla.replica.alter_partition import AlterPartitionSender, Send
@@ -31,6 +31,7 @@ from ottla.replica.partition import Partition, PartitionHost
 from ottla.replica.replica_fetcher_manager import ReplicaFetcherManager
 from ottla.replica.selector import RACK_AWARE, nearer_replica
 from ottla.replica.throttle import ReplicationThrottle
+from ottla.wire.enums import ConfigResourceType
 from ottla.wire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -21,12 +21,13 @@ from ottla.controller.settings import Settings
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.manager import LogManager
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
-from ottla.metadata.image import ConfigResourceType, MetadataImage
+from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import MetadataLoader
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
 from ottla.replica.producer_ids import BlockDone, ProducerIds
 from ottla.wire import messages
+from ottla.wire.enums import ConfigResourceType
 
 
 def make_lifecycle(

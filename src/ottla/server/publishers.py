@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from ottla.broker.services import Broker, Node
 from ottla.controller.settings import Settings
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import ENTITY_DEFAULT, ConfigResourceType, MetadataImage
+from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage
 from ottla.metadata.publisher import Publisher
 from ottla.server.environment import Listeners
+from ottla.wire.enums import ConfigResourceType
 
 
 def node_publishers(node: Node, listeners: Listeners, settings: Settings) -> Iterable[Publisher]:

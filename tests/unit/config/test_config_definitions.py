@@ -2,8 +2,9 @@
 
 import pytest
 
-from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS, ConfigType, UpdateMode, text_of
+from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS, UpdateMode, text_of
 from ottla.config.errors import ConfigError
+from ottla.wire.enums import ConfigType
 
 
 def test_every_default_is_valid_for_its_own_key():

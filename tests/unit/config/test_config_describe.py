@@ -1,13 +1,8 @@
 """What DescribeConfigs says: values, sources and synonyms in Kafka's order."""
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.describe import (
-    ConfigSource,
-    SynonymEntry,
-    describe_broker,
-    describe_broker_defaults,
-    describe_topic,
-)
+from ottla.config.describe import SynonymEntry, describe_broker, describe_broker_defaults, describe_topic
+from ottla.wire.enums import ConfigSource
 
 CONFIG = BrokerConfig.single_node(
     {
@@ -70,7 +65,7 @@ def test_cluster_wide_defaults_are_only_what_was_changed():
 
 def test_a_topic_key_of_its_own_and_one_from_the_broker():
     own = one(describe_topic(CONFIG, {"segment.bytes": "3000000"}, ["segment.bytes"]))
-    assert (own.value, own.source) == ("3000000", ConfigSource.TOPIC_CONFIG)
+    assert (own.value, own.source) == ("3000000", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     assert [item.value for item in own.synonyms] == ["3000000", "2000000", "1073741824"]
     inherited = one(describe_topic(CONFIG, {}, ["segment.bytes"]))
     assert (inherited.value, inherited.source) == ("2000000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)

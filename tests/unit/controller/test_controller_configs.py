@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from ottla.controller.configs import Operation, alter_configs, incremental_alter_configs
+from ottla.controller.configs import alter_configs, incremental_alter_configs
 from ottla.errors import ErrorCode
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
-from ottla.metadata.image import ConfigResourceType, MetadataImage
+from ottla.metadata.image import MetadataImage
+from ottla.wire.enums import AlterConfigOp, ConfigResourceType
 from ottla.wire.messages import (
     AlterConfigsRequest,
     FeatureLevelRecord,
@@ -21,7 +22,7 @@ from unit.controller.controller_harness import image_with_brokers, replayed, set
 TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
 GROUP, METRICS = ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS
 IMAGE = replayed(image_with_brokers(1, 2), [TopicRecord(name="t", topic_id=bytes(15) + b"\x09")])
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = AlterConfigOp
 
 
 def change(

@@ -16,7 +16,6 @@ from ottla.log.manager import LogManager
 from ottla.log.memfs import MemFs
 from ottla.metadata.image import (
     EMPTY_IMAGE,
-    ConfigResourceType,
     ConfigurationsImage,
     PartitionRegistration,
     TopicImage,
@@ -29,6 +28,7 @@ from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
 from ottla.replica.producer_ids import ProducerIds
 from ottla.testing.virtual_clock import VirtualClock
+from ottla.wire.enums import ConfigResourceType
 
 NODE = 1
 UNASSIGNED = bytes(16)

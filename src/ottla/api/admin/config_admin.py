@@ -17,7 +17,7 @@ from ottla.broker.services import Node
 from ottla.controller.configs import ChangesOf, check_with_file
 from ottla.controller.result import NO_ERROR, ApiError
 from ottla.errors import ApiException, ErrorCode
-from ottla.metadata.image import ConfigResourceType
+from ottla.wire.enums import ConfigResourceType
 
 AskController = Callable[[Message, Callable[[Message], None], Callable[[ApiException], None]], None]
 

@@ -15,18 +15,12 @@ from ottla.api.admin.config_admin import check_is_this_node
 from ottla.api.base import Api, Message, RequestContext
 from ottla.broker.services import Node
 from ottla.config.definitions import BROKER_KEYS, ConfigDef
-from ottla.config.describe import (
-    ConfigEntry,
-    ConfigSource,
-    describe_broker,
-    describe_broker_defaults,
-    describe_topic,
-)
+from ottla.config.describe import ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
 from ottla.controller.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
 from ottla.errors import ApiException, ErrorCode
-from ottla.metadata.image import ConfigResourceType
 from ottla.metadata.topic_names import validate_topic_name
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import ConfigResourceType, ConfigSource
 from ottla.wire.messages import DescribeConfigsResponse
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from ottla.api.base import Api, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ErrorCode
-from ottla.metadata.image import ConfigResourceType, MetadataImage
+from ottla.metadata.image import MetadataImage
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import ConfigResourceType
 from ottla.wire.messages import ListConfigResourcesResponse
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ottla.api.base import Message
-from ottla.controller.configs import Operation
 from ottla.errors import ApiException, ErrorCode
+from ottla.wire.enums import AlterConfigOp
 
 ROOT: Final = "root"
 
@@ -60,13 +60,13 @@ def _checked_logger(config: Message) -> logging.Logger:
 
 
 def _checked_level(config: Message) -> int:
-    if config.config_operation == Operation.DELETE:
+    if config.config_operation == AlterConfigOp.DELETE:
         if config.name == ROOT:
             raise _invalid_request("Removing the log level of the root logger is not allowed.")
         return logging.NOTSET
-    if config.config_operation != Operation.SET:
+    if config.config_operation != AlterConfigOp.SET:
         raise _invalid_request(
-            f"Operation {config.config_operation} is not allowed for loggers: they can be set or deleted."
+            f"AlterConfigOp {config.config_operation} is not allowed for loggers: they can be set or deleted."
         )
     level = LEVELS.get(config.value)
     if level is None:

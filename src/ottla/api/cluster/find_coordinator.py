@@ -8,7 +8,6 @@ TRANSACTION_ABORTABLE; 6 adds share partitions.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.api.base import Api, RequestContext
@@ -20,22 +19,17 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import CoordinatorType
 from ottla.wire.uuid import uuid_from_str
 
 _BATCHED_FROM = 4
 _SHARE_FROM = 6
 
 
-class KeyType(IntEnum):
-    GROUP = 0
-    TRANSACTION = 1
-    SHARE = 2
-
-
 _TOPICS = {
-    KeyType.GROUP: OFFSETS_TOPIC,
-    KeyType.TRANSACTION: TRANSACTIONS_TOPIC,
-    KeyType.SHARE: SHARE_STATE_TOPIC,
+    CoordinatorType.GROUP: OFFSETS_TOPIC,
+    CoordinatorType.TRANSACTION: TRANSACTIONS_TOPIC,
+    CoordinatorType.SHARE: SHARE_STATE_TOPIC,
 }
 
 
@@ -78,10 +72,10 @@ def handle(
 
 def _find(broker: Broker, ctx: RequestContext, key_type: int, key: str) -> Found:
     try:
-        kind = KeyType(key_type)
+        kind = CoordinatorType(key_type)
     except ValueError:
         return Found(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
-    if kind is KeyType.SHARE:
+    if kind is CoordinatorType.SHARE:
         if ctx.version < _SHARE_FROM:
             return Found(ErrorCode.INVALID_REQUEST, f"version {ctx.version} does not know share coordinators")
         if not is_share_key(key):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.cli.tools.failures import raise_for
 from ottla.errors import ApiException, ErrorCode
+from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.wire.messages import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 if TYPE_CHECKING:
@@ -19,34 +19,34 @@ _ANY: Final = 1
 
 OPERATIONS_OF: Final = {
     ResourceType.TOPIC: (
-        ACLOperation.READ,
-        ACLOperation.WRITE,
-        ACLOperation.CREATE,
-        ACLOperation.DESCRIBE,
-        ACLOperation.DELETE,
-        ACLOperation.ALTER,
-        ACLOperation.DESCRIBE_CONFIGS,
-        ACLOperation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DESCRIBE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.GROUP: (
-        ACLOperation.READ,
-        ACLOperation.DESCRIBE,
-        ACLOperation.DELETE,
-        ACLOperation.DESCRIBE_CONFIGS,
-        ACLOperation.ALTER_CONFIGS,
+        AclOperation.READ,
+        AclOperation.DESCRIBE,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
     ),
     ResourceType.CLUSTER: (
-        ACLOperation.CREATE,
-        ACLOperation.CLUSTER_ACTION,
-        ACLOperation.DESCRIBE_CONFIGS,
-        ACLOperation.ALTER_CONFIGS,
-        ACLOperation.IDEMPOTENT_WRITE,
-        ACLOperation.ALTER,
-        ACLOperation.DESCRIBE,
+        AclOperation.CREATE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
     ),
-    ResourceType.TRANSACTIONAL_ID: (ACLOperation.DESCRIBE, ACLOperation.WRITE, ACLOperation.TWO_PHASE_COMMIT),
-    ResourceType.DELEGATION_TOKEN: (ACLOperation.DESCRIBE,),
-    ResourceType.USER: (ACLOperation.CREATE_TOKENS, ACLOperation.DESCRIBE_TOKENS),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.DESCRIBE, AclOperation.WRITE, AclOperation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+    ResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
 }
 """The operations that have a meaning for a resource; ALL has one for each."""
 
@@ -56,7 +56,7 @@ class Pattern(NamedTuple):
 
     kind: ResourceType
     name: str
-    pattern: ACLResourcePatternType
+    pattern: PatternType
 
     def __str__(self) -> str:
         return f"ResourcePattern(resourceType={self.kind.name}, name={self.name}, patternType={self.pattern.name})"
@@ -67,8 +67,8 @@ class Entry(NamedTuple):
 
     principal: str
     host: str
-    operation: ACLOperation
-    permission: ACLPermissionType
+    operation: AclOperation
+    permission: AclPermissionType
 
     def __str__(self) -> str:
         return (
@@ -112,14 +112,14 @@ def describe_acls(cluster: Cluster, wanted: Pattern | None = None) -> Acls:
         pattern = Pattern(
             ResourceType(resource.resource_type),
             resource.resource_name,
-            ACLResourcePatternType(resource.pattern_type),
+            PatternType(resource.pattern_type),
         )
         found.setdefault(pattern, []).extend(
             Entry(
                 each.principal,
                 each.host,
-                ACLOperation(each.operation),
-                ACLPermissionType(each.permission_type),
+                AclOperation(each.operation),
+                AclPermissionType(each.permission_type),
             )
             for each in resource.acls
         )

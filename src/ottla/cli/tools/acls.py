@@ -8,7 +8,6 @@ from typing import Final
 
 import click
 
-from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.cli.tools.access_control import (
     CLUSTER_NAME,
     OPERATIONS_OF,
@@ -21,8 +20,9 @@ from ottla.cli.tools.access_control import (
 )
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, tool
 from ottla.cli.tools.principals import parse_principal
+from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
-_CLUSTER: Final = Pattern(ResourceType.CLUSTER, CLUSTER_NAME, ACLResourcePatternType.LITERAL)
+_CLUSTER: Final = Pattern(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL)
 _RESOURCES: Final = (
     ("topic", ResourceType.TOPIC),
     ("group", ResourceType.GROUP),
@@ -31,12 +31,12 @@ _RESOURCES: Final = (
     ("user_principal", ResourceType.USER),
 )
 _PRODUCES: Final = {
-    ResourceType.TOPIC: (ACLOperation.WRITE, ACLOperation.DESCRIBE, ACLOperation.CREATE),
-    ResourceType.TRANSACTIONAL_ID: (ACLOperation.WRITE, ACLOperation.DESCRIBE),
+    ResourceType.TOPIC: (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE),
+    ResourceType.TRANSACTIONAL_ID: (AclOperation.WRITE, AclOperation.DESCRIBE),
 }
 _CONSUMES: Final = {
-    ResourceType.TOPIC: (ACLOperation.READ, ACLOperation.DESCRIBE),
-    ResourceType.GROUP: (ACLOperation.READ,),
+    ResourceType.TOPIC: (AclOperation.READ, AclOperation.DESCRIBE),
+    ResourceType.GROUP: (AclOperation.READ,),
 }
 
 
@@ -93,11 +93,11 @@ def _check(flags: Flags) -> None:
         )
 
 
-def _pattern_kind(flags: Flags) -> ACLResourcePatternType:
+def _pattern_kind(flags: Flags) -> PatternType:
     name = flags.resource_pattern_type.upper()
-    if name == "UNKNOWN" or name not in ACLResourcePatternType.__members__:
+    if name == "UNKNOWN" or name not in PatternType.__members__:
         raise click.UsageError(f"Unknown resource-pattern-type: {flags.resource_pattern_type}")
-    return ACLResourcePatternType[name]
+    return PatternType[name]
 
 
 def _patterns(flags: Flags) -> list[Pattern]:
@@ -107,15 +107,15 @@ def _patterns(flags: Flags) -> list[Pattern]:
         for flag, resource in _RESOURCES
         for name in getattr(flags, flag)
     ]
-    if kind == ACLResourcePatternType.LITERAL and (flags.cluster or flags.idempotent):
+    if kind == PatternType.LITERAL and (flags.cluster or flags.idempotent):
         found.append(_CLUSTER)
     return list(dict.fromkeys(found))
 
 
-def _operations(flags: Flags) -> list[ACLOperation]:
+def _operations(flags: Flags) -> list[AclOperation]:
     if not flags.operation:
-        return [ACLOperation.ALL]
-    spelled = {each.name.replace("_", ""): each for each in ACLOperation if each >= ACLOperation.ALL}
+        return [AclOperation.ALL]
+    spelled = {each.name.replace("_", ""): each for each in AclOperation if each >= AclOperation.ALL}
     words = {word: word.strip().replace("_", "").upper() for word in flags.operation}
     for word, key in words.items():
         if key not in spelled:
@@ -124,10 +124,10 @@ def _operations(flags: Flags) -> list[ACLOperation]:
     return [spelled[key] for key in words.values()]
 
 
-def _entries(flags: Flags, operations: Iterable[ACLOperation]) -> list[Entry]:
+def _entries(flags: Flags, operations: Iterable[AclOperation]) -> list[Entry]:
     sides = (
-        (ACLPermissionType.ALLOW, flags.allow_principal, flags.allow_host),
-        (ACLPermissionType.DENY, flags.deny_principal, flags.deny_host),
+        (AclPermissionType.ALLOW, flags.allow_principal, flags.allow_host),
+        (AclPermissionType.DENY, flags.deny_principal, flags.deny_host),
     )
     operations = list(operations)
     return [
@@ -157,9 +157,9 @@ def _meant(flags: Flags) -> Acls:
                 entries = _entries(flags, needs[pattern.kind])
                 meant[pattern] = list(dict.fromkeys([*meant.get(pattern, []), *entries]))
     if flags.idempotent:
-        meant[_CLUSTER] = _entries(flags, [ACLOperation.IDEMPOTENT_WRITE])
+        meant[_CLUSTER] = _entries(flags, [AclOperation.IDEMPOTENT_WRITE])
     for pattern, entries in meant.items():
-        valid = {*OPERATIONS_OF[pattern.kind], ACLOperation.ALL}
+        valid = {*OPERATIONS_OF[pattern.kind], AclOperation.ALL}
         if any(entry.operation not in valid for entry in entries):
             names = ", ".join(sorted(each.name for each in valid))
             raise click.UsageError(f"ResourceType {pattern.kind.name} only supports operations {names}")
@@ -167,7 +167,7 @@ def _meant(flags: Flags) -> Acls:
 
 
 def _add(session: Session, flags: Flags) -> None:
-    if _pattern_kind(flags) not in (ACLResourcePatternType.LITERAL, ACLResourcePatternType.PREFIXED):
+    if _pattern_kind(flags) not in (PatternType.LITERAL, PatternType.PREFIXED):
         raise click.UsageError(
             f"A '--resource-pattern-type' value of '{flags.resource_pattern_type}' is not valid when adding acls"
         )

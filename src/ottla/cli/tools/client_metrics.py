@@ -7,11 +7,12 @@ from typing import Final
 import click
 
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, require, tool
-from ottla.cli.tools.config_entries import ResourceType, alter_configs, describe_configs, listed_resources
+from ottla.cli.tools.config_entries import alter_configs, describe_configs, listed_resources
 from ottla.cli.tools.failures import UsageProblem
+from ottla.wire.enums import ConfigResourceType
 from ottla.wire.uuid import uuid_to_str
 
-_RESOURCE: Final = ResourceType.CLIENT_METRICS
+_RESOURCE: Final = ConfigResourceType.CLIENT_METRICS
 _SETTINGS: Final = {"interval": "interval.ms", "metrics": "metrics", "match": "match"}
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ottla.cli.tools.failures import raise_for
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AlterConfigOp, ConfigResourceType, ConfigSource
 from ottla.wire.messages import (
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
@@ -19,33 +19,6 @@ from ottla.wire.messages import (
 if TYPE_CHECKING:
     from ottla.cli.tools.cluster_client import Cluster
 
-_SET: Final = 0
-_DELETE: Final = 1
-
-
-class ResourceType(IntEnum):
-    """What settings belong to: Kafka's config resource types."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class Source(IntEnum):
-    """Where a value comes from, as DescribeConfigs tells it."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
@@ -53,24 +26,24 @@ class ConfigEntry:
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     is_sensitive: bool
     is_read_only: bool
-    synonyms: tuple[tuple[str, str | None, Source], ...]
+    synonyms: tuple[tuple[str, str | None, ConfigSource], ...]
 
     @property
     def is_default(self) -> bool:
-        return self.source == Source.DEFAULT_CONFIG
+        return self.source == ConfigSource.DEFAULT_CONFIG
 
 
 def describe_configs(
-    cluster: Cluster, resources: Sequence[tuple[ResourceType, str]], *, synonyms: bool = False
-) -> dict[tuple[ResourceType, str], list[ConfigEntry]]:
+    cluster: Cluster, resources: Sequence[tuple[ConfigResourceType, str]], *, synonyms: bool = False
+) -> dict[tuple[ConfigResourceType, str], list[ConfigEntry]]:
     """The settings of each resource; a broker is asked itself about its own."""
-    found: dict[tuple[ResourceType, str], list[ConfigEntry]] = {}
-    by_node: dict[int | None, list[tuple[ResourceType, str]]] = {}
+    found: dict[tuple[ConfigResourceType, str], list[ConfigEntry]] = {}
+    by_node: dict[int | None, list[tuple[ConfigResourceType, str]]] = {}
     for kind, name in resources:
-        own = kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name != ""
+        own = kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and name != ""
         by_node.setdefault(int(name) if own else None, []).append((kind, name))
     for node, wanted in by_node.items():
         request = DescribeConfigsRequest(
@@ -84,14 +57,14 @@ def describe_configs(
         )
         for result in cluster.ask(request, node).results:
             raise_for(result.error_code, result.error_message, result.resource_name)
-            key = ResourceType(result.resource_type), result.resource_name
+            key = ConfigResourceType(result.resource_type), result.resource_name
             found[key] = [_entry(each) for each in result.configs]
     return found
 
 
 def alter_configs(
     cluster: Cluster,
-    resource: ResourceType,
+    resource: ConfigResourceType,
     name: str,
     *,
     added: Mapping[str, str] | None = None,
@@ -99,23 +72,25 @@ def alter_configs(
 ) -> None:
     """Set and delete settings of one resource; a broker that is there is asked itself. ApiException if refused."""
     kind = IncrementalAlterConfigsRequest
-    entries = [kind.AlterableConfig(name=key, config_operation=_DELETE, value="") for key in deleted]
+    entries = [
+        kind.AlterableConfig(name=key, config_operation=AlterConfigOp.DELETE, value="") for key in deleted
+    ]
     entries += [
-        kind.AlterableConfig(name=key, config_operation=_SET, value=value)
+        kind.AlterableConfig(name=key, config_operation=AlterConfigOp.SET, value=value)
         for key, value in (added or {}).items()
     ]
     node = None
-    if resource in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name:
+    if resource in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER) and name:
         node = int(name) if int(name) in cluster.nodes() else None
     wanted = kind.AlterConfigsResource(resource_type=int(resource), resource_name=name, configs=entries)
     for result in cluster.ask(kind(resources=[wanted]), node).responses:
         raise_for(result.error_code, result.error_message)
 
 
-def listed_resources(cluster: Cluster, kind: ResourceType) -> list[str]:
+def listed_resources(cluster: Cluster, kind: ConfigResourceType) -> list[str]:
     """The resources of a type that have settings of their own; none where the cluster does not tell."""
     version = cluster.first().version_for(ApiKey.LIST_CONFIG_RESOURCES)
-    if version is None or (version == 0 and kind != ResourceType.CLIENT_METRICS):
+    if version is None or (version == 0 and kind != ConfigResourceType.CLIENT_METRICS):
         return []
     request = ListConfigResourcesRequest(resource_types=[int(kind)] if version >= 1 else [])
     answer = cluster.ask(request)
@@ -129,12 +104,8 @@ def _entry(told: Any) -> ConfigEntry:
     return ConfigEntry(
         told.name,
         told.value,
-        _source(told.config_source),
+        ConfigSource.of(told.config_source),
         told.is_sensitive,
         told.read_only,
-        tuple((each.name, each.value, _source(each.source)) for each in told.synonyms),
+        tuple((each.name, each.value, ConfigSource.of(each.source)) for each in told.synonyms),
     )
-
-
-def _source(number: int) -> Source:
-    return Source(number) if number in Source._value2member_map_ else Source.UNKNOWN

@@ -12,26 +12,20 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, tool
-from ottla.cli.tools.config_entries import (
-    ConfigEntry,
-    ResourceType,
-    Source,
-    alter_configs,
-    describe_configs,
-    listed_resources,
-)
+from ottla.cli.tools.config_entries import ConfigEntry, alter_configs, describe_configs, listed_resources
 from ottla.cli.tools.failures import UsageProblem
 from ottla.errors import ApiException, ErrorCode
+from ottla.wire.enums import ConfigResourceType, ConfigSource
 
 if TYPE_CHECKING:
     from ottla.cli.tools.cluster_client import Cluster
 
 _RESOURCES: Final = {
-    "topics": (ResourceType.TOPIC, Source.DYNAMIC_TOPIC_CONFIG),
-    "brokers": (ResourceType.BROKER, Source.DYNAMIC_BROKER_CONFIG),
-    "broker-loggers": (ResourceType.BROKER_LOGGER, None),
-    "client-metrics": (ResourceType.CLIENT_METRICS, Source.DYNAMIC_CLIENT_METRICS_CONFIG),
-    "groups": (ResourceType.GROUP, Source.DYNAMIC_GROUP_CONFIG),
+    "topics": (ConfigResourceType.TOPIC, ConfigSource.DYNAMIC_TOPIC_CONFIG),
+    "brokers": (ConfigResourceType.BROKER, ConfigSource.DYNAMIC_BROKER_CONFIG),
+    "broker-loggers": (ConfigResourceType.BROKER_LOGGER, None),
+    "client-metrics": (ConfigResourceType.CLIENT_METRICS, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG),
+    "groups": (ConfigResourceType.GROUP, ConfigSource.DYNAMIC_GROUP_CONFIG),
 }
 """Entity types with settings of their own, and the source of what was set for one of them."""
 
@@ -213,7 +207,7 @@ def _describe(session: Session, entity: Entity, everything: bool) -> None:
 def _entries(cluster: Cluster, kind: str, name: str, everything: bool) -> list[ConfigEntry]:
     resource, own_source = _RESOURCES[kind]
     if kind == "brokers" and name == "":
-        own_source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+        own_source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     found = describe_configs(cluster, [(resource, name)], synonyms=True)[resource, name]
     kept = [entry for entry in found if everything or own_source is None or entry.source == own_source]
     return sorted(kept, key=lambda entry: entry.name)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla import __version__
-from ottla.acls import ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourceType
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import java_double
 from ottla.metadata.delta import MetadataDelta
@@ -19,7 +18,6 @@ from ottla.metadata.features import METADATA_VERSIONS
 from ottla.metadata.image import (
     EMPTY_IMAGE,
     BrokerRegistration,
-    ConfigResourceType,
     ControllerRegistration,
     DelegationToken,
     Endpoint,
@@ -32,6 +30,7 @@ from ottla.metadata.image import (
 from ottla.metadata.records import decode_record
 from ottla.metadata.transactions import TransactionFilter
 from ottla.records.batch import check_crc, iter_batches, iter_records
+from ottla.wire.enums import AclOperation, AclPermissionType, ConfigResourceType, PatternType, ResourceType
 from ottla.wire.uuid import uuid_to_str
 
 Tree = Mapping[str, Any]
@@ -192,9 +191,9 @@ def _controller(each: ControllerRegistration) -> str:
 def _acl(entry: Any) -> str:
     return (
         f"StandardAcl[resourceType={ResourceType(entry.resource_type).name}, resourceName={entry.resource_name},"
-        f" patternType={ACLResourcePatternType(entry.pattern_type).name}, principal={entry.principal},"
-        f" host={entry.host}, operation={ACLOperation(entry.operation).name},"
-        f" permissionType={ACLPermissionType(entry.permission_type).name}]"
+        f" patternType={PatternType(entry.pattern_type).name}, principal={entry.principal},"
+        f" host={entry.host}, operation={AclOperation(entry.operation).name},"
+        f" permissionType={AclPermissionType(entry.permission_type).name}]"
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ottla.cli.tools.base import Flags, Session, exactly_one, given, require, tool
-from ottla.cli.tools.config_entries import ResourceType, alter_configs
+from ottla.cli.tools.config_entries import alter_configs
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.partitions import Partition
 from ottla.cli.tools.reassignments import (
@@ -34,6 +34,7 @@ from ottla.cli.tools.reassignments import (
 )
 from ottla.cli.tools.values import parse_int
 from ottla.errors import ApiException, ErrorCode
+from ottla.wire.enums import ConfigResourceType
 
 if TYPE_CHECKING:
     from ottla.cli.tools.cluster_client import Cluster
@@ -189,7 +190,7 @@ def _execute(session: Session, flags: Flags) -> None:
     if directory_throttle >= 0:
         for broker in sorted({replica.broker for replica in plan.directories}):
             rate = {_DIRECTORY_RATE: str(directory_throttle)}
-            alter_configs(cluster, ResourceType.BROKER, str(broker), added=rate)
+            alter_configs(cluster, ConfigResourceType.BROKER, str(broker), added=rate)
         session.say(f"The replica-alter-dir throttle limit was set to {directory_throttle} B/s")
     errors = alter_reassignments(cluster, wanted, same_factor=flags.disallow_replication_factor_change)
     _raise_any("Error reassigning partition(s):", errors)
@@ -242,10 +243,10 @@ def _throttle_brokers(
             for side in (0, 1)
         )
         replicas = {_LEADER_REPLICAS: ",".join(leaders), _FOLLOWER_REPLICAS: ",".join(followers)}
-        alter_configs(session.cluster, ResourceType.TOPIC, topic, added=replicas)
+        alter_configs(session.cluster, ConfigResourceType.TOPIC, topic, added=replicas)
     for broker in sorted({broker for sides in moves.values() for side in sides for broker in side}):
         rates = {_LEADER_RATE: str(rate), _FOLLOWER_RATE: str(rate)}
-        alter_configs(session.cluster, ResourceType.BROKER, str(broker), added=rates)
+        alter_configs(session.cluster, ConfigResourceType.BROKER, str(broker), added=rates)
     session.say(f"The inter-broker throttle limit was set to {rate} B/s")
 
 
@@ -342,12 +343,12 @@ def _clear_throttles(session: Session, plan: Plan) -> None:
     session.say(f"Clearing broker-level throttles on broker{_plural(len(brokers))} {_numbers(brokers)}")
     for broker in brokers:
         rates = (_LEADER_RATE, _FOLLOWER_RATE, _DIRECTORY_RATE)
-        alter_configs(session.cluster, ResourceType.BROKER, str(broker), deleted=rates)
+        alter_configs(session.cluster, ConfigResourceType.BROKER, str(broker), deleted=rates)
     topics = plan.topics
     session.say(f"Clearing topic-level throttles on topic{_plural(len(topics))} {','.join(topics)}")
     for topic in topics:
         replicas = (_LEADER_REPLICAS, _FOLLOWER_REPLICAS)
-        alter_configs(session.cluster, ResourceType.TOPIC, topic, deleted=replicas)
+        alter_configs(session.cluster, ConfigResourceType.TOPIC, topic, deleted=replicas)
 
 
 def _cancel(session: Session, flags: Flags) -> None:

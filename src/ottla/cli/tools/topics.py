@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, require, tool
-from ottla.cli.tools.config_entries import ConfigEntry, ResourceType, describe_configs
+from ottla.cli.tools.config_entries import ConfigEntry, describe_configs
 from ottla.cli.tools.failures import UsageProblem, raise_for
 from ottla.cli.tools.names import topic_names
 from ottla.cli.tools.values import parse_int
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import ConfigResourceType
 from ottla.wire.messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
@@ -240,13 +241,13 @@ def _describe(session: Session, flags: Flags) -> None:
     limit = parse_int("--partition-size-limit-per-response", flags.partition_size_limit_per_response, 2000)
     # Only metadata knows topics by their ids, and it does not tell which replicas are eligible: Kafka's tool says N/A.
     described = _described(cluster, names, limit, by_id=flags.topic_id is not None) if names else []
-    configs = describe_configs(cluster, [(ResourceType.TOPIC, name) for name in names]) if names else {}
+    configs = describe_configs(cluster, [(ConfigResourceType.TOPIC, name) for name in names]) if names else {}
     moving = _reassignments(cluster, described)
     reports = [report for report in _REPORTS if getattr(flags, report)]
     documents: list[dict[str, Any]] = []
     lines: list[str] = []
     for topic in described:
-        about = _Described(topic, configs[ResourceType.TOPIC, topic.name], moving.get(topic.name, {}))
+        about = _Described(topic, configs[ConfigResourceType.TOPIC, topic.name], moving.get(topic.name, {}))
         if flags.topics_with_overrides and not about.overrides:
             continue
         shown = [p for p in topic.partitions if _shown(p, about, reports, cluster)]

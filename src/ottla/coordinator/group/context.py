@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ottla.clock import Clock
 from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.timers import Timers
-from ottla.metadata.image import ConfigResourceType
+from ottla.wire.enums import ConfigResourceType
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
