@@ -1,12 +1,12 @@
-"""Records of several operations on their way into one batch."""
+"""Batches of a coordinator: the records of one operation or several, and how long a batch waits for more."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
+from ottla.coordinator.pending_operation import AnyPendingOperation
 from ottla.coordinator.records import Encoded
-from ottla.coordinator.waiters import Waiter
 from ottla.errors import ApiException, ErrorCode
 from ottla.records.batch import (
     HEADER_SIZE,
@@ -21,11 +21,11 @@ from ottla.records.codecs import Compression, compress
 from ottla.records.record import write_varint
 
 _RECORD_OVERHEAD: Final = 24
-"""An upper bound of what a record takes beside its key and value: lengths, attributes and deltas."""
+"""An upper bound of the bytes of a record beside its key and value: lengths, attributes and deltas."""
 
 
 def size_of(records: Sequence[Encoded]) -> int:
-    """No less than what the records take in a batch."""
+    """An upper bound of the bytes of the records in a batch."""
     size = 0
     for key, value in records:
         size += len(key) + (0 if value is None else len(value)) + _RECORD_OVERHEAD
@@ -33,19 +33,19 @@ def size_of(records: Sequence[Encoded]) -> int:
 
 
 def check_fits(size: int, max_bytes: int) -> None:
-    """Raise when the records of one operation (see `size_of`) are more than a batch may hold."""
+    """Raise when the records of one operation (see `size_of`) exceed the largest batch."""
     size += HEADER_SIZE
     if size > max_bytes:
         raise ApiException(
             ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"an operation's records take {size} bytes, more than the {max_bytes} of a batch",
+            f"The records of one operation take {size} bytes; a batch may have {max_bytes}",
         )
 
 
 class OpenBatch:
-    """A batch that still takes records; its time is that of the first operation."""
+    """A batch that still accepts records; its timestamp is that of the first operation."""
 
-    __slots__ = ("_base_offset", "_max_bytes", "_size", "now_ms", "records", "replayed", "waiters")
+    __slots__ = ("_base_offset", "_max_bytes", "_size", "now_ms", "operations", "records", "replayed")
 
     def __init__(self, base_offset: int, now_ms: int, max_bytes: int) -> None:
         self._base_offset = base_offset
@@ -53,27 +53,27 @@ class OpenBatch:
         self._size = HEADER_SIZE
         self.now_ms = now_ms
         self.records: list[Encoded] = []
-        self.waiters: list[Waiter] = []
+        self.operations: list[AnyPendingOperation] = []
         self.replayed = False
-        """Whether the state has records of this batch already."""
+        """Whether records of this batch were replayed."""
 
     def has_room_for(self, size: int) -> bool:
         return self._size + size <= self._max_bytes
 
-    def add(self, records: Sequence[Encoded], size: int, waiter: Waiter) -> int:
-        """Take the records in; gives the offset of the first."""
+    def add(self, records: Sequence[Encoded], size: int, pending: AnyPendingOperation) -> int:
+        """Add the records of an operation; returns the offset of the first."""
         first = self._base_offset + len(self.records)
         self.records.extend(records)
-        self.waiters.append(waiter)
+        self.operations.append(pending)
         self._size += size
         return first
 
 
 class AdaptiveLinger:
-    """Whether a batch waits for operations to share it: not at all, for so long, or (-1) as long as the loop's turn.
+    """How long a batch waits for further operations: not at all, a fixed time, or (-1) adaptively.
 
-    With -1 nobody waits for company that did not come the last times; now and then a batch does, to see whether some
-    comes again.
+    With -1 a batch waits for the loop's current turn. After four batches in a row with one operation each it stops
+    waiting, except every sixteenth batch, which checks whether operations come together again.
     """
 
     __slots__ = ("_alone", "_linger_ms")
@@ -81,24 +81,24 @@ class AdaptiveLinger:
     def __init__(self, linger_ms: int) -> None:
         self._linger_ms = linger_ms
         self._alone = 0
-        """Batches in a row that held one operation, or were not given the time to hold more."""
+        """Batches in a row that held one operation or did not wait."""
 
     def linger_ms(self) -> int | None:
-        """For how long the batch that begins now is to wait; None: not at all."""
+        """How long the batch that starts now waits; None: not at all."""
         if self._linger_ms >= 0:
             return self._linger_ms or None
-        if self._alone < _ALONE_AFTER or self._alone % _LOOK_EVERY == 0:
+        if self._alone < _ALONE_AFTER or self._alone % _PROBE_EVERY == 0:
             return 0
         self._alone += 1
         return None
 
     def found(self, operations: int) -> None:
-        """A batch that waited has come to hold so many."""
+        """Record how many operations a batch that waited has gathered."""
         self._alone = self._alone + 1 if operations == 1 else 0
 
 
 _ALONE_AFTER: Final = 4
-_LOOK_EVERY: Final = 16
+_PROBE_EVERY: Final = 16
 
 
 def build_plain(records: Sequence[Encoded], now_ms: int, compression: Compression) -> bytes:
@@ -108,7 +108,7 @@ def build_plain(records: Sequence[Encoded], now_ms: int, compression: Compressio
 def build_transactional(
     records: Sequence[Encoded], now_ms: int, compression: Compression, producer_id: int, producer_epoch: int
 ) -> bytes:
-    """A batch of a transaction. The coordinator writes it, not the producer: its sequence is not looked at."""
+    """A batch of a transaction. The coordinator writes it, not the producer: its sequence is not checked."""
     return _build(records, now_ms, compression, producer_id, producer_epoch, 0)
 
 
@@ -120,7 +120,7 @@ def _build(
     producer_epoch: int,
     base_sequence: int,
 ) -> bytes:
-    """All records are of one moment and none has headers: that needs less than any batch may need."""
+    """Build a batch whose records share one timestamp and have no headers: cheaper than the general builder."""
     parts: list[bytes] = []
     for index, (key, value) in enumerate(records):
         tail = _NULL if value is None else _varint(len(value)) + value
@@ -156,6 +156,6 @@ def _encode_varint(value: int) -> bytes:
 
 _VARINTS: Final = tuple(map(_encode_varint, range(512)))
 _BEGIN: Final = b"\0\0"
-"""No attributes, and the time of the batch."""
+"""No attributes, and a timestamp delta of 0."""
 _NULL: Final = _encode_varint(-1)
 _NO_HEADERS: Final = b"\0"

@@ -1,11 +1,11 @@
-"""One shard on its partition: loaded from the log, written through batches, answering when those are committed.
+"""One shard on its partition: loads it from the log, appends its batches, responds when those are committed.
 
     INITIAL ──load──▶ LOADING ──▶ ACTIVE
                          │           │ an append failed after its records were replayed: load again
                          ▼           ▼
                        FAILED      CLOSED (resigned)
 
-Which partitions there are is `runtime.py`'s; the logic is the shard's.
+`runtime.py` decides which partitions have a host; the shard has the logic.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ottla.clock import Clock, Timer
 from ottla.coordinator.batching import (
@@ -27,13 +27,14 @@ from ottla.coordinator.batching import (
     check_fits,
     size_of,
 )
+from ottla.coordinator.errors import coordinator_error
 from ottla.coordinator.loading import Loaded, Slice, load_slice
 from ottla.coordinator.partition import CoordinatorPartition
+from ottla.coordinator.pending_operation import AnyPendingOperation, PendingOperation
 from ottla.coordinator.records import CoordinatorRecord, Encoded, RecordSerde
 from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.shard import CoordinatorShard, ShardContext
 from ottla.coordinator.timers import TimerOperation, Timers
-from ottla.coordinator.waiters import Waiter, coordinator_error
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.verification import VerificationGuard
 from ottla.records.codecs import Compression
@@ -46,12 +47,13 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=CoordinatorShard)
+R = TypeVar("R")
 
 REPLAY_SLICE_S: Final = 0.004
-"""How long replaying what was read may hold the loop at a time."""
+"""The longest time for which replaying a slice may hold the loop."""
 
 PART: Final = 500
-"""Records that go together where an operation does not need all of its own in one batch."""
+"""Records per batch of an operation that is not atomic."""
 
 
 class State(Enum):
@@ -62,16 +64,13 @@ class State(Enum):
     CLOSED = "closed"
 
 
-_NOTHING: Final = object()
-
-
-def _ignore(outcome: Any) -> None:
-    """The last part answers for all."""
+def _ignore(outcome: object) -> None:
+    """Nobody waits for this outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeContext(Generic[S]):
-    """What all hosts of one coordinator share."""
+    """Shared by all hosts of one coordinator."""
 
     topic: str
     clock: Clock
@@ -88,48 +87,48 @@ class RuntimeContext(Generic[S]):
 
 
 class ShardHost(Generic[S]):
-    """See the module. All methods run on the event loop."""
+    """The life of one shard (see the module). All methods run on the event loop."""
 
-    def __init__(self, around: RuntimeContext[S], partition: int, leader_epoch: int) -> None:
-        self._around = around
+    def __init__(self, context: RuntimeContext[S], partition: int, leader_epoch: int) -> None:
+        self._context = context
         self.partition = partition
         self.leader_epoch = leader_epoch
         self.state = State.INITIAL
         self.shard: S | None = None
         self._log: CoordinatorPartition | None = None
-        self._timers = Timers(around.clock, self._run_timer)
+        self._timers = Timers(context.clock, self._run_timer)
         self._batch: OpenBatch | None = None
         self._linger: Timer | None = None
-        self._company = AdaptiveLinger(around.linger_ms)
+        self._adaptive_linger = AdaptiveLinger(context.linger_ms)
         self._written = 0
-        """The end of what was appended here: answers wait until the high watermark is there."""
-        self._pending: deque[Waiter] = deque()
+        """The end of what was appended here: responses wait until the high watermark reaches it."""
+        self._pending: deque[AnyPendingOperation] = deque()
         self._expiry: Timer | None = None
         self._load = 0
-        """Counts loads, so that what an abandoned one reads is dropped."""
+        """Counts loads, so that slices of an abandoned load are dropped."""
 
     def __repr__(self) -> str:
-        return f"{self._around.topic}-{self.partition}"
+        return f"{self._context.topic}-{self.partition}"
 
     # -- loading
 
     def load(self) -> None:
-        """Begin to load, unless that has begun. An empty log is loaded at once."""
+        """Start to load, unless that has started. An empty log is loaded at once."""
         if self.state is not State.INITIAL:
             return
         self.state = State.LOADING
         self._load += 1
-        around = self._around
-        context = ShardContext(self.partition, self.leader_epoch, around.clock, self._timers)
+        context = self._context
+        shard_context = ShardContext(self.partition, self.leader_epoch, context.clock, self._timers)
         try:
-            self._log = log = around.open(self.partition)
-            self.shard = around.new_shard(context)
+            self._log = log = context.open(self.partition)
+            self.shard = context.new_shard(shard_context)
             self._read_from(log.log_start_offset, self._load)
         except ApiException as error:
             self._load_failed(error)
 
     def _read_from(self, offset: int, load: int) -> None:
-        log, around = self._log, self._around
+        log, context = self._log, self._context
         assert log is not None
         end = log.log_end_offset
         if offset >= end:
@@ -137,10 +136,10 @@ class ShardHost(Generic[S]):
             return
 
         def finished(future: Future[Slice]) -> None:
-            around.post(self._slice_read, future, load)
+            context.post(self._slice_read, future, load)
 
-        around.executor.submit(
-            load_slice, log, around.serde, offset, end, around.load_buffer_bytes
+        context.executor.submit(
+            load_slice, log, context.serde, offset, end, context.load_buffer_bytes
         ).add_done_callback(finished)
 
     def _slice_read(self, future: Future[Slice], load: int) -> None:
@@ -156,7 +155,7 @@ class ShardHost(Generic[S]):
     def _replay_slice(self, take: Callable[[], Loaded], next_offset: int, load: int) -> None:
         if load != self._load or self.state is not State.LOADING:
             return
-        clock, shard = self._around.clock, self.shard
+        clock, shard = self._context.clock, self.shard
         assert shard is not None
         end = clock.monotonic() + REPLAY_SLICE_S
         count = 0
@@ -173,7 +172,7 @@ class ShardHost(Generic[S]):
                     return
         except StopIteration:
             pass
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a record, the shard must not be used
+        except Exception as error:  # noqa: BLE001 - logged there; a shard with a bad record must not be used
             self._load_failed(error)
             return
         self._read_from(next_offset, load)
@@ -189,15 +188,15 @@ class ShardHost(Generic[S]):
         self.state = State.ACTIVE
         self._written = self._log.log_end_offset
         self._log.listen(self._high_watermark_moved)
-        self.shard.on_loaded(self._around.image(), self._around.clock.now_ms())
+        self.shard.on_loaded(self._context.image(), self._context.clock.now_ms())
 
     def close(self) -> None:
         """No longer the coordinator."""
         was_active = self.state is State.ACTIVE
         self.state = State.CLOSED
-        self._let_go(was_active, ErrorCode.NOT_COORDINATOR)
+        self._unload(was_active)
 
-    def _let_go(self, was_active: bool, code: ErrorCode) -> None:
+    def _unload(self, was_active: bool) -> None:
         self._load += 1
         self._timers.cancel_all()
         if self._log is not None:
@@ -206,12 +205,12 @@ class ShardHost(Generic[S]):
             if timer is not None:
                 timer.cancel()
         self._linger = self._expiry = None
-        waiting = [*self._pending, *(self._batch.waiters if self._batch is not None else ())]
+        waiting = [*self._pending, *(self._batch.operations if self._batch is not None else ())]
         self._pending.clear()
         self._batch = None
-        error = ApiException(code, f"{self} is not coordinated here any more")
-        for waiter in waiting:
-            waiter.fail(error)
+        error = ApiException(ErrorCode.NOT_COORDINATOR, f"{self} is no longer coordinated by this broker")
+        for pending in waiting:
+            pending.fail(error)
         shard, self.shard = self.shard, None
         if shard is not None and was_active:
             shard.on_unloaded()
@@ -219,7 +218,7 @@ class ShardHost(Generic[S]):
     # -- operations
 
     def unusable(self) -> ApiException | None:
-        """Why no operation can be run now, if so."""
+        """The error when no operation can be run now."""
         if self.state is State.ACTIVE:
             return None
         if self.state is State.INITIAL:
@@ -228,53 +227,58 @@ class ShardHost(Generic[S]):
                 return None
         if self.state in (State.INITIAL, State.LOADING):
             return ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self} is being loaded")
-        return ApiException(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here")
+        return self._not_coordinated()
 
-    def run(self, operation: Callable[[S, int], CoordinatorResult[Any]], waiter: Waiter) -> None:
-        """Run a write operation; the waiter is told once."""
-        now_ms = self._around.clock.now_ms()
-        result = self._try(operation, now_ms, waiter)
-        if result is _NOTHING:
+    def _not_coordinated(self) -> ApiException:
+        return ApiException(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated by this broker")
+
+    def run(self, operation: Callable[[S, int], CoordinatorResult[R]], pending: PendingOperation[R]) -> None:
+        """Run a write operation and settle `pending` when its records are committed."""
+        assert self.shard is not None
+        now_ms = self._context.clock.now_ms()
+        try:
+            result = operation(self.shard, now_ms)
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._operation_failed(error, pending)
             return
-        records, waiter.response, replay, atomic, waiter.on_committed = result
+        records, pending.response, replay, atomic, pending.on_committed = result
         if not records:
-            self._wait(waiter)
+            self._wait(pending)
             return
         try:
             if not atomic:
                 self._append_in_parts(records[:-PART], replay, now_ms)
                 records = records[-PART:]
-            self._append(records, replay, waiter, now_ms)
+            self._append(records, replay, pending, now_ms)
         except ApiException as error:
-            waiter.fail(coordinator_error(error))
+            pending.fail(coordinator_error(error))
 
     def _append_in_parts(self, records: Sequence[CoordinatorRecord], replay: bool, now_ms: int) -> None:
+        """Append all parts but the last, which responds for all of them."""
         for start in range(0, len(records), PART):
-            self._append(records[start : start + PART], replay, Waiter(_ignore, _ignore), now_ms)
+            part: AnyPendingOperation = PendingOperation(_ignore, _ignore)
+            self._append(records[start : start + PART], replay, part, now_ms)
 
-    def _try(self, operation: Callable[[S, int], Any], now_ms: int, waiter: Waiter) -> Any:
-        """What the operation gives; _NOTHING when it failed and the waiter was told."""
+    def _operation_failed(self, error: Exception, pending: AnyPendingOperation) -> None:
+        if not isinstance(error, ApiException):
+            _logger.error("An operation of %s failed", self, exc_info=error)
+            error = ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")
+        pending.fail(error)
+
+    def read(self, operation: Callable[[S, int], R], pending: PendingOperation[R]) -> None:
+        """Run a read operation now, and settle `pending` when all that it can have seen is committed."""
         assert self.shard is not None
         try:
-            return operation(self.shard, now_ms)
-        except ApiException as error:
-            waiter.fail(error)
-        except Exception as error:
-            _logger.exception("An operation of %s failed", self)
-            waiter.fail(ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}"))
-        return _NOTHING
-
-    def read(self, operation: Callable[[S, int], Any], waiter: Waiter) -> None:
-        """Run a read operation now; it is told when all that it can have seen is committed."""
-        seen = self._try(operation, self._around.clock.now_ms(), waiter)
-        if seen is not _NOTHING:
-            waiter.response = seen
-            self._wait(waiter)
+            pending.response = operation(self.shard, self._context.clock.now_ms())
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._operation_failed(error, pending)
+            return
+        self._wait(pending)
 
     def _append(
-        self, records: Sequence[CoordinatorRecord], replay: bool, waiter: Waiter, now_ms: int
+        self, records: Sequence[CoordinatorRecord], replay: bool, pending: AnyPendingOperation, now_ms: int
     ) -> None:
-        log, serde = self._log, self._around.serde
+        log, serde = self._log, self._context.serde
         assert log is not None
         log.check_can_append()
         encoded = [record.encoded or serde.encode(record) for record in records]
@@ -284,13 +288,13 @@ class ShardHost(Generic[S]):
             if batch is not None:
                 self._make_room()
             check_fits(size, log.max_batch_bytes)
-            linger_ms = self._company.linger_ms()
+            linger_ms = self._adaptive_linger.linger_ms()
             if linger_ms is None:
-                self._append_alone(log, encoded, records if replay else (), waiter, now_ms)
+                self._append_alone(log, encoded, records if replay else (), pending, now_ms)
                 return
             batch = self._batch = OpenBatch(log.log_end_offset, now_ms, log.max_batch_bytes)
-            self._linger = self._around.clock.call_later(linger_ms / 1000, self._linger_over)
-        first = batch.add(encoded, size, waiter)
+            self._linger = self._context.clock.call_later(linger_ms / 1000, self._linger_over)
+        first = batch.add(encoded, size, pending)
         if replay:
             self._replay(batch, first, records)
 
@@ -298,7 +302,7 @@ class ShardHost(Generic[S]):
         shard = self.shard
         self._flush()
         if self.shard is not shard:
-            # The batch was refused and the state loaded again: what the operation went by may be gone.
+            # The batch was refused and the state was loaded again: the state that the operation read may be gone.
             raise ApiException(ErrorCode.NOT_COORDINATOR, f"{self} is being loaded")
 
     def _append_alone(
@@ -306,34 +310,34 @@ class ShardHost(Generic[S]):
         log: CoordinatorPartition,
         encoded: Sequence[Encoded],
         replayed: Sequence[CoordinatorRecord],
-        waiter: Waiter,
+        pending: AnyPendingOperation,
         now_ms: int,
     ) -> None:
-        """A batch for one operation. What cannot be replayed is not written."""
+        """Append a batch for one operation. Records that cannot be replayed are not written."""
         offset, shard = log.log_end_offset, self.shard
         assert shard is not None
         try:
             for record in replayed:
                 shard.replay(offset, -1, -1, record)
                 offset += 1
-        except Exception as error:  # noqa: BLE001 - logged there; the shard must not go on like this
-            self._broken(error, waiter)
+        except Exception as error:  # noqa: BLE001 - logged there; the shard's state cannot be used
+            self._replay_failed(error, pending)
             return
         try:
-            info = log.append(build_plain(encoded, now_ms, self._around.compression), now_ms)
+            info = log.append(build_plain(encoded, now_ms, self._context.compression), now_ms)
         except ApiException as error:
-            self._refused(error, (waiter,), bool(replayed))
+            self._append_refused(error, (pending,), bool(replayed))
             return
         end = info.last_offset + 1
         if self._pending or log.high_watermark < end:
-            self._appended(end, [waiter])
+            self._appended(end, [pending])
         else:
             self._written = end
-            waiter.succeed()
+            pending.succeed()
 
     def _linger_over(self) -> None:
         if self._batch is not None:
-            self._company.found(len(self._batch.waiters))
+            self._adaptive_linger.found(len(self._batch.operations))
         self._flush()
 
     def _replay(self, batch: OpenBatch, first: int, records: Sequence[CoordinatorRecord]) -> None:
@@ -342,15 +346,17 @@ class ShardHost(Generic[S]):
         try:
             for index, record in enumerate(records):
                 self.shard.replay(first + index, -1, -1, record)
-        except Exception as error:  # noqa: BLE001 - logged there; the shard must not go on like this
+        except Exception as error:  # noqa: BLE001 - logged there; the shard's state cannot be used
             self._batch = None
-            self._broken(error, *batch.waiters)
+            self._replay_failed(error, *batch.operations)
 
-    def _refused(self, error: ApiException, waiters: Iterable[Waiter], replayed: bool) -> None:
+    def _append_refused(
+        self, error: ApiException, operations: Iterable[AnyPendingOperation], replayed: bool
+    ) -> None:
         _logger.error("Cannot append to %s: %s", self, error.message)
-        told = coordinator_error(error)
-        for waiter in waiters:
-            waiter.fail(told)
+        client_error = coordinator_error(error)
+        for pending in operations:
+            pending.fail(client_error)
         if replayed:
             self._reload()
 
@@ -363,59 +369,64 @@ class ShardHost(Generic[S]):
             return
         assert self._log is not None
         try:
-            data = build_plain(batch.records, batch.now_ms, self._around.compression)
+            data = build_plain(batch.records, batch.now_ms, self._context.compression)
             info = self._log.append(data, batch.now_ms)
         except ApiException as error:
-            self._refused(error, batch.waiters, batch.replayed)
+            self._append_refused(error, batch.operations, batch.replayed)
             return
-        self._appended(info.last_offset + 1, batch.waiters)
+        self._appended(info.last_offset + 1, batch.operations)
 
     def _reload(self) -> None:
-        """The state has what the log has not: begin again from the log."""
+        """The state has records that the log does not have: load it again from the log."""
         self.state = State.INITIAL
-        self._let_go(True, ErrorCode.NOT_COORDINATOR)
+        self._unload(True)
         self.load()
 
     # -- transactions
 
     def run_transactional(
         self,
-        operation: Callable[[S, int], CoordinatorResult[Any]],
+        operation: Callable[[S, int], CoordinatorResult[R]],
         producer_id: int,
         producer_epoch: int,
-        waiter: Waiter,
+        pending: PendingOperation[R],
         guard: VerificationGuard | None,
     ) -> None:
-        """Run a write operation whose records belong to a transaction: a batch of their own."""
-        now_ms = self._around.clock.now_ms()
+        """Run a write operation whose records belong to a transaction: they get a batch of their own."""
+        now_ms = self._context.clock.now_ms()
         self._flush()
         if self.state is not State.ACTIVE:
-            waiter.fail(ApiException(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here"))
+            pending.fail(self._not_coordinated())
             return
-        result = self._try(operation, now_ms, waiter)
-        if result is _NOTHING:
+        assert self.shard is not None
+        try:
+            result = operation(self.shard, now_ms)
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._operation_failed(error, pending)
             return
-        waiter.response, waiter.on_committed = result.response, result.on_committed
+        pending.response, pending.on_committed = result.response, result.on_committed
         if not result.records:
-            self._wait(waiter)
+            self._wait(pending)
             return
-        log, serde = self._log, self._around.serde
+        log, serde = self._log, self._context.serde
         assert log is not None and self.shard is not None
         encoded = [serde.encode(record) for record in result.records]
         try:
             check_fits(size_of(encoded), log.max_batch_bytes)
-            data = build_transactional(encoded, now_ms, self._around.compression, producer_id, producer_epoch)
+            data = build_transactional(
+                encoded, now_ms, self._context.compression, producer_id, producer_epoch
+            )
             info = log.append(data, now_ms, guard=guard)
         except ApiException as error:
-            waiter.fail(coordinator_error(error))
+            pending.fail(coordinator_error(error))
             return
         try:
             for index, record in enumerate(result.records):
                 self.shard.replay(info.first_offset + index, producer_id, producer_epoch, record)
-        except Exception as error:  # noqa: BLE001 - logged there; the shard must not go on like this
-            self._broken(error, waiter)
+        except Exception as error:  # noqa: BLE001 - logged there; the shard's state cannot be used
+            self._replay_failed(error, pending)
             return
-        self._appended(info.last_offset + 1, [waiter])
+        self._appended(info.last_offset + 1, [pending])
 
     def end_transaction(
         self,
@@ -424,13 +435,13 @@ class ShardHost(Generic[S]):
         coordinator_epoch: int,
         commit: bool,
         transaction_version: int,
-        waiter: Waiter,
+        pending: PendingOperation[None],
     ) -> None:
         """Append the marker that ends a transaction."""
-        now_ms = self._around.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         self._flush()
         if self.state is not State.ACTIVE:
-            waiter.fail(ApiException(ErrorCode.NOT_COORDINATOR, f"{self} is not coordinated here"))
+            pending.fail(self._not_coordinated())
             return
         assert self._log is not None and self.shard is not None
         marker = build_end_txn_marker(
@@ -443,82 +454,82 @@ class ShardHost(Generic[S]):
         try:
             info = self._log.append(marker, now_ms, transaction_version)
         except ApiException as error:
-            waiter.fail(error)
+            pending.fail(error)
             return
         try:
             self.shard.replay_end_transaction_marker(producer_id, producer_epoch, commit)
-        except Exception as error:  # noqa: BLE001 - logged there; the shard must not go on like this
-            self._broken(error, waiter)
+        except Exception as error:  # noqa: BLE001 - logged there; the shard's state cannot be used
+            self._replay_failed(error, pending)
             return
-        self._appended(info.last_offset + 1, [waiter])
+        self._appended(info.last_offset + 1, [pending])
 
-    def _broken(self, error: Exception, *waiters: Waiter) -> None:
-        """The state is neither the old nor the new one: see what loading makes of the log."""
+    def _replay_failed(self, error: Exception, *operations: AnyPendingOperation) -> None:
+        """The state is neither the old nor the new one: load it again from the log."""
         _logger.exception("Records of %s cannot be replayed", self)
-        told = ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")
-        for waiter in waiters:
-            waiter.fail(told)
+        unexpected = ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unexpected {type(error).__name__}")
+        for pending in operations:
+            pending.fail(unexpected)
         self._reload()
 
     # -- waiting for commits
 
-    def _appended(self, end_offset: int, waiters: list[Waiter]) -> None:
+    def _appended(self, end_offset: int, operations: list[AnyPendingOperation]) -> None:
         self._written = end_offset
-        for waiter in waiters:
-            waiter.end_offset = end_offset
-        self._pending.extend(waiters)
+        for pending in operations:
+            pending.end_offset = end_offset
+        self._pending.extend(operations)
         self._high_watermark_moved()
         if self._pending:
-            self._expire_later(waiters)
+            self._expire_later(operations)
 
-    def _wait(self, waiter: Waiter) -> None:
-        """Nothing was written, but the answer may lean on what others wrote before."""
+    def _wait(self, pending: AnyPendingOperation) -> None:
+        """Nothing was written, but the response may depend on records that others wrote before."""
         if self._batch is not None:
-            self._batch.waiters.append(waiter)
+            self._batch.operations.append(pending)
             return
         assert self._log is not None
         if not self._pending and self._log.high_watermark >= self._written:
-            waiter.succeed()
+            pending.succeed()
             return
-        waiter.end_offset = self._written
-        self._pending.append(waiter)
-        self._expire_later((waiter,))
+        pending.end_offset = self._written
+        self._pending.append(pending)
+        self._expire_later((pending,))
 
     def _high_watermark_moved(self) -> None:
         pending, log = self._pending, self._log
         assert log is not None
-        mark = log.high_watermark
-        while pending and pending[0].end_offset <= mark:
+        high_watermark = log.high_watermark
+        while pending and pending[0].end_offset <= high_watermark:
             pending.popleft().succeed()
             if self._log is not log:
                 return
 
-    def _expire_later(self, waiters: Iterable[Waiter]) -> None:
-        """Their records are appended but not committed: they wait for that no longer than it may take."""
-        clock, timeout_s = self._around.clock, self._around.write_timeout_ms / 1000
+    def _expire_later(self, operations: Iterable[AnyPendingOperation]) -> None:
+        """The records are appended but not committed: bound the wait by the write timeout."""
+        clock, timeout_s = self._context.clock, self._context.write_timeout_ms / 1000
         deadline = clock.monotonic() + timeout_s
-        for waiter in waiters:
-            waiter.deadline = deadline
+        for pending in operations:
+            pending.deadline = deadline
         if self._expiry is None:
             self._expiry = clock.call_later(timeout_s, self._expire)
 
     def _expire(self) -> None:
         self._expiry = None
-        clock = self._around.clock
+        clock = self._context.clock
         now = clock.monotonic()
         error = ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self} was not replicated in time")
         overdue = [
-            waiter for waiter in self._pending if waiter.deadline is not None and waiter.deadline <= now
+            pending for pending in self._pending if pending.deadline is not None and pending.deadline <= now
         ]
-        gone = {id(waiter) for waiter in overdue if not waiter.outlives_its_time}
-        self._pending = deque(waiter for waiter in self._pending if id(waiter) not in gone)
-        for waiter in overdue:
-            waiter.expire(error)
-        deadline = next((waiter.deadline for waiter in self._pending if waiter.deadline is not None), None)
+        gone = {id(pending) for pending in overdue if not pending.outlives_its_time}
+        self._pending = deque(pending for pending in self._pending if id(pending) not in gone)
+        for pending in overdue:
+            pending.expire(error)
+        deadline = next((each.deadline for each in self._pending if each.deadline is not None), None)
         if deadline is not None and self._expiry is None:
             self._expiry = clock.call_later(max(deadline - clock.monotonic(), 0.001), self._expire)
 
-    # -- what happens by itself
+    # -- timers and metadata
 
     def _run_timer(
         self,
@@ -533,9 +544,9 @@ class ShardHost(Generic[S]):
             _logger.warning("A timer of %s could not be written: %s", self, error.message)
             failed(error)
 
-        self.run(lambda shard, now_ms: operation(now_ms), Waiter(lambda response: None, report))
+        self.run(lambda shard, now_ms: operation(now_ms), PendingOperation(_ignore, report))
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Tell the shard of new metadata."""
+        """Pass new metadata on to the shard."""
         if self.state is State.ACTIVE and self.shard is not None:
             self.shard.on_metadata_update(delta, image)

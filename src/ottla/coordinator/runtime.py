@@ -1,7 +1,7 @@
 """The runtime that all coordinators share: shards on partitions, loading, writing, waiting for commits, timers.
 
-The logic is the shards'; the log is behind `ottla.coordinator.partition`. Everything here runs on the event loop but
-for reading and decoding when a shard is loaded.
+The shards have the logic; the log is behind `ottla.coordinator.partition`. Everything runs on the event loop, except
+the reading and decoding when a shard is loaded.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ottla.clock import Clock
 from ottla.coordinator.host import RuntimeContext, ShardHost, State
 from ottla.coordinator.partition import CoordinatorPartitions
+from ottla.coordinator.pending_operation import PendingOperation
 from ottla.coordinator.records import RecordSerde
-from ottla.coordinator.result import CoordinatorResult, Done, Failed
+from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.shard import CoordinatorShard, ShardContext
-from ottla.coordinator.waiters import Waiter
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.verification import VerificationGuard
 from ottla.metadata.endpoints import leader_of
+from ottla.promise import Done, Failed, Promise
 from ottla.records.codecs import Compression
 
 if TYPE_CHECKING:
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 LOAD_SLICE_S: Final = 0.003
-"""How long opening logs may hold the loop at a time."""
+"""The longest time for which opening logs may hold the loop."""
 
 S = TypeVar("S", bound=CoordinatorShard)
 R = TypeVar("R")
 
 WriteOperation = Callable[[S, int], CoordinatorResult[R]]
-"""`(shard, now_ms) -> result`. May raise ApiException: nothing is written then and `failed` is told."""
+"""`(shard, now_ms) -> result`. May raise ApiException: nothing is written then, and `failed` is called with it."""
 
 ReadOperation = Callable[[S, int], R]
 
@@ -46,12 +47,12 @@ ReadOperation = Callable[[S, int], R]
 class CoordinatorRuntime(Generic[S]):
     """The shards of one coordinator (`topic`) on this broker.
 
-    `new_shard(context)` makes an empty shard. Each call answers through `done`/`failed`, exactly once, at once or later
-    on the loop. Errors of the runtime itself: NOT_COORDINATOR (this broker does not lead the partition),
-    COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (cannot be written now).
+    `new_shard(context)` makes an empty shard. Each operation calls `done` or `failed` exactly once, before the call
+    returns or later on the loop (as `ottla.promise` describes). Errors of the runtime itself: NOT_COORDINATOR (this
+    broker does not lead the partition), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (it cannot write now).
     """
 
-    __slots__ = ("_around", "_hosts", "_image", "_loads", "_reload_in_new_epoch", "_scheduled")
+    __slots__ = ("_context", "_hosts", "_image", "_loads", "_reload_in_new_epoch", "_scheduled")
 
     def __init__(
         self,
@@ -72,14 +73,14 @@ class CoordinatorRuntime(Generic[S]):
     ) -> None:
         """`post` is `loop.call_soon_threadsafe`. `linger_ms` -1: as long as the loop's turn; 0: not at all.
 
-        `reload_in_new_epoch`: the shard's state leans on the leader epoch.
+        `reload_in_new_epoch`: the shard's state depends on the leader epoch.
         """
         self._image = image
         self._reload_in_new_epoch = reload_in_new_epoch
         self._hosts: dict[int, ShardHost[S]] = {}
         self._loads: deque[ShardHost[S]] = deque()
         self._scheduled = False
-        self._around = RuntimeContext(
+        self._context = RuntimeContext(
             topic=topic,
             clock=clock,
             executor=executor,
@@ -97,25 +98,25 @@ class CoordinatorRuntime(Generic[S]):
     # -- leadership
 
     def elect(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads the partition: load the shard. Answers meanwhile: COORDINATOR_LOAD_IN_PROGRESS."""
+        """This broker leads the partition: load the shard. Until then operations get COORDINATOR_LOAD_IN_PROGRESS."""
         host = self._hosts.get(partition)
         if host is not None and host.state is not State.FAILED:
             if leader_epoch <= host.leader_epoch:
                 return
             if not self._reload_in_new_epoch:
-                # Nobody else wrote here meanwhile: this broker would have heard of it, and resigned.
+                # No other broker led the partition meanwhile, or the metadata would have made this one resign.
                 host.leader_epoch = leader_epoch
                 return
             host.close()
-        host = self._hosts[partition] = ShardHost(self._around, partition, leader_epoch)
+        host = self._hosts[partition] = ShardHost(self._context, partition, leader_epoch)
         self._loads.append(host)
         if not self._scheduled:
             self._scheduled = True
-            self._around.clock.call_later(0.0, self._load_some)
+            self._context.clock.call_later(0.0, self._load_some)
 
     def _load_some(self) -> None:
-        """Opening a log takes a moment, and there are many of them: a few at a time."""
-        clock = self._around.clock
+        """Opening a log takes time, and there are many logs: open a few per turn of the loop."""
+        clock = self._context.clock
         end = clock.monotonic() + LOAD_SLICE_S
         try:
             while self._loads:
@@ -128,7 +129,7 @@ class CoordinatorRuntime(Generic[S]):
                 clock.call_later(0.0, self._load_some)
 
     def resign(self, partition: int, leader_epoch: int | None = None) -> None:
-        """No longer the leader (None: whatever the epoch): unload. What waits fails with NOT_COORDINATOR."""
+        """No longer the leader (None: in any epoch): unload. Pending operations fail with NOT_COORDINATOR."""
         host = self._hosts.get(partition)
         if host is None or (leader_epoch is not None and leader_epoch < host.leader_epoch):
             return
@@ -136,9 +137,9 @@ class CoordinatorRuntime(Generic[S]):
         host.close()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage, node_id: int) -> None:
-        """A metadata publisher: elect and resign by who leads the topic's partitions, then tell the shards."""
+        """A metadata publisher: elect and resign by the leaders of the topic's partitions, then update the shards."""
         self._image = image
-        topic = self._around.topic
+        topic = self._context.topic
         if any(deleted.name == topic for deleted in delta.deleted_topics.values()):
             for partition in list(self._hosts):
                 self.resign(partition)
@@ -168,28 +169,22 @@ class CoordinatorRuntime(Generic[S]):
         failed: Failed,
         late: Done[R] | None = None,
     ) -> None:
-        """Run the operation, append its records, replay them, and answer when they are committed.
+        """Run the operation, append its records, replay them, and respond when they are committed.
 
-        `late` is told of a commit that comes after the write timeout, upon which `failed` was called.
+        `late` is called for a commit that comes after the write timeout, for which `failed` was called.
         """
         host = self._hosts.get(partition)
         if host is None or host.state is not State.ACTIVE:
             host = self._host(partition, failed)
         if host is not None:
-            host.run(operation, Waiter(done, failed, late))
+            host.run(operation, PendingOperation(done, failed, late))
 
-    def write_all(self, operation: WriteOperation[S, Any]) -> None:
+    def write_all(self, operation: WriteOperation[S, R]) -> None:
         """Run the operation on every active shard; failures are logged (cleaning up after deleted topics)."""
         for host in list(self._hosts.values()):
             if host.state is State.ACTIVE:
-                name = repr(host)
-                host.run(
-                    operation,
-                    Waiter(
-                        lambda response: None,
-                        lambda error, name=name: _logger.warning("%s: %s", name, error.message),  # type: ignore[misc]
-                    ),
-                )
+                pending: PendingOperation[R] = PendingOperation(_ignore, partial(_log_failure, repr(host)))
+                host.run(operation, pending)
 
     def write_transactional(
         self,
@@ -201,13 +196,15 @@ class CoordinatorRuntime(Generic[S]):
         failed: Failed,
         guard: VerificationGuard | None = None,
     ) -> None:
-        """The same, the records in a batch of their own that belongs to the producer's transaction.
+        """As `write`, with the records in a batch of their own that belongs to the producer's transaction.
 
-        `guard` shows that the caller has had the partition verified, unless the transaction is open in it already.
+        `guard` proves that the partition was verified, unless the transaction is open in it already.
         """
         host = self._host(partition, failed)
         if host is not None:
-            host.run_transactional(operation, producer_id, producer_epoch, Waiter(done, failed), guard)
+            host.run_transactional(
+                operation, producer_id, producer_epoch, PendingOperation(done, failed), guard
+            )
 
     def complete_transaction(
         self,
@@ -220,7 +217,7 @@ class CoordinatorRuntime(Generic[S]):
         failed: Failed,
         transaction_version: int = 0,
     ) -> None:
-        """Append the end marker of a transaction, tell the shard, and answer when it is committed."""
+        """Append the end marker of a transaction, replay it, and respond when it is committed."""
         host = self._host(partition, failed)
         if host is not None:
             host.end_transaction(
@@ -229,53 +226,55 @@ class CoordinatorRuntime(Generic[S]):
                 coordinator_epoch,
                 commit,
                 transaction_version,
-                Waiter(done, failed),
+                PendingOperation(done, failed),
             )
 
     def read(self, partition: int, operation: ReadOperation[S, R], done: Done[R], failed: Failed) -> None:
-        """Run the operation now; the answer goes out when everything it could see is committed."""
+        """Run the operation now, and respond when all that it can have seen is committed."""
         host = self._host(partition, failed)
         if host is not None:
-            host.read(operation, Waiter(done, failed))
+            host.read(operation, PendingOperation(done, failed))
 
     def read_all(self, operation: ReadOperation[S, R], done: Done[list[R]], failed: Failed) -> None:
-        """The same on every shard led here, answers in one list; fails when one of them is still loading."""
+        """Read from every shard led here, with the responses in one list; fails while one of them is loading."""
         hosts = list(self._hosts.values())
-        answers: list[R] = []
+        responses: list[R] = []
         missing = len(hosts)
-        settled = False
+        all_read: Promise[list[R]] = Promise()
+        all_read.then(done, failed)
 
-        def answer(response: R | None, error: ApiException | None) -> None:
-            nonlocal missing, settled
+        def one_settled() -> None:
+            nonlocal missing
             missing -= 1
-            if settled:
-                return
-            if error is None:
-                answers.append(response)  # type: ignore[arg-type]
-            elif error.code is not ErrorCode.NOT_COORDINATOR:
-                settled = True
-                failed(error)
-                return
             if not missing:
-                settled = True
-                done(answers)
+                all_read.resolve(responses)
+
+        def read(response: R) -> None:
+            responses.append(response)
+            one_settled()
+
+        def refused(error: ApiException) -> None:
+            if error.code is ErrorCode.NOT_COORDINATOR:
+                one_settled()
+            else:
+                all_read.reject(error)
 
         if not hosts:
-            done(answers)
+            all_read.resolve(responses)
         for host in hosts:
-            waiter = Waiter(lambda response: answer(response, None), lambda error: answer(None, error))
             error = host.unusable()
             if error is not None:
-                waiter.fail(error)
+                refused(error)
             else:
-                host.read(operation, waiter)
+                host.read(operation, PendingOperation(read, refused))
 
     def _host(self, partition: int, failed: Failed) -> ShardHost[S] | None:
         host = self._hosts.get(partition)
         if host is None:
             failed(
                 ApiException(
-                    ErrorCode.NOT_COORDINATOR, f"{self._around.topic}-{partition} is not coordinated here"
+                    ErrorCode.NOT_COORDINATOR,
+                    f"{self._context.topic}-{partition} is not coordinated by this broker",
                 )
             )
             return None
@@ -285,17 +284,17 @@ class CoordinatorRuntime(Generic[S]):
             return None
         return host
 
-    # -- what there is
+    # -- state
 
     @property
     def partition_count(self) -> int:
         """Partitions of the topic in the published image; 0 while it does not exist."""
-        topic = self._image.topics.by_name.get(self._around.topic)
+        topic = self._image.topics.by_name.get(self._context.topic)
         return 0 if topic is None else len(topic.partitions)
 
     def leader_of(self, partition: int) -> int:
-        """The broker that coordinates a partition by the published image; NO_LEADER when there is none."""
-        return leader_of(self._image, self._around.topic, partition)
+        """The broker that coordinates a partition in the published image; NO_LEADER when there is none."""
+        return leader_of(self._image, self._context.topic, partition)
 
     def is_active(self, partition: int) -> bool:
         """Whether the shard is loaded."""
@@ -314,14 +313,22 @@ class CoordinatorRuntime(Generic[S]):
         return host.shard if host is not None and host.state is State.ACTIVE else None
 
 
+def _ignore(response: object) -> None:
+    """Nobody waits for this response."""
+
+
+def _log_failure(name: str, error: ApiException) -> None:
+    _logger.warning("%s: %s", name, error.message)
+
+
 @lru_cache(maxsize=1024)
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of a coordinator topic that keeps a key: by the hash that Java has for strings."""
+    """The partition of a coordinator topic that keeps a key, by Java's hash of strings."""
     value = 0
     units = key.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFF_FFFF
     if value == 0x8000_0000:
-        # The one number without a positive twin counts as 0.
+        # Java's Integer.MIN_VALUE has no absolute value; Kafka counts it as 0.
         return 0
     return min(value, 0x1_0000_0000 - value) % partition_count

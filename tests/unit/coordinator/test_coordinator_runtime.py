@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from ottla.coordinator.records import CoordinatorRecord, RecordSerde
-from ottla.coordinator.result import CoordinatorResult, Deferred
+from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.shard import ShardContext
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.verification import UNVERIFIED
+from ottla.promise import Promise
 from ottla.records.batch import build_batch, iter_batches
 from ottla.records.record import Record
 from ottla.wire import messages
@@ -328,11 +329,11 @@ def test_a_clean_up_may_take_several_batches() -> None:
 
 
 def test_a_deferred_answer_comes_when_the_logic_gives_it(rig: RuntimeRig) -> None:
-    waiting: Deferred[str] = Deferred()
+    waiting: Promise[str] = Promise()
     answer = rig.write(lambda shard, now_ms: CoordinatorResult([put("a", "1")], waiting))
     assert not answer.there
-    waiting.complete("now")
-    waiting.complete("too late")
+    waiting.resolve("now")
+    waiting.resolve("too late")
     assert answer.outcomes == ["now"]
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
-from ottla.coordinator.group.service import Gathered
 from ottla.errors import ApiException, ErrorCode
+from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteGroupsResponse
 
@@ -27,7 +27,7 @@ def handle(
 ) -> DeleteGroupsResponse | Outcome:
     # A group that is named twice is deleted once.
     group_ids = list(dict.fromkeys(request.groups_names))
-    gathered: Gathered[Message] = Gathered(
+    gathered: Gather[Message] = Gather(
         len(group_ids), lambda results: ctx.respond(DeleteGroupsResponse(results=results))
     )
     for index, group_id in enumerate(group_ids):

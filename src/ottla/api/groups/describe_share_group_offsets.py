@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.share.requests import require_share_groups
 from ottla.broker.services import Broker
-from ottla.coordinator.group.service import Gathered
 from ottla.errors import ApiException
+from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeShareGroupOffsetsResponse
 
@@ -31,7 +31,7 @@ def handle(
     broker: Broker, ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse | Outcome:
     require_share_groups(broker)
-    gathered: Gathered[Message] = Gathered(
+    gathered: Gather[Message] = Gather(
         len(request.groups), lambda groups: ctx.respond(DescribeShareGroupOffsetsResponse(groups=groups))
     )
     for index, group in enumerate(request.groups):

@@ -19,8 +19,8 @@ from typing import Final
 
 from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
-from ottla.coordinator.group.service import Gathered
 from ottla.errors import ApiException, ErrorCode
+from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import OffsetFetchRequest, OffsetFetchResponse
 
@@ -31,7 +31,7 @@ _TOPIC_IDS_FROM: Final = 10
 
 def handle(broker: Broker, ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Outcome:
     groups = _groups_of(ctx, request)
-    gathered: Gathered[Message] = Gathered(
+    gathered: Gather[Message] = Gather(
         len(groups), lambda answers: ctx.respond(_response(ctx, groups, answers))
     )
     for index, group in enumerate(groups):

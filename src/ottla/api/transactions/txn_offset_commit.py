@@ -15,8 +15,8 @@ from typing import Final
 from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.broker.verification import Errors, Supported, add_or_verify
+from ottla.coordinator.errors import coordinator_error
 from ottla.coordinator.group.context import RequestInfo
-from ottla.coordinator.waiters import coordinator_error
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.log.verification import UNVERIFIED, VerificationGuard

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.coordinator.group.shard import GroupShard
-from ottla.coordinator.result import Done, Failed
 from ottla.coordinator.runtime import CoordinatorRuntime, ReadOperation, WriteOperation, partition_for
 from ottla.errors import ApiException, ErrorCode
+from ottla.promise import Done, Failed, Gather
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
@@ -67,7 +67,7 @@ class GroupCoordinator:
         done: Done[list[R]],
     ) -> None:
         """Run a read operation per group: answers in the order of the ids, errors through `on_error`."""
-        gathered = Gathered(len(group_ids), done)
+        gathered = Gather(len(group_ids), done)
         for index, group_id in enumerate(group_ids):
             self.read(
                 group_id,
@@ -88,31 +88,12 @@ def require_group_id(group_id: str | None) -> None:
         raise ApiException(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
 
 
-class Gathered(Generic[R]):
-    """Answers that come in any order, handed over in theirs when all are there."""
-
-    __slots__ = ("_answers", "_done", "_missing")
-
-    def __init__(self, count: int, done: Done[list[R]]) -> None:
-        self._answers: list[R | None] = [None] * count
-        self._missing = count
-        self._done = done
-        if not count:
-            done([])
-
-    def put(self, index: int, answer: R) -> None:
-        self._answers[index] = answer
-        self._missing -= 1
-        if not self._missing:
-            self._done(self._answers)  # type: ignore[arg-type]
-
-
 def _call(operation: Callable[[GroupShard, str, int], R], group_id: str, shard: GroupShard, now_ms: int) -> R:
     return operation(shard, group_id, now_ms)
 
 
 def _put_error(
-    gathered: Gathered[R],
+    gathered: Gather[R],
     index: int,
     on_error: Callable[[str, ApiException], R],
     group_id: str,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.clock import Clock, Timer
 from ottla.coordinator.records import RecordSerde
-from ottla.coordinator.result import CoordinatorResult, Done, Failed
+from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.runtime import CoordinatorRuntime, partition_for
 from ottla.coordinator.shard import ShardContext
 from ottla.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
@@ -35,6 +35,7 @@ from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetad
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.metadata.image import NO_LEADER
+from ottla.promise import Done, Failed
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig

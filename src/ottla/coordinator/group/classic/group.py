@@ -373,14 +373,14 @@ class ClassicGroup(Group):
         if joining is None:
             return False
         self.joining_count -= 1
-        joining.complete(response)
+        joining.resolve(response)
         return True
 
     def answer_sync(self, member: ClassicMember, response: Message) -> bool:
         syncing, member.syncing = member.syncing, None
         if syncing is None:
             return False
-        syncing.complete(response)
+        syncing.resolve(response)
         return True
 
     def wait_for_join(self, member: ClassicMember, joining: Any) -> None:

@@ -17,8 +17,9 @@ from ottla.coordinator.group.classic.records import group_record
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.coordinator.group.context import GroupContext, Replay, RequestInfo
 from ottla.coordinator.group.group import Group, GroupType
-from ottla.coordinator.result import CoordinatorResult, Deferred
+from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ApiException, ErrorCode
+from ottla.promise import Promise
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class ClassicGroups:
                     assignment=member.assignment,
                 )
             )
-        syncing: Deferred[Message] = Deferred()
+        syncing: Promise[Message] = Promise()
         member.syncing = syncing
         self.rebalances.synced(group, member.member_id)
         if group.leader_id != member.member_id:
@@ -100,7 +101,7 @@ class ClassicGroups:
         return self._settle(group, request, syncing, now_ms)
 
     def _settle(
-        self, group: ClassicGroup, request: Message, syncing: Deferred[Message], now_ms: int
+        self, group: ClassicGroup, request: Message, syncing: Promise[Message], now_ms: int
     ) -> CoordinatorResult[Message]:
         """The leader brings the assignment: keep it, then hand it out."""
         given = {each.member_id: bytes(each.assignment) for each in request.assignments}

@@ -12,8 +12,9 @@ from ottla.coordinator.group.classic.records import group_record, new_group_reco
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.coordinator.group.context import GroupContext, RequestInfo
 from ottla.coordinator.records import CoordinatorRecord
-from ottla.coordinator.result import CoordinatorResult, Deferred
+from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ApiException, ErrorCode
+from ottla.promise import Promise
 from ottla.wire import messages
 
 Message = Any
@@ -124,7 +125,7 @@ class Joining:
         protocols: Protocols,
         now_ms: int,
     ) -> CoordinatorResult[Message]:
-        joining: Deferred[Message] = Deferred()
+        joining: Promise[Message] = Promise()
         member = ClassicMember(
             member_id,
             request.group_instance_id,
@@ -164,7 +165,7 @@ class Joining:
         if group.state is ClassicState.EMPTY:
             return _refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         # New metadata, or the leader's wish: it may have seen new partitions that only clients know of.
-        joining: Deferred[Message] = Deferred()
+        joining: Promise[Message] = Promise()
         group.update(member, request, protocols)
         group.wait_for_join(member, joining)
         return _waiting(joining, self._rebalances.prepare_or_complete(group, now_ms))
@@ -187,7 +188,7 @@ class Joining:
         member.is_new = False
         self._rebalances.heard_of(group, member)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        joining: Deferred[Message] = Deferred()
+        joining: Promise[Message] = Promise()
         group.update(member, request, protocols)
         group.wait_for_join(member, joining)
         if group.state is ClassicState.COMPLETING_REBALANCE:
@@ -227,6 +228,6 @@ def _refuse(member_id: str, code: ErrorCode) -> CoordinatorResult[Message]:
     return CoordinatorResult((), _refusal(member_id, code))
 
 
-def _waiting(joining: Deferred[Message], result: Result) -> CoordinatorResult[Message]:
+def _waiting(joining: Promise[Message], result: Result) -> CoordinatorResult[Message]:
     """The join waits; what the rebalance wants to be written goes with it."""
     return CoordinatorResult(result.records, joining, replay=result.replay, on_committed=result.on_committed)

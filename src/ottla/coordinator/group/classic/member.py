@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.coordinator.result import Deferred
+from ottla.promise import Promise
 from ottla.wire import messages
 
 Message = Any
@@ -37,8 +37,8 @@ class ClassicMember:
     assignment: bytes = NO_ASSIGNMENT
     is_new: bool = False
     """It has not seen the answer to its first join: it does not heartbeat yet and may give up unseen."""
-    joining: Deferred[Message] | None = field(default=None, repr=False)
-    syncing: Deferred[Message] | None = field(default=None, repr=False)
+    joining: Promise[Message] | None = field(default=None, repr=False)
+    syncing: Promise[Message] | None = field(default=None, repr=False)
 
     @property
     def is_static(self) -> bool:

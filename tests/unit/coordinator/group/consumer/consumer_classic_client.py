@@ -6,8 +6,8 @@ import struct
 from typing import Any
 
 from ottla.coordinator.group.context import RequestInfo
-from ottla.coordinator.result import Deferred
 from ottla.errors import ApiException, ErrorCode
+from ottla.promise import Promise
 from ottla.wire import messages
 from ottla.wire.codec import decode_prefix, encode
 from unit.coordinator.group.consumer.consumer_rig import GROUP, Rig, topic_id
@@ -27,14 +27,14 @@ class ClassicClient:
         self.member_id = ""
         self.generation = -1
         self.owned: dict[str, list[int]] = {}
-        self.waiting: Deferred[Any] | None = None
+        self.waiting: Promise[Any] | None = None
         self.user_data: bytes | None = None
 
     def _run(self, operation: str, request: Any, version: int = 5) -> Any:
         info = RequestInfo(version, "classic", "/127.0.0.1")
         call = getattr(self.rig.shard.classic, operation)
         response = self.rig.apply(call(info, request, self.rig.clock.now_ms()))
-        if isinstance(response, Deferred):
+        if isinstance(response, Promise):
             got: list[Any] = []
             response.then(got.append, got.append)
             self.waiting = response if not got else None

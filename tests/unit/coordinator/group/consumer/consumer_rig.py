@@ -10,11 +10,12 @@ from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.heartbeat import validate
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.group.shard import SERDE, GroupShard
-from ottla.coordinator.result import CoordinatorResult, Deferred
+from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.shard import ShardContext
 from ottla.coordinator.timers import Timers
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import MetadataImage
+from ottla.promise import Promise
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages
 
@@ -61,7 +62,7 @@ class Rig:
     def answer(self, result: CoordinatorResult[Any]) -> Any:
         """The response, which must be there already."""
         response = self.apply(result)
-        if isinstance(response, Deferred):
+        if isinstance(response, Promise):
             got: list[Any] = []
             response.then(got.append, got.append)
             return got[0]
