@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.wire import DecodeError, FrameTooLargeError, decode, messages
 from ottla.wire.apis import ApiKey
-from ottla.wire.frames import FrameDecoder, frame
+from ottla.wire.frames import FrameDecoder
 from ottla.wire.headers import (
     decode_request_header,
     decode_response_header,
@@ -122,6 +122,10 @@ def test_what_is_no_request_header(data: bytes):
         decode_request_header(data)
 
 
+def frame(payload: bytes) -> bytes:
+    return struct.pack(">i", len(payload)) + payload
+
+
 def test_frames_come_out_whole_however_the_bytes_come_in():
     stream = frame(b"one") + frame(b"") + frame(b"three" * 100)
     for step in (1, 3, 7, len(stream)):
@@ -146,3 +150,26 @@ def test_frames_outlive_the_next_feed():
 def test_a_frame_of_a_size_it_may_not_have(size: str):
     with pytest.raises(FrameTooLargeError, match="announces"):
         FrameDecoder(100).feed(bytes.fromhex(size))
+
+
+@pytest.mark.parametrize("scratch_bytes", [1, 5, 64, 4096])
+def test_frames_are_read_straight_into_the_buffers_of_the_decoder(scratch_bytes: int):
+    stream = frame(b"one") + frame(b"") + frame(b"three" * 100) + frame(b"four") + b"\x00\x00\x00"
+    decoder = FrameDecoder(1000, memoryview(bytearray(scratch_bytes)))
+    frames, at = [], 0
+    while at < len(stream):
+        room = decoder.buffer()
+        read = stream[at : at + len(room)]
+        room[: len(read)] = read
+        at += len(read)
+        frames += decoder.received(len(read))
+    assert [bytes(one) for one in frames] == [b"one", b"", b"three" * 100, b"four"]
+    assert decoder.pending_bytes == 3
+
+
+def test_frames_before_a_bad_size_are_still_given():
+    scratch = bytearray(frame(b"good") + bytes.fromhex("7fffffff"))
+    frames = FrameDecoder(100, memoryview(scratch)).received(len(scratch))
+    assert bytes(next(frames)) == b"good"
+    with pytest.raises(FrameTooLargeError):
+        next(frames)

@@ -14,11 +14,13 @@ from ottla.testing.sim.loop import SimLoop
 from ottla.testing.sim.network import Address
 from ottla.wire import messages
 from ottla.wire.codec import decode
+from ottla.wire.frames import FrameDecoder
 from ottla.wire.headers import decode_response_header, encode_request
 from ottla.wire.messages import response_class
 
 METADATA_VERSION: Final = 12
 _CONNECT_S: Final = 2.0
+_MAX_FRAME_BYTES: Final = 100 << 20
 
 
 class Unanswered(Exception):
@@ -37,7 +39,7 @@ class _Wire(asyncio.Protocol):
         self._name = name
         self._ids = itertools.count(1)
         self._pending: dict[int, tuple[int, int, asyncio.Future[Any]]] = {}
-        self._buffer = bytearray()
+        self._frames = FrameDecoder(_MAX_FRAME_BYTES)
         self._transport: asyncio.Transport | None = None
         self.lost = False
 
@@ -52,13 +54,7 @@ class _Wire(asyncio.Protocol):
                 answer.set_exception(Unanswered("the connection was lost"))
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        while len(self._buffer) >= 4:
-            (size,) = struct.unpack_from(">i", self._buffer)
-            if len(self._buffer) < 4 + size:
-                return
-            frame = bytes(self._buffer[4 : 4 + size])
-            del self._buffer[: 4 + size]
+        for frame in self._frames.feed(data):
             (correlation_id,) = struct.unpack_from(">i", frame)
             key, version, answer = self._pending.pop(correlation_id)
             _, offset = decode_response_header(key, version, frame)
