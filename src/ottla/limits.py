@@ -1,4 +1,4 @@
-"""Bounds on what one peer can make us hold: every queue, count and buffer has its number here.
+"""Bounds on what one peer can make this process hold: the limits of every queue, count and buffer.
 
 Bounds that Kafka has as configuration keys are not repeated here; these are the ones it lacks.
 """
@@ -13,11 +13,17 @@ DECODE_AMPLIFICATION: Final = 4
 DECODE_FLOOR_BYTES: Final = 16 << 20
 """... but never less than this much, so that small frames of many small elements decode."""
 
+MAX_UNKNOWN_TAGS: Final = 64
+"""Tagged fields of one struct that its schema does not know ..."""
+
+MAX_UNKNOWN_TAG_BYTES: Final = 1 << 20
+"""... and the bytes in them."""
+
 MAX_PIPELINED_REQUESTS: Final = 64
-"""Requests of one connection that may be unanswered before we stop reading from it."""
+"""Requests of one connection that may be unanswered before the broker stops reading from it."""
 
 MAX_WRITE_BUFFER_BYTES: Final = 8 << 20
-"""Response bytes a slow reader may leave with us before we stop reading its requests."""
+"""Response bytes that a slow reader may leave unread before the broker stops reading its requests."""
 
 MAX_CONNECTIONS: Final = 10_000
 """Connections of one broker where `max.connections` is left at Kafka's unlimited default."""
@@ -29,22 +35,22 @@ MAX_FETCH_PARTITIONS: Final = 100_000
 """Partitions of one fetch session."""
 
 MAX_UNPACKED_BATCH_BYTES: Final = 128 << 20
-"""What one compressed batch of our own log may unpack to where the broker has to look inside."""
+"""Decompressed size of one batch of the broker's own log that the broker has to look into."""
 
 MAX_UNPACKED_PRODUCE_BYTES: Final = 40 << 20
 """The same for a batch that a producer sends, unless its topic allows batches larger than this."""
 
 MAX_RECORD_ERRORS: Final = 10_000
-"""Records of one refused batch that the answer names one by one."""
+"""Records of one rejected batch that the response lists one by one."""
 
 MAX_PARKED_REQUESTS: Final = 100_000
-"""Requests that may wait for data or replicas at once; one more is answered as if its time was up."""
+"""Requests that may wait for data or replicas at once; one more is answered as if it had timed out."""
 
 MAX_QUEUED_APPEND_BYTES: Final = 64 << 20
-"""Batches of one partition that may wait to be looked into before they are appended."""
+"""Batches of one partition that may wait for validation before they are appended."""
 
 MAX_BYTES_WAITING_FOR_LOGS: Final = 64 << 20
-"""Records that may wait for the logs of new partitions; with more, the logs are made at once."""
+"""Records that may wait for the logs of new partitions; with more, the logs are created synchronously."""
 
 MAX_WAITING_FOR_PRODUCER_ID: Final = 10_000
 """Producers that may wait for the controller's next block of ids."""

@@ -10,12 +10,20 @@ from hypothesis import strategies as st
 
 from effort import examples
 from ottla.testing.messages import random_message
-from ottla.wire import decode, decode_prefix, encode, encode_buffers
+from ottla.wire import decode, decode_prefix, encode
+from ottla.wire.classes import WireMessage
+from ottla.wire.codec import encode_into
 from ottla.wire.messages import all_messages
-from ottla.wire.primitives import read_uvarint, uvarint
+from ottla.wire.primitives import Buffer, read_uvarint, uvarint
 
 FEW = settings(max_examples=4, derandomize=True, deadline=None, database=None)
 seeds = st.integers(min_value=0, max_value=2**64 - 1)
+
+
+def encode_buffers(message: WireMessage, version: int) -> list[Buffer]:
+    buffers: list[Buffer] = []
+    buffers.append(encode_into(message, version, bytearray(), buffers))
+    return buffers
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.NAME)

@@ -3,7 +3,7 @@
 Everything here is free of I/O. Messages are reached through `ottla.wire.messages`.
 """
 
-from ottla.wire.codec import decode, decode_prefix, encode, encode_buffers
+from ottla.wire.codec import decode, decode_prefix, encode
 from ottla.wire.errors import DecodeError, EncodeError, FrameTooLargeError, UnsupportedVersionError
 
 __all__ = [
@@ -14,5 +14,4 @@ __all__ = [
     "decode",
     "decode_prefix",
     "encode",
-    "encode_buffers",
 ]

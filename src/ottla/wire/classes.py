@@ -1,7 +1,10 @@
-"""Message classes made from the schema table: one per message for all its versions, built when first asked for.
+"""Message classes made from the schema table: one per message for all its versions, built at first use.
 
-Construction is native (msgspec), since a fetch response builds dozens of them. A struct field that is left out
-holds one shared default that refuses assignment: set the field to a new struct instead of filling that one.
+Construction is native (msgspec), since a fetch response builds dozens of them.
+
+A trap for authors of handlers: a struct field that is left out holds one shared default for all messages. The default
+is frozen, so that a change of it raises instead of changing other messages. Assign a new struct to the field instead:
+`response.current_leader = FetchResponse.LeaderIdAndEpoch(...)`, never `response.current_leader.leader_id = ...`.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast
 
 import msgspec
 
@@ -19,6 +22,7 @@ from ottla.wire.errors import UnsupportedVersionError
 if TYPE_CHECKING:
     from ottla.wire.decoder import Decoder
 
+_MODULE = "ottla.wire.messages"
 _TAGS = "unknown_tagged_fields"
 """The last field of every struct: pairs of tag and bytes that the schema does not know."""
 
@@ -29,8 +33,8 @@ class WireStruct(msgspec.Struct, eq=False):
     """What messages and the structs inside of them have in common."""
 
     SCHEMA: ClassVar[schema.Struct]
-    DEFAULT: ClassVar[Any]
-    """The shared, frozen default; `None` for a struct that holds lists, of which each owner has its own."""
+    DEFAULT: ClassVar[WireStruct | None]
+    """The shared, frozen default. None for a struct with lists, since every message needs its own lists."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WireStruct) or self.SCHEMA is not other.SCHEMA:
@@ -71,7 +75,7 @@ class WireResponse(WireMessage, eq=False):
 
 
 class Codecs(dict[int, Codec]):
-    """The codecs of one message by version, compiled when first asked for."""
+    """The codecs of one message by version, compiled at first use."""
 
     __slots__ = ("_compile", "_message")
 
@@ -96,7 +100,7 @@ _building = threading.RLock()
 
 def message_class(name: str) -> type[WireMessage]:
     """The class of a message. KeyError if the table has none of that name."""
-    # Two threads that ask at once must not get two classes.
+    # Two threads must not build two classes of one message.
     with _building:
         return _build(name)
 
@@ -108,7 +112,7 @@ def _build(name: str) -> type[WireMessage]:
 
     message = schema.message(name)
     low, high = message.versions
-    namespace: dict[str, Any] = {
+    namespace: dict[str, object] = {
         "NAME": name,
         "API_KEY": message.api_key,
         "MIN_VERSION": low if low <= high else 0,
@@ -120,8 +124,7 @@ def _build(name: str) -> type[WireMessage]:
     }
     namespace.update(struct_classes(name))
     base = {"request": WireRequest, "response": WireResponse}.get(message.kind, WireMessage)
-    cls: type[WireMessage] = _define(message.root, base, namespace, struct_classes(name))
-    return cls
+    return cast(type[WireMessage], _define(message.root, base, namespace, struct_classes(name)))
 
 
 @cache
@@ -146,9 +149,12 @@ def _define_struct(struct: schema.Struct, classes: dict[str, type[WireStruct]], 
 
 
 def _define(
-    struct: schema.Struct, base: type[Any], namespace: dict[str, Any], classes: dict[str, type[WireStruct]]
-) -> Any:
-    fields: list[tuple[str, Any, Any]] = []
+    struct: schema.Struct,
+    base: type[WireStruct],
+    namespace: dict[str, object],
+    classes: dict[str, type[WireStruct]],
+) -> type[WireStruct]:
+    fields: list[tuple[str, type, object]] = []
     shareable = True
     for field in struct.fields:
         default = field.default
@@ -162,12 +168,15 @@ def _define(
                 if default is None:
                     shareable = False
                     default = msgspec.field(default_factory=inner)
-        fields.append((field.name, Any, default))
-    fields.append((_TAGS, Any, ()))
+        fields.append((field.name, object, default))
+    fields.append((_TAGS, object, ()))
     namespace = {**namespace, "SCHEMA": struct}
-    options: dict[str, Any] = {"module": "ottla.wire.messages", "eq": False}
-    cls: Any = msgspec.defstruct(struct.name, fields, bases=(base,), namespace=namespace, **options)
+    made = msgspec.defstruct(
+        struct.name, fields, bases=(base,), namespace=namespace, module=_MODULE, eq=False
+    )
+    cls = cast(type[WireStruct], made)
     cls.DEFAULT = None
     if shareable:
-        cls.DEFAULT = msgspec.defstruct(struct.name, [], bases=(cls,), frozen=True, **options)()
+        frozen = msgspec.defstruct(struct.name, [], bases=(cls,), frozen=True, module=_MODULE, eq=False)
+        cls.DEFAULT = cast(type[WireStruct], frozen)()
     return cls

@@ -1,4 +1,4 @@
-"""Messages to bytes and back: the four functions that everything else calls.
+"""Messages to bytes and back: the functions that all other packages call.
 
 Bad bytes raise `DecodeError`, values that the schema cannot express raise `EncodeError`, and a version that the
 message or a field lacks raises `UnsupportedVersionError`, which is both.
@@ -46,7 +46,7 @@ def decode_prefix(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> t
         result = decoder.fast(buf, offset, end)
         return result
     except _BAD_BYTES as error:
-        raise DecodeError(f"these are no bytes of {cls.NAME} version {version}: {error}") from error
+        raise DecodeError(f"the bytes are not a valid {cls.NAME} of version {version}: {error}") from error
 
 
 def encode(msg: WireMessage, version: int) -> bytes:
@@ -54,19 +54,10 @@ def encode(msg: WireMessage, version: int) -> bytes:
     return bytes(encode_into(msg, version, bytearray(), None))
 
 
-def encode_buffers(msg: WireMessage, version: int) -> list[Buffer]:
-    """The bytes of a message as buffers to be written one after the other; large records are not copied."""
-    buffers: list[Buffer] = []
-    last = encode_into(msg, version, bytearray(), buffers)
-    buffers.append(last)
-    return buffers
-
-
 def encode_into(msg: WireMessage, version: int, out: bytearray, buffers: list[Buffer] | None) -> bytearray:
-    """Append to `out`; at large records, add it and them to `buffers` and go on. Gives the last `out`."""
+    """Append to `out`, and return it. Large records go to `buffers` uncopied, after `out`; a new `out` follows them."""
     try:
-        last: bytearray = msg.ENCODERS[version](msg, out, buffers)
+        return msg.ENCODERS[version](msg, out, buffers)
     except _BAD_VALUES as error:
         name = type(msg).__name__
         raise EncodeError(f"this {name} cannot be written in version {version}: {error}") from error
-    return last

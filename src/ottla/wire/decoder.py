@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sys import getsizeof
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.limits import MAX_UNKNOWN_TAG_BYTES, MAX_UNKNOWN_TAGS
 from ottla.wire import cost, source
+from ottla.wire.primitives import Buffer
 from ottla.wire.schema import FIXED, NEW, Field, Message, Struct
+
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireStruct
 
 _HELPERS = {
     "more": source.more,
@@ -22,19 +27,26 @@ _HELPERS = {
     "null": source.null,
     "misfit": source.misfit,
     "over_budget": source.over_budget,
+    "many_tags": source.many_tags,
+    "long_tags": source.long_tags,
     "getsizeof": getsizeof,
 }
 
 
-class Decoder(NamedTuple):
-    """A compiled decoder `(buf, pos, end) -> (message, pos)` and its twin that keeps a budget."""
+Decode = Callable[..., tuple[Any, int]]
+"""A compiled decoder; the caller knows the class of its message."""
 
-    fast: Callable[..., tuple[Any, int]]
+
+class Decoder(NamedTuple):
+    """A compiled decoder and its twin that keeps a memory budget."""
+
+    fast: Decode
+    """`(buf, pos, end) -> (message, pos)`"""
     unchecked_size: int
     """Buffers larger than this go through `bounded`."""
     has_records: bool
     """The message has memory views into the buffer, so that it must not be copied first."""
-    bounded: Callable[..., tuple[Any, int]]
+    bounded: Decode
     """`(buf, pos, end, budget) -> (message, pos)`"""
 
 
@@ -42,13 +54,13 @@ def compile_decoder(message: Message, version: int) -> Decoder:
     """Generate and compile the decoder of a version that the message has."""
     fast = _Generator(message, version, bounded=False)
     function = fast.compile()
-    bounded: list[Callable[..., tuple[Any, int]]] = []
+    bounded: list[Decode] = []
 
-    def with_budget(*args: Any) -> tuple[Any, int]:
-        # Compiled when the first large frame comes: most messages never see one.
+    def with_budget(buf: Buffer, pos: int, end: int, budget: int) -> tuple[Any, int]:
+        # Compiled when the first large frame arrives: most messages never have one.
         if not bounded:
             bounded.append(_Generator(message, version, bounded=True).compile())
-        return bounded[0](*args)
+        return bounded[0](buf, pos, end, budget)
 
     return Decoder(function, cost.unchecked_size(message, version), fast.has_records, with_budget)
 
@@ -62,13 +74,13 @@ class _Generator:
         self.bounded = bounded
         self.flexible = version in message.flexible
         self.has_records = False
-        self.classes: dict[str, type] = {**struct_classes(message.name)}
+        self.classes: dict[str, type[WireStruct]] = {**struct_classes(message.name)}
         self.classes[message.name] = message_class(message.name)
         self.src = source.Source()
         self.src.globals.update(_HELPERS)
         self.run: list[tuple[str, str]] = []
 
-    def compile(self) -> Callable[..., tuple[Any, int]]:
+    def compile(self) -> Decode:
         built = self.struct(self.message.root)
         self.flush()
         self.src.line(f"return {built}, pos")
@@ -81,7 +93,7 @@ class _Generator:
     # Reading runs ----------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Read the fixed-width values that have piled up."""
+        """Read the fixed-width values that have accumulated."""
         if not self.run:
             return
         codes = "".join(code for code, _ in self.run)
@@ -95,9 +107,9 @@ class _Generator:
         self.run = []
 
     def length(self, what: str, *, compact: bool, string: bool, nullable: bool) -> str:
-        """Read a length or count into a variable: the length plus one if compact, else as it stands.
+        """Read a length or count into a variable: plus one if compact, as on the wire.
 
-        Refuses a null that may not be; a null that may be is 0 if compact, negative otherwise.
+        Refuses a null in a field that is not nullable. An allowed null is 0 if compact, else negative.
         """
         n = self.src.name("n")
         if compact:
@@ -122,7 +134,7 @@ class _Generator:
     # Structs ---------------------------------------------------------------------------------------
 
     def struct(self, struct: Struct) -> str:
-        """Read a struct's fields; gives the expression that builds it."""
+        """Read a struct's fields; returns the expression that builds it."""
         values: dict[str, str] = {}
         tagged: list[Field] = []
         for field in struct.fields:
@@ -143,7 +155,7 @@ class _Generator:
         if field.default is NEW:
             if field.is_array:
                 return "[]"
-            shared = self.classes[field.type].DEFAULT  # type: ignore[attr-defined]
+            shared = self.classes[field.type].DEFAULT
             if shared is None:
                 return f"{self.src.constant('C_', self.classes[field.type])}()"
             return self.src.constant("D_", shared)
@@ -152,7 +164,7 @@ class _Generator:
         return repr(field.default)
 
     def tags(self, struct: Struct, tagged: list[Field], values: dict[str, str]) -> str:
-        """Read the tagged fields at a struct's end; gives the variable of the unknown ones."""
+        """Read the tagged fields at a struct's end; returns the variable of the unknown ones."""
         count = self.src.name("t")
         self.run.append(("B", count))
         self.flush()
@@ -161,12 +173,16 @@ class _Generator:
         for field in tagged:
             values[field.name] = self.src.name("v")
             self.src.line(f"{values[field.name]} = {self.default(field)}")
-        tag, stop = self.src.name("tag"), self.src.name("stop")
+        tag, stop, left = self.src.name("tag"), self.src.name("stop"), self.src.name("left")
         with self.src.block(f"if {count}:"):
             with self.src.block(f"if {count} > 127:"):
                 self.src.line(f"{count}, pos = more(buf, pos)")
             with self.src.block(f"if {count} > (end - pos) // 2:"):
                 self.src.line(f"short({struct.name + ' tags'!r}, {count}, end - pos)")
+            most = len(tagged) + MAX_UNKNOWN_TAGS
+            with self.src.block(f"if {count} > {most}:"):
+                self.src.line(f"many_tags({struct.name!r}, {count}, {most})")
+            self.src.line(f"{left} = {MAX_UNKNOWN_TAG_BYTES}")
             with self.src.block(f"for _ in range({count}):"):
                 self.src.line(f"{tag}, pos, {stop} = read_tag(buf, pos, end)")
                 head = "if"
@@ -176,6 +192,9 @@ class _Generator:
                     head = "elif"
                 with self.src.block("else:" if tagged else "if True:"):
                     what = f"{struct.name} tags"
+                    self.src.line(f"{left} -= {stop} - pos")
+                    with self.src.block(f"if {left} < 0:"):
+                        self.src.line(f"long_tags({struct.name!r}, {MAX_UNKNOWN_TAG_BYTES})")
                     self.charge(f"{cost.UNKNOWN_TAG} + {stop} - pos", what)
                     with self.src.block(f"if not {unknown}:"):
                         self.src.line(f"{unknown} = []")
@@ -195,7 +214,7 @@ class _Generator:
     # Fields ----------------------------------------------------------------------------------------
 
     def field(self, field: Field, what: str, *, tagged: bool = False) -> str:
-        """Read a field; gives the expression of its value, which may still wait for `flush`."""
+        """Read a field; returns the expression of its value, which is valid after the next `flush`."""
         nullable = self.version in field.nullable
         compact = tagged or cost.is_flexible(field, self.message, self.version)
         if field.is_array:

@@ -6,13 +6,12 @@ The classes are made from the schema table at first use, so importing this modul
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from ottla.wire import schema
 from ottla.wire.classes import WireMessage, WireRequest, WireResponse, message_class
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type[WireMessage]:
     try:
         cls = message_class(name)
     except KeyError:

@@ -1,7 +1,7 @@
 """The schema table: every message of Kafka 4.3 as names, types, versions, tags and defaults.
 
-It is data (`schemas.jsonl`, one message a line), read once at the first question. What classes and codecs
-make of it is theirs.
+The data is in `schemas.jsonl`, one message a line, and is read at first use. `classes`, `decoder` and `encoder` build
+classes and codecs from it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -70,7 +70,7 @@ class Field(NamedTuple):
     ignorable: bool
     flexible: Versions | None
     """Overrides the message's flexible versions (the client id of request headers)."""
-    default: Any
+    default: object
     """A plain value; `None` also for null arrays and structs; `NEW` for an empty array or a default struct."""
     struct: Struct | None
     entity_type: str | None
@@ -95,7 +95,7 @@ class Struct:
 
 
 class Message(NamedTuple):
-    """One message with everything that is known of it."""
+    """One message of the table."""
 
     name: str
     api_key: int | None
@@ -234,7 +234,7 @@ def _field(raw: _RawField, structs: dict[str, Struct]) -> Field:
     )
 
 
-def _default(raw: _RawField, element: str, compound: bool) -> Any:
+def _default(raw: _RawField, element: str, compound: bool) -> object:
     text = "" if raw.default is None else str(raw.default)
     if text == "null" or element == "records":
         return None

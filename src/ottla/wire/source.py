@@ -1,6 +1,6 @@
-"""A small writer of Python source, shared by the two codec generators, and what generated code calls.
+"""A small writer of Python source, shared by the two codec generators, and the functions that generated code calls.
 
-The functions here run only off the straight path: long varints, tags that are set, and errors.
+Those functions run only in rare cases: long varints, tags that are set, and errors.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from ottla.wire.errors import DecodeError, EncodeError, UnsupportedVersionError
 from ottla.wire.primitives import Buffer, read_uvarint, uvarint
@@ -18,12 +18,16 @@ MAX_STRING: Final = 0x7FFF
 """Kafka's longest string, in bytes."""
 
 
+Compiled = Callable[..., Any]
+"""A function that was generated, or a method of a `struct.Struct`: its arguments depend on the schema."""
+
+
 class Source:
     """Lines of one function, its indentation, fresh names, and the globals it will run with."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.globals: dict[str, Any] = {}
+        self.globals: dict[str, object] = {}
         self._depth = 1
         self._names = 0
 
@@ -41,7 +45,7 @@ class Source:
         self._names += 1
         return f"{prefix}{self._names}"
 
-    def constant(self, prefix: str, value: Any) -> str:
+    def constant(self, prefix: str, value: object) -> str:
         """The name of a global that holds the value; the same object has one name."""
         for name, known in self.globals.items():
             if known is value and name.startswith(prefix):
@@ -50,11 +54,10 @@ class Source:
         self.globals[name] = value
         return name
 
-    def compile(self, head: str, title: str) -> Callable[..., Any]:
+    def compile(self, head: str, title: str) -> Compiled:
         code = compile("\n".join([head, *self.lines]), f"<{title}>", "exec")
         exec(code, self.globals)
-        function: Callable[..., Any] = self.globals[head.split("(")[0].removeprefix("def ")]
-        return function
+        return cast(Compiled, self.globals[head.split("(")[0].removeprefix("def ")])
 
 
 @cache
@@ -64,12 +67,12 @@ def packer(codes: str) -> Callable[..., bytes]:
 
 
 @cache
-def unpacker(codes: str) -> Callable[..., tuple[Any, ...]]:
+def unpacker(codes: str) -> Compiled:
     """`unpack_from` of the big-endian struct of these codes."""
     return struct.Struct(">" + codes).unpack_from
 
 
-class ArrayStructs(dict[int, Callable[..., Any]]):
+class ArrayStructs(dict[int, Compiled]):
     """`pack` or `unpack_from` of an array of n numbers, kept for short arrays."""
 
     __slots__ = ("_code", "_method")
@@ -79,8 +82,8 @@ class ArrayStructs(dict[int, Callable[..., Any]]):
         self._code = code
         self._method = method
 
-    def __missing__(self, count: int) -> Callable[..., Any]:
-        function: Callable[..., Any] = getattr(struct.Struct(f">{count}{self._code}"), self._method)
+    def __missing__(self, count: int) -> Compiled:
+        function: Compiled = getattr(struct.Struct(f">{count}{self._code}"), self._method)
         if count <= 64:
             self[count] = function
         return function
@@ -101,7 +104,7 @@ def more(buf: Buffer, pos: int) -> tuple[int, int]:
 
 
 def more_string(buf: Buffer, pos: int) -> tuple[int, int]:
-    """The same for a string, which has a bound of its own."""
+    """The same for the length of a string, which has its own limit."""
     value, pos = read_uvarint(buf, pos - 1)
     if value > MAX_STRING + 1:
         raise DecodeError(f"a string of {value - 1} bytes at {pos} is longer than {MAX_STRING}")
@@ -113,7 +116,7 @@ def read_tag(buf: Buffer, pos: int, end: int) -> tuple[int, int, int]:
     tag, pos = read_uvarint(buf, pos)
     size, pos = read_uvarint(buf, pos)
     if tag > 0x7FFF_FFFF or size > end - pos:
-        raise DecodeError(f"tag {tag} announces {size} bytes at {pos}, {end - pos} are there")
+        raise DecodeError(f"tag {tag} announces {size} bytes at {pos}, only {end - pos} follow")
     return tag, pos, pos + size
 
 
@@ -122,7 +125,7 @@ def short(what: str, wanted: int, there: int) -> NoReturn:
 
 
 def null(what: str) -> NoReturn:
-    raise DecodeError(f"{what} is null, which it may not be")
+    raise DecodeError(f"{what} is null, but the field is not nullable")
 
 
 def misfit(what: str) -> NoReturn:
@@ -131,6 +134,14 @@ def misfit(what: str) -> NoReturn:
 
 def over_budget(what: str) -> NoReturn:
     raise DecodeError(f"{what} would take more memory than a frame of this size may")
+
+
+def many_tags(what: str, count: int, most: int) -> NoReturn:
+    raise DecodeError(f"{what} announces {count} tagged fields, the limit is {most}")
+
+
+def long_tags(what: str, most: int) -> NoReturn:
+    raise DecodeError(f"{what} has more than {most} bytes of unknown tagged fields")
 
 
 def long_string(length: int) -> bytes:
