@@ -28,7 +28,6 @@ from ottla.log.checkpoints import (
     read_offsets,
     read_partition_metadata,
 )
-from ottla.log.memfs import MemFs
 from ottla.log.producer_snapshot import CorruptSnapshotError, decode_snapshot
 from ottla.log.types import TopicPartition
 from ottla.metadata.records import MetadataSerde, decode_record, encode_record
@@ -38,6 +37,7 @@ from ottla.raft.snapshots import SnapshotReader, snapshot_buffers
 from ottla.records.batch import Record, build_batch, iter_batches, iter_records
 from ottla.records.codecs import Compression, compress, decompress
 from ottla.records.validation import ProducePolicy, finish, validate_produce
+from ottla.testing.memfs import MemFs
 from ottla.testing.messages import random_message
 from ottla.wire import decode, encode, messages
 from ottla.wire.headers import decode_request_header, request_header_version

@@ -1,6 +1,7 @@
-"""The file system seam: every file of a broker is opened, written, renamed and removed through an `Fs`.
+"""The file system interface: a broker opens, writes, renames and removes every file through an `Fs`.
 
-`OsFs` is the machine's; `ottla.log.memfs.MemFs` is its in-memory twin that loses and corrupts what was not synced.
+`OsFs` is the machine's file system. `ottla.testing.memfs.MemFs` keeps files in memory for tests: a simulated crash
+loses or corrupts what was not synced.
 """
 
 from __future__ import annotations
@@ -9,16 +10,21 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from ottla.log.preallocation import NEVER
 from ottla.log.types import WouldBlock
 
 if TYPE_CHECKING:
-    from ottla.log.preallocation import Reserve, SpaceReserver
+    from ottla.log.preallocation import SpaceReserver
 
 Buffer = bytes | bytearray | memoryview
+
+NEVER: Final = 1 << 62
+"""A file size that no file reaches."""
+
+Reserve = Callable[[int, int, int], None]
+"""Preallocate disk space for a file descriptor: (descriptor, offset, size). Raises OSError."""
 
 
 class DirEntry(NamedTuple):
@@ -32,7 +38,7 @@ class Stat(NamedTuple):
 
 
 class Lock(Protocol):
-    """A held lock file; released on `release` or when the process dies."""
+    """A held lock file, freed by `release` or when the process dies."""
 
     def release(self) -> None: ...
 
@@ -51,20 +57,20 @@ class File(Protocol):
         ...
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write the buffers at the end, all of them or (raising `OSError`) none that stays."""
+        """Append all buffers, or raise `OSError` and leave the file as it was."""
         ...
 
     def truncate(self, size: int) -> None: ...
 
-    def make_room(self, size: int, limit: int, beside: Sequence[str] = ()) -> int:
-        """Have space set aside, soon, for a file of `size` that may grow to `limit`, and make those beside it: a hint.
+    def preallocate(self, size: int, limit: int, beside: Sequence[str] = ()) -> int:
+        """Hint that the file has `size` bytes and may grow to `limit`: preallocate space soon, create the files beside.
 
-        Gives the size at which to ask again.
+        Returns the size at which to call again.
         """
         ...
 
-    def give_back_room(self) -> None:
-        """The file does not grow any more: let go of what was set aside for it."""
+    def release_preallocation(self) -> None:
+        """Release the preallocated space: the file does not grow any more."""
         ...
 
     def fsync(self) -> None: ...
@@ -72,7 +78,7 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def close(self) -> None:
-        """Let go of the file; the descriptor is closed once no reader in any thread uses it any more."""
+        """Close the file. The descriptor is closed once no reader in any thread uses it."""
         ...
 
 
@@ -80,7 +86,7 @@ class Fs(Protocol):
     """A file system. Paths are plain strings; errors are `OSError` with the usual errno."""
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> File:
-        """Open for reading and appending; `create` makes it where missing, `truncate` empties it."""
+        """Open for reading and appending; `create` creates a missing file, `truncate` empties it."""
         ...
 
     def listdir(self, path: str) -> list[str]: ...
@@ -92,15 +98,15 @@ class Fs(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def mkdir(self, path: str, *, parents: bool = False) -> None:
-        """Make a directory; one that is already there is fine."""
+        """Create a directory unless it exists."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename over whatever file is at `new`."""
+        """Rename a file; it replaces a file at `new`."""
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is not there is fine."""
+        """Remove a file if it exists."""
         ...
 
     def rmtree(self, path: str) -> None: ...
@@ -110,7 +116,7 @@ class Fs(Protocol):
     def read_bytes(self, path: str) -> bytes: ...
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        """Create or replace a file with no promise about crashes: for what can be rebuilt."""
+        """Create or replace a file without protection against a crash: for data that can be rebuilt."""
         ...
 
     def overwrite(self, path: str, data: bytes) -> None:
@@ -118,7 +124,7 @@ class Fs(Protocol):
         ...
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Replace a file whole: temporary file, fsync, rename, fsync of the directory (the syncs if `sync`)."""
+        """Replace a whole file: temporary file, fsync, rename, fsync of the directory (the syncs only with `sync`)."""
         ...
 
     def lock(self, path: str) -> Lock | None:
@@ -129,8 +135,8 @@ class Fs(Protocol):
         """(total, usable) bytes of the volume that holds the path."""
         ...
 
-    def use_room(self, room: SpaceReserver) -> None:
-        """From now on set space aside for files that grow fast, where disks are slow to find it."""
+    def use_preallocation(self, reserver: SpaceReserver) -> None:
+        """Preallocate space for files that grow fast from now on."""
         ...
 
 
@@ -149,6 +155,7 @@ class _Descriptor:
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _CLOSED = "file is closed"
+_FALLOC_FL_KEEP_SIZE: Final = 1
 _MAX_BUFFERS = 512
 """Below IOV_MAX everywhere."""
 
@@ -156,16 +163,16 @@ _MAX_BUFFERS = 512
 class OsFile:
     """A file of the operating system, opened for appending."""
 
-    __slots__ = ("_fd", "_room", "looked", "path", "room_until")
+    __slots__ = ("_fd", "_reserver", "last_growth", "path", "preallocated_until")
 
-    def __init__(self, path: str, fd: int, room: SpaceReserver | None = None) -> None:
+    def __init__(self, path: str, fd: int, reserver: SpaceReserver | None = None) -> None:
         self.path = path
         self._fd: _Descriptor | None = _Descriptor(fd)
-        self._room = room
-        self.looked = (0.0, 0)
-        """When the room was last asked, and how large the file was then."""
-        self.room_until = 0
-        """Up to where space is set aside."""
+        self._reserver = reserver
+        self.last_growth = (0.0, 0)
+        """When growth was last measured, and the size of the file then."""
+        self.preallocated_until = 0
+        """The end of the preallocated space."""
 
     def _descriptor(self) -> _Descriptor:
         fd = self._fd
@@ -177,8 +184,8 @@ class OsFile:
         global _NOWAIT
         fd = self._descriptor()
         if not nowait or not _NOWAIT:
-            # A platform without RWF_NOWAIT (or a file system that refuses it) reads inline: the page
-            # cache answers almost always, and the caller has no better way to ask.
+            # A platform without RWF_NOWAIT, or a file system that refuses it, reads inline: the page
+            # cache has the bytes almost always.
             return memoryview(os.pread(fd.number, size, offset))
         buf = bytearray(size)
         try:
@@ -207,7 +214,7 @@ class OsFile:
         return total
 
     def _append_rest(self, fd: _Descriptor, buffers: Sequence[Buffer], written: int, total: int) -> None:
-        """Finish a short write; take it back where the rest fails, so that no half batch stays."""
+        """Finish a short write; undo it where the rest fails, so that no half batch stays."""
         rest = b"".join(buffers)
         try:
             while written < total:
@@ -219,19 +226,19 @@ class OsFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor().number, size)
 
-    def make_room(self, size: int, limit: int, beside: Sequence[str] = ()) -> int:
-        return NEVER if self._room is None else self._room.look(self, size, limit, beside)
+    def preallocate(self, size: int, limit: int, beside: Sequence[str] = ()) -> int:
+        return NEVER if self._reserver is None else self._reserver.on_growth(self, size, limit, beside)
 
-    def set_aside(self, reserve: Reserve, offset: int, size: int, beside: Sequence[str]) -> None:
-        """Set space aside now, and make the files beside it; blocks."""
+    def reserve_space(self, reserve: Reserve, offset: int, size: int, beside: Sequence[str]) -> None:
+        """Preallocate space now and create the files beside it. Blocks."""
         fd = self._descriptor()
         reserve(fd.number, offset, size)
         for path in beside:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
-    def give_back_room(self) -> None:
-        if self.room_until:
-            self.room_until = 0
+    def release_preallocation(self) -> None:
+        if self.preallocated_until:
+            self.preallocated_until = 0
             self.truncate(self.size())
 
     def fsync(self) -> None:
@@ -261,15 +268,15 @@ class _OsLock:
 
 
 class OsFs:
-    """The machine's own file system."""
+    """The file system of the machine."""
 
-    __slots__ = ("_room",)
+    __slots__ = ("_reserver",)
 
     def __init__(self) -> None:
-        self._room: SpaceReserver | None = None
+        self._reserver: SpaceReserver | None = None
 
-    def use_room(self, room: SpaceReserver) -> None:
-        self._room = room
+    def use_preallocation(self, reserver: SpaceReserver) -> None:
+        self._reserver = reserver
 
     def open(self, path: str, *, create: bool = False, truncate: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
@@ -277,7 +284,7 @@ class OsFs:
             flags |= os.O_CREAT
         if truncate:
             flags |= os.O_TRUNC
-        return OsFile(path, os.open(path, flags, 0o644), self._room)
+        return OsFile(path, os.open(path, flags, 0o644), self._reserver)
 
     def listdir(self, path: str) -> list[str]:
         return os.listdir(path)
@@ -368,8 +375,8 @@ class OsFs:
             os.close(fd)
             return None
         try:
-            # Java's FileChannel.lock is a POSIX record lock: take that too, so that an Apache Kafka on the
-            # same directory sees us and we see it.
+            # Java's FileChannel.lock is a POSIX record lock. Take that too, so that Apache Kafka on the
+            # same directory is noticed and notices this process.
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as e:
             os.close(fd)
@@ -381,6 +388,24 @@ class OsFs:
     def disk_usage(self, path: str) -> tuple[int, int]:
         usage = shutil.disk_usage(path)
         return usage.total, usage.free
+
+
+def fallocate() -> Reserve | None:
+    """Return Linux's `fallocate` with FALLOC_FL_KEEP_SIZE, which Python does not offer; None on other systems."""
+    import ctypes  # takes milliseconds to load, and few nodes need it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    call = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
+    if call is None:
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+    def reserve(fd: int, offset: int, size: int) -> None:
+        if call(fd, _FALLOC_FL_KEEP_SIZE, offset, size):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    return reserve
 
 
 def _write_all(fd: int, data: bytes) -> None:

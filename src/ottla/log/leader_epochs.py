@@ -20,6 +20,16 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+def epoch_at(entries: Iterable[EpochEntry], offset: int) -> int:
+    """Return the epoch in which the record at an offset was written, or -1 if the entries begin after it."""
+    found = NO_EPOCH
+    for entry in entries:
+        if entry.start_offset > offset:
+            break
+        found = entry.epoch
+    return found
+
+
 class LeaderEpochCache:
     """Entries ascending in both epoch and start offset. Every change reaches the file before it returns, but for
     `assign`: an epoch without a record is forgotten with the process anyway, so `write` is due before its first one.
@@ -126,15 +136,6 @@ class LeaderEpochCache:
                 return (epoch if floor is None else floor.epoch), entry.start_offset
             floor = entry
         return NO_EPOCH, UNKNOWN_OFFSET
-
-    def epoch_for_offset(self, offset: int) -> int:
-        """The epoch in which the record at an offset was written, or -1."""
-        found = NO_EPOCH
-        for entry in self._entries:
-            if entry.start_offset > offset:
-                break
-            found = entry.epoch
-        return found
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at or after an offset."""

@@ -17,7 +17,7 @@ from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.errors import ApiException, ErrorCode
-from ottla.log.cleaner import CleanerConfig, LogCleaner, MakeThreads, make_threads
+from ottla.log.cleaner.log_cleaner import CleanerConfig, LogCleaner, MakeThreads, make_threads
 from ottla.log.context import LogContext
 from ottla.log.creation import NewLog
 from ottla.log.files import (
@@ -336,17 +336,6 @@ class LogManager:
     def logs_in(self, directory: LogDir) -> Iterable[PartitionLog]:
         """The logs of a directory, future ones included."""
         return [log for log, its_dir in self._dir_of.items() if its_dir is directory]
-
-    def high_watermark_checkpoint(self, tp: TopicPartition) -> int:
-        """The high watermark as of the last checkpoint; 0 where there is none."""
-        directory = self.dir_of(tp)
-        return 0 if directory is None else directory.high_watermarks.get(tp, 0)
-
-    def update_topic_config(self, topic: str, config: TopicConfig) -> None:
-        for table in (self._logs, self._future_logs):
-            for tp, log in table.items():
-                if tp.topic == topic:
-                    log.update_config(config)
 
     def update_config(self, config: BrokerConfig) -> None:
         """A change of the broker's own configuration, in force from the next round of each task."""

@@ -18,11 +18,11 @@ from ottla.log.files import CLEANED_SUFFIX, DELETED_SUFFIX
 from ottla.log.fs import Buffer
 from ottla.log.leader_epochs import LeaderEpochCache
 from ottla.log.log_reader import LogReader
+from ottla.log.log_segments import LogSegments
 from ottla.log.producer_snapshot import BatchMetadata
 from ottla.log.producer_state import ProducerStateManager, Staged
 from ottla.log.rolling import is_full, max_segment_ms, roll_jitter_ms, segment_settings
 from ottla.log.segment import AppendedBatch, Segment
-from ottla.log.segments import Segments
 from ottla.log.types import NO_TIMESTAMP, AppendInfo, AppendOrigin, TopicPartition
 from ottla.log.verification import VerificationGuard
 from ottla.records.batch import BatchHeader
@@ -55,7 +55,7 @@ class PartitionLog(LogReader):
         config: TopicConfig,
         *,
         topic_id: bytes,
-        segments: Segments,
+        segments: LogSegments,
         log_start_offset: int,
         log_end_offset: int,
         recovery_point: int,
@@ -410,7 +410,7 @@ class PartitionLog(LogReader):
         if not segments:
             return 0
         if segments[-1] is self._segments.active:
-            self._roll_at(self.log_end_offset)
+            self.roll()
         following = self._segments.since(segments[-1].base_offset)[1]
         self.advance_log_start(max(self.log_start_offset, following.base_offset))
         self._delete_segments(segments)

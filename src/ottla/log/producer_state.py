@@ -119,11 +119,6 @@ class ProducerStateManager:
         first = min(unreplicated)[0]
         return min(first, ongoing[0][0]) if ongoing else first
 
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Where the earliest open transaction begins: the cleaner stays below it."""
-        return self._ongoing[0][0] if self._ongoing else None
-
     def on_high_watermark(self, high_watermark: int) -> None:
         if self._unreplicated:
             self._unreplicated = [txn for txn in self._unreplicated if txn[1] >= high_watermark]

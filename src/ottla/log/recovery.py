@@ -31,12 +31,12 @@ from ottla.log.files import (
     stem,
 )
 from ottla.log.leader_epochs import LeaderEpochCache
+from ottla.log.log_segments import LogSegments
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.rolling import roll_jitter_ms, segment_settings
 from ottla.log.segment import Segment
 from ottla.log.segment_recovery import Place, recover_segment
-from ottla.log.segments import Segments
 from ottla.log.txn_index import CorruptIndexError
 from ottla.log.types import TopicPartition
 from ottla.wire.uuid import ZERO_UUID
@@ -105,7 +105,7 @@ def create_log(context: LogContext, path: str, config: TopicConfig, topic_id: by
         tp,
         config,
         topic_id=topic_id,
-        segments=Segments([segment]),
+        segments=LogSegments([segment]),
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
@@ -159,7 +159,7 @@ class _Loader:
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
             names = self._settle_leftovers(names)
         tp = _topic_partition(self.path)
-        segments = Segments(self._find_segments(names))
+        segments = LogSegments(self._find_segments(names))
         # Those below the start were deleted once; a crash may bring some of them back.
         self._drop(segments, [s for s, after in pairwise(segments) if after.base_offset <= self.log_start])
         snapshots = [
@@ -278,7 +278,7 @@ class _Loader:
         return found
 
     def _rebuild_damaged_indexes(
-        self, segments: Segments, snapshots: list[int], epochs: LeaderEpochCache, names: set[str]
+        self, segments: LogSegments, snapshots: list[int], epochs: LeaderEpochCache, names: set[str]
     ) -> None:
         """Rebuild the missing or damaged indexes of segments that are not scanned anyway."""
         unflushed = None if self.clean or not len(segments) else segments.since(self.recovery_point)[0]
@@ -305,7 +305,9 @@ class _Loader:
                 return True
         return False
 
-    def _recover(self, segments: Segments, producers: ProducerStateManager, epochs: LeaderEpochCache) -> int:
+    def _recover(
+        self, segments: LogSegments, producers: ProducerStateManager, epochs: LeaderEpochCache
+    ) -> int:
         """Bring segments, producers and epochs in order; the end of the log."""
         producers.remove_strays(segment.base_offset for segment in segments)
         if not len(segments):
@@ -329,7 +331,7 @@ class _Loader:
             return self._begin_anew(segments, producers)
         return end
 
-    def _begin_anew(self, segments: Segments, producers: ProducerStateManager) -> int:
+    def _begin_anew(self, segments: LogSegments, producers: ProducerStateManager) -> int:
         producers.clear(self.log_start)
         segments.add(
             Segment.create(
@@ -343,7 +345,7 @@ class _Loader:
         )
         return self.log_start
 
-    def _replay(self, segments: Segments, producers: ProducerStateManager, end: int) -> None:
+    def _replay(self, segments: LogSegments, producers: ProducerStateManager, end: int) -> None:
         """Bring the producers from their snapshot up to an offset."""
         start = producers.end_offset
         if start >= end:
@@ -359,7 +361,7 @@ class _Loader:
         producers.end_offset = end
 
     def _scan(
-        self, segments: Segments, producers: ProducerStateManager, epochs: LeaderEpochCache, first: int
+        self, segments: LogSegments, producers: ProducerStateManager, epochs: LeaderEpochCache, first: int
     ) -> int:
         """Check every batch of the segments from one on; cut the log at the first damage. The end of the log."""
         pending = segments.since(first)
@@ -393,7 +395,7 @@ class _Loader:
         producers.end_offset = end
         return end
 
-    def _drop(self, segments: Segments, gone: Sequence[Segment]) -> None:
+    def _drop(self, segments: LogSegments, gone: Sequence[Segment]) -> None:
         for segment in gone:
             segment.close_files()
             for path in segment.paths():

@@ -258,7 +258,7 @@ class Segment:
             self.first_timestamp = batches[0][2]
         if position >= self._look_at:
             beside = (self.offset_index.path, self.time_index.path)
-            self._look_at = self.log.make_room(position, self.settings.max_bytes, beside)
+            self._look_at = self.log.preallocate(position, self.settings.max_bytes, beside)
         if len(tail.positions) > _TAIL_BATCHES:
             drop = len(tail.positions) - _TAIL_BATCHES // 2
             self._tail = _Tail(
@@ -476,7 +476,7 @@ class Segment:
         self.offset_index.ensure_file()
         self.time_index.ensure_file()
         if self._log is not None:
-            self._log.give_back_room()
+            self._log.release_preallocation()
         self.close_files()
 
     def close_files(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.log.leader_epochs import EpochEntry, LeaderEpochCache
+from ottla.log.leader_epochs import EpochEntry, LeaderEpochCache, epoch_at
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.segment import MAX_RELATIVE_OFFSET, BatchPosition, Scan, Segment
 from ottla.log.types import NO_EPOCH
@@ -146,11 +146,7 @@ class Place:
         """Whether the checkpoint, where there is one, says otherwise."""
         if epoch == self._epoch:
             return False
-        known = NO_EPOCH
-        for entry in self._written:
-            if entry.start_offset > offset:
-                break
-            known = entry.epoch
+        known = epoch_at(self._written, offset)
         return self._epochs_lost if known < 0 else known != epoch
 
     def confirmed_by(self, following: Segment | None) -> bool:

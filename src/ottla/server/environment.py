@@ -10,11 +10,12 @@ from typing import Final, Protocol
 from ottla.broker.services import Node
 from ottla.clock import Clock, SystemClock
 from ottla.config.broker import BrokerConfig
-from ottla.log.cleaner import MakeThreads, make_threads
+from ottla.log.cleaner.log_cleaner import MakeThreads, make_threads
 from ottla.log.fs import Fs, OsFs
-from ottla.log.write_gate import Probe, page_cache_probe
+from ottla.log.write_gate import Probe
 from ottla.net.connecting import Connect, connect_socket
 from ottla.net.endpoints import ListenerSet
+from ottla.server.page_cache import page_cache_probe
 
 _THREADS: Final = 4
 """For fsync, cold reads and codecs: enough to keep a disk busy, few enough to leave the loop its core."""

@@ -123,9 +123,9 @@ class Server:
         self.addresses = listeners.addresses
         executor = self._environment.executor
         self._undo.append(executor.shutdown)
-        room = SpaceReserver(clock, self._gate, loop.call_soon_threadsafe)
-        self._undo += room.stop, self._gate.stop
-        fs.use_room(room)
+        reserver = SpaceReserver(clock, self._gate, loop.call_soon_threadsafe)
+        self._undo += reserver.stop, self._gate.stop
+        fs.use_preallocation(reserver)
         log_manager = LogManager(
             fs,
             config,

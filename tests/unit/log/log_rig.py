@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.log.context import LogContext
 from ottla.log.fs import Fs
-from ottla.log.memfs import MemFs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import Recovered, open_log
 from ottla.records.batch import build_batch, iter_batches, iter_records
 from ottla.records.record import Record
+from ottla.testing.memfs import MemFs
 
 BROKER = BrokerConfig.single_node()
 PATH = "/data/t-0"
@@ -77,7 +78,10 @@ class Rig:
         if fs is not None:
             self.fs = fs
         context = LogContext(
-            self.fs, now_ms=lambda: self.now_ms, request_flush=lambda log, end: self.flushes.append(end)
+            self.fs,
+            now_ms=lambda: self.now_ms,
+            random=random.Random(0),
+            request_flush=lambda log, end: self.flushes.append(end),
         )
         self.report = Recovered()
         self.log = open_log(context, self.path, self.config, clean=clean, report=self.report, **bounds)
@@ -101,6 +105,10 @@ class Rig:
 
     def names(self) -> list[str]:
         return sorted(self.fs.listdir(self.path))
+
+
+def has_open_transaction(log: PartitionLog) -> bool:
+    return any(state.current_txn_first_offset >= 0 for state in log.producers.active.values())
 
 
 def records_of(

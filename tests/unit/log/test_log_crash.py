@@ -14,11 +14,11 @@ import pytest
 from ottla.errors import ApiException
 from ottla.log.context import LogContext
 from ottla.log.leader_epochs import LeaderEpochCache
-from ottla.log.memfs import MemFs
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
 from ottla.records.batch import check_crc, iter_batches
-from unit.log.log_rig import NOW, batch, idempotent, marker, stamped, topic_config
+from ottla.testing.memfs import MemFs
+from unit.log.log_rig import NOW, batch, has_open_transaction, idempotent, marker, stamped, topic_config
 
 PATH = "/data/t-0"
 
@@ -63,7 +63,7 @@ def run(fs: MemFs, story: Story, rng: random.Random, steps: int, crash_after: in
     config = topic_config(
         segment_bytes=rng.choice([400, 900, 4000]), index_interval_bytes=rng.choice([0, 300])
     )
-    context = LogContext(fs, now_ms=lambda: NOW)
+    context = LogContext(fs, now_ms=lambda: NOW, random=random.Random(0))
     log = open_log(
         context, PATH, config, clean=False, log_start_offset=story.start, recovery_point=story.recovery_point
     )
@@ -147,7 +147,7 @@ def _catch_up(story: Story, log: PartitionLog) -> None:
     if state is None:
         story.producer_id += 1
     story.sequence = 0 if state is None else state.last_sequence + 1
-    story.in_txn = log.producers.first_undecided_offset is not None
+    story.in_txn = has_open_transaction(log)
 
 
 def _batches_of(log: PartitionLog) -> list[tuple[int, bytes]]:
@@ -174,7 +174,7 @@ def _lost_epoch(written: set[tuple[int, bytes]], offset: int, raw: bytes, known:
 
 def check(fs: MemFs, story: Story, *, killed: bool = False) -> PartitionLog:
     """Start on what the crash left: a prefix of what was written, with everything synced."""
-    context = LogContext(fs, now_ms=lambda: NOW)
+    context = LogContext(fs, now_ms=lambda: NOW, random=random.Random(0))
     known = _epochs_on_disk(fs)
     log = open_log(
         context,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.log.leader_epochs import LeaderEpochCache
-from ottla.log.memfs import MemFs
+from ottla.log.leader_epochs import LeaderEpochCache, epoch_at
+from ottla.testing.memfs import MemFs
 
 FILE = "/p/leader-epoch-checkpoint"
 
@@ -72,9 +72,9 @@ def test_ends_of_epochs(fs: MemFs) -> None:
 
 def test_epoch_of_an_offset(fs: MemFs) -> None:
     cache = filled(fs)
-    assert [cache.epoch_for_offset(o) for o in (0, 9, 10, 29, 30, 99)] == [0, 0, 2, 2, 5, 5]
+    assert [epoch_at(cache.entries, o) for o in (0, 9, 10, 29, 30, 99)] == [0, 0, 2, 2, 5, 5]
     cache.truncate_from_start(20)
-    assert cache.epoch_for_offset(5) == -1
+    assert epoch_at(cache.entries, 5) == -1
 
 
 def test_truncation(fs: MemFs) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ottla.log.fs import Fs, OsFs
-from ottla.log.memfs import MemFs
 from ottla.log.types import WouldBlock
+from ottla.testing.memfs import MemFs
 
 
 @pytest.fixture(params=["os", "memory"])

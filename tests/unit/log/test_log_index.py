@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from ottla.log.index import OffsetIndex, TimeIndex
-from ottla.log.memfs import MemFs
 from ottla.log.txn_index import CorruptIndexError, TransactionIndex
 from ottla.log.types import AbortedTxn
+from ottla.testing.memfs import MemFs
 
 BASE = 1_000_000
 

@@ -20,8 +20,8 @@ from ottla.log.checkpoints import read_meta_properties, read_offsets
 from ottla.log.fs import Fs, OsFs
 from ottla.log.log_dir import LogDir, LogDirError
 from ottla.log.manager import LogManager
-from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
+from ottla.testing.memfs import MemFs
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.uuid import uuid_from_str
 from unit.log.log_rig import NOW, batch, records_of, topic_config
@@ -256,7 +256,9 @@ def test_checkpoints_are_kafkas_files_and_written_regularly() -> None:
     node.fs = node.fs.kill()
     log = node.start().logs[TP]
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point) == (1, 4, 4, 3)
-    assert node.manager.high_watermark_checkpoint(TP) == 4
+    directory = node.manager.dir_of(TP)
+    assert directory is not None
+    assert directory.high_watermarks[TP] == 4
 
 
 def test_a_recreated_topic_does_not_inherit_the_offsets_of_the_old_one() -> None:
@@ -285,7 +287,7 @@ def test_retention_flush_and_expiry_run_by_the_clock() -> None:
     for n in range(20):
         node.append(TP, f"{n}", segment_bytes=200, retention_ms=60_000, flush_ms=5_000)
     log = node.manager.logs[TP]
-    assert log.recovery_point == log.active_segment.base_offset  # rolled segments are flushed at once
+    assert log.recovery_point == log.segments[-1].base_offset  # rolled segments are flushed at once
     node.clock.advance(6)
     assert log.recovery_point == 20
     node.clock.advance(600)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from effort import examples
 from ottla.config.topic import TopicConfig
 from ottla.errors import ApiException, ErrorCode
-from ottla.log.memfs import MemFs
 from ottla.records.batch import iter_batches
+from ottla.testing.memfs import MemFs
 from unit.log.log_rig import NOW, Rig, batch, records_of
 
 

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from ottla.errors import ApiException, ErrorCode
-from ottla.log.memfs import MemFs
+from ottla.testing.memfs import MemFs
 from unit.log.log_rig import NOW, PATH, Rig, batch, records_of
 
 LOG = f"{PATH}/00000000000000000000.log"

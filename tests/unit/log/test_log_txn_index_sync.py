@@ -5,9 +5,9 @@ import random
 import pytest
 
 from ottla.errors import ApiException, ErrorCode
-from ottla.log.memfs import MemFs
 from ottla.log.txn_index import TransactionIndex
 from ottla.log.types import AbortedTxn
+from ottla.testing.memfs import MemFs
 from unit.log.log_rig import Rig, idempotent, marker
 
 

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from ottla.log import preallocation as room_module
-from ottla.log.fs import OsFile, OsFs
+from ottla.log.fs import NEVER, OsFile, OsFs, fallocate
 from ottla.log.preallocation import (
     AHEAD_S,
     CHUNK_BYTES,
     FIRST_LOOK_BYTES,
-    NEVER,
     SMALLEST_BYTES,
     SpaceReserver,
 )
@@ -58,7 +56,7 @@ class Scene:
             self.clock, self.gate, lambda call: call(), executor=self.executor, reserve=self._reserve
         )
         fs = OsFs()
-        fs.use_room(self.room)
+        fs.use_preallocation(self.room)
         self.file: OsFile = fs.open(str(path), create=True)
 
     def _reserve(self, fd: int, offset: int, size: int) -> None:
@@ -76,9 +74,9 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 def grow_fast(scene: Scene) -> int:
     """Two looks, so that its speed is known; where to look next."""
-    at = scene.file.make_room(FIRST_LOOK_BYTES, LIMIT)
+    at = scene.file.preallocate(FIRST_LOOK_BYTES, LIMIT)
     scene.clock.advance(0.1)
-    return scene.file.make_room(at, LIMIT)
+    return scene.file.preallocate(at, LIMIT)
 
 
 def test_a_file_that_grows_fast_gets_room_behind_a_closed_gate(scene: Scene) -> None:
@@ -89,12 +87,12 @@ def test_a_file_that_grows_fast_gets_room_behind_a_closed_gate(scene: Scene) -> 
     start = 2 * FIRST_LOOK_BYTES
     assert scene.reserved == [(start, start)], "as much as it has"
     assert start < at < 2 * start
-    at = scene.file.make_room(at, LIMIT)
+    at = scene.file.preallocate(at, LIMIT)
     scene.executor.run()
     ((offset, size),) = scene.reserved[1:]
     assert offset == 2 * start
     assert offset < at < offset + size
-    scene.file.make_room(LIMIT // 2, LIMIT)
+    scene.file.preallocate(LIMIT // 2, LIMIT)
     scene.executor.run()
     assert scene.reserved[2:] == [(LIMIT // 2, CHUNK_BYTES)], "but not more than a chunk"
 
@@ -104,26 +102,26 @@ def test_the_files_beside_it_are_made_with_it_and_those_that_are_there_stay(
 ) -> None:
     there, missing = tmp_path / "there", tmp_path / "missing"
     there.write_bytes(b"as it was")
-    at = scene.file.make_room(FIRST_LOOK_BYTES, LIMIT)
-    scene.file.make_room(at, LIMIT, (str(there), str(missing)))
+    at = scene.file.preallocate(FIRST_LOOK_BYTES, LIMIT)
+    scene.file.preallocate(at, LIMIT, (str(there), str(missing)))
     assert not missing.exists()
     scene.executor.run()
     assert (there.read_bytes(), missing.read_bytes()) == (b"as it was", b"")
 
 
 def test_a_directory_that_is_gone_is_let_be(scene: Scene, tmp_path: Path) -> None:
-    at = scene.file.make_room(FIRST_LOOK_BYTES, LIMIT)
-    scene.file.make_room(at, LIMIT, (str(tmp_path / "gone" / "index"),))
+    at = scene.file.preallocate(FIRST_LOOK_BYTES, LIMIT)
+    scene.file.preallocate(at, LIMIT, (str(tmp_path / "gone" / "index"),))
     scene.executor.run()
     assert scene.gate.admits(1)
 
 
 def test_it_gets_what_it_would_need_for_a_few_seconds(scene: Scene) -> None:
     size = 100 << 20
-    scene.file.make_room(size, LIMIT)
+    scene.file.preallocate(size, LIMIT)
     scene.clock.advance(5)
     size += 10 << 20
-    at = scene.file.make_room(size, LIMIT)
+    at = scene.file.preallocate(size, LIMIT)
     scene.executor.run()
     assert scene.reserved == [(size, 2 * AHEAD_S << 20)]
     assert size < at < size + (2 * AHEAD_S << 20)
@@ -132,7 +130,7 @@ def test_it_gets_what_it_would_need_for_a_few_seconds(scene: Scene) -> None:
 def test_a_file_that_grows_slowly_gets_none(scene: Scene) -> None:
     at = FIRST_LOOK_BYTES
     for _ in range(10):
-        at = scene.file.make_room(at, LIMIT)
+        at = scene.file.preallocate(at, LIMIT)
         scene.clock.advance(1 + AHEAD_S * FIRST_LOOK_BYTES / SMALLEST_BYTES)
     assert at == 11 * FIRST_LOOK_BYTES
     assert scene.executor.work == []
@@ -140,11 +138,11 @@ def test_a_file_that_grows_slowly_gets_none(scene: Scene) -> None:
 
 def test_nothing_is_set_aside_beyond_what_the_file_may_take(scene: Scene) -> None:
     limit = 3 * FIRST_LOOK_BYTES + 7
-    at = scene.file.make_room(FIRST_LOOK_BYTES, limit)
-    assert scene.file.make_room(at, limit) == NEVER
+    at = scene.file.preallocate(FIRST_LOOK_BYTES, limit)
+    assert scene.file.preallocate(at, limit) == NEVER
     scene.executor.run()
     assert scene.reserved == [(2 * FIRST_LOOK_BYTES, FIRST_LOOK_BYTES + 7)]
-    assert scene.file.make_room(limit, limit) == NEVER
+    assert scene.file.preallocate(limit, limit) == NEVER
 
 
 @pytest.mark.parametrize(("number", "again"), [(errno.EOPNOTSUPP, False), (errno.ENOSPC, True)])
@@ -153,7 +151,7 @@ def test_a_disk_that_cannot_is_no_error(scene: Scene, number: int, again: bool) 
     at = grow_fast(scene)
     scene.executor.run()
     assert scene.gate.admits(1)
-    scene.file.make_room(at, LIMIT)
+    scene.file.preallocate(at, LIMIT)
     scene.executor.run()
     assert len(scene.reserved) == (2 if again else 1)
     assert scene.gate.admits(1)
@@ -174,22 +172,22 @@ def test_a_file_that_was_closed_meanwhile_is_let_be(scene: Scene) -> None:
 
 
 def test_the_file_keeps_its_size_and_gives_back_what_it_did_not_use(tmp_path: Path) -> None:
-    reserve = room_module.fallocate()
+    reserve = fallocate()
     if reserve is None:
         pytest.skip("this system has no such call")
     path = tmp_path / "file"
     file = OsFs().open(str(path), create=True)
     file.append([b"before"])
     try:
-        file.set_aside(reserve, 6, 1 << 20, ())
+        file.reserve_space(reserve, 6, 1 << 20, ())
     except OSError as error:
         pytest.skip(f"this file system cannot: {error}")
-    file.room_until = 6 + (1 << 20)
+    file.preallocated_until = 6 + (1 << 20)
     assert path.stat().st_size == 6
     assert path.stat().st_blocks * 512 >= 1 << 20
     file.append([b" and after"])
     assert bytes(file.pread(100, 0)) == b"before and after"
-    file.give_back_room()
+    file.release_preallocation()
     assert path.read_bytes() == b"before and after"
     assert path.stat().st_blocks * 512 < 1 << 20
     file.close()
@@ -201,14 +199,14 @@ def test_a_segment_asks_when_it_has_grown_and_gives_back_at_its_end(
     asked: list[tuple[int, int]] = []
     given_back: list[int] = []
 
-    def make_room(self: OsFile, size: int, limit: int, beside: Sequence[str]) -> int:
+    def preallocate(self: OsFile, size: int, limit: int, beside: Sequence[str]) -> int:
         asked.append((size, limit))
         assert [Path(path).name for path in beside] == [f"{0:020}.index", f"{0:020}.timeindex"]
         return size + FIRST_LOOK_BYTES
 
-    monkeypatch.setattr(OsFile, "make_room", make_room)
+    monkeypatch.setattr(OsFile, "preallocate", preallocate)
     monkeypatch.setattr(
-        OsFile, "give_back_room", lambda self: given_back.append(os.fstat(self.fileno()).st_size)
+        OsFile, "release_preallocation", lambda self: given_back.append(os.fstat(self.fileno()).st_size)
     )
     segment = Segment.create(OsFs(), str(tmp_path), 0, SegmentSettings(4096, 1 << 20, LIMIT))
     piece = bytes(1 << 20)

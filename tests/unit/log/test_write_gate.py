@@ -14,8 +14,8 @@ from ottla.log.write_gate import (
     SHORTEST_WAIT_S,
     STEP_BYTES,
     WriteGate,
-    page_cache_probe,
 )
+from ottla.server.page_cache import page_cache_probe
 from ottla.testing.virtual_clock import VirtualClock
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ApiException
-from ottla.log.memfs import MemFs
 from ottla.metadata.format import format_metadata_dir
 from ottla.metadata.publisher import MetadataLoader, SnapshotGenerator
 from ottla.metadata.records import MetadataSerde
@@ -18,6 +17,7 @@ from ottla.raft.config import RaftConfig
 from ottla.raft.driver import RaftDriver
 from ottla.raft.types import ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
+from ottla.testing.memfs import MemFs
 from ottla.testing.memory_peers import MemoryNetwork, Respond
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages as m

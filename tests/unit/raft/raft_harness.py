@@ -9,13 +9,13 @@ from typing import Any
 
 from ottla.config.broker import BrokerConfig
 from ottla.log.fs import Fs
-from ottla.log.memfs import MemFs
 from ottla.metadata.publisher import MetadataLoader, SnapshotGenerator
 from ottla.metadata.records import MetadataSerde
 from ottla.raft.config import RaftConfig
 from ottla.raft.driver import RaftDriver
 from ottla.raft.types import CommittedBatch, OffsetAndEpoch, ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
+from ottla.testing.memfs import MemFs
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages as m
 

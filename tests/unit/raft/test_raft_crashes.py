@@ -8,9 +8,9 @@ import random
 import pytest
 
 from ottla.errors import ApiException, ErrorCode
-from ottla.log.memfs import MemFs
 from ottla.metadata.format import format_metadata_dir
 from ottla.raft.voters import VoterSet
+from ottla.testing.memfs import MemFs
 from unit.raft.raft_cluster import Cluster
 from unit.raft.raft_harness import DATA_DIR, DYNAMIC, LOCAL, STATIC, Quorum, feature
 

@@ -8,10 +8,10 @@ import json
 import pytest
 
 from ottla.errors import ApiException, ErrorCode
-from ottla.log.memfs import MemFs
 from ottla.metadata.format import format_metadata_dir, read_bootstrap_records
 from ottla.raft.types import OffsetAndEpoch, ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
+from ottla.testing.memfs import MemFs
 from ottla.wire import messages as m
 from unit.raft.raft_harness import DATA_DIR, DIRECTORY_ID, DYNAMIC, LOCAL, LOG_DIR, STATIC, Quorum, feature
 

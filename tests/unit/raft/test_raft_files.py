@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ottla.errors import ApiException
-from ottla.log.memfs import MemFs
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.records import MetadataSerde, encode_record
 from ottla.raft.batches import control_batch, data_batch, read_batches
@@ -17,6 +16,7 @@ from ottla.raft.snapshots import SnapshotReader, parse_snapshot_name, snapshot_b
 from ottla.raft.types import OffsetAndEpoch, ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
 from ottla.records.batch import iter_batches
+from ottla.testing.memfs import MemFs
 from ottla.wire.uuid import uuid_from_str
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "raft"

@@ -18,7 +18,6 @@ from ottla.controller.alter_partition import alter_partition
 from ottla.controller.settings import Settings
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.manager import LogManager
-from ottla.log.memfs import MemFs
 from ottla.log.write_gate import WriteGate
 from ottla.metadata.bootstrap import bootstrap_records
 from ottla.metadata.delta import MetadataDelta
@@ -29,6 +28,7 @@ from ottla.records.batch import build_batch, iter_batches, iter_records
 from ottla.records.record import Record
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
+from ottla.testing.memfs import MemFs
 from ottla.testing.memory_peers import MemoryNetwork
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from ottla.config.broker import BrokerConfig
 from ottla.log.manager import LogManager
-from ottla.log.memfs import MemFs
 from ottla.metadata.image import (
     EMPTY_IMAGE,
     ConfigurationsImage,
@@ -27,6 +26,7 @@ from ottla.replica import log_creation as making
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ReplicaManager
 from ottla.replica.producer_ids import ProducerIds
+from ottla.testing.memfs import MemFs
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.enums import ConfigResourceType
 

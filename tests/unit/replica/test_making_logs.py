@@ -10,9 +10,9 @@ import pytest
 from ottla.api.base import NO_RESPONSE, PARKED
 from ottla.api.data import produce
 from ottla.errors import ApiException, ErrorCode
-from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
 from ottla.replica import log_creation as making
+from ottla.testing.memfs import MemFs
 from ottla.wire.messages import ProduceRequest
 from unit.replica.replica_scene import NODE, Context, Scene, make_scene
 

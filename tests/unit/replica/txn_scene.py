@@ -16,12 +16,12 @@ from ottla.coordinator.transaction.marker_manager import MarkersDone, TxnMarker
 from ottla.coordinator.transaction.marker_router import TransactionMarkerRouter
 from ottla.coordinator.transaction.service import SERDE, TransactionCoordinator
 from ottla.errors import ApiException, ErrorCode
-from ottla.log.memfs import MemFs
 from ottla.log.types import TopicPartition
 from ottla.metadata.topic_names import TRANSACTIONS_TOPIC
 from ottla.peers import BrokerPeers
 from ottla.records.batch import iter_batches, iter_records
 from ottla.records.control import ControlType, iter_control
+from ottla.testing.memfs import MemFs
 from ottla.testing.memory_peers import MemoryNetwork
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages import (

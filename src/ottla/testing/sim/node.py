@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.lifecycle import BrokerState
 from ottla.config.broker import BrokerConfig
-from ottla.log.memfs import MemFs
 from ottla.metadata.node_format import format_directory, node_directories, plan_directories
 from ottla.server import Environment, Server
+from ottla.testing.memfs import MemFs
 from ottla.testing.sim.clock import SimClock
 from ottla.testing.sim.listeners import SimListeners
 from ottla.testing.sim.loop import SimLoop

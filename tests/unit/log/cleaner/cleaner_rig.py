@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.config.broker import SINGLE_NODE, BrokerConfig
 from ottla.config.topic import TopicConfig
-from ottla.log.cleaner import CleanerConfig, LogCleaner
+from ottla.log.cleaner.log_cleaner import CleanerConfig, LogCleaner
 from ottla.log.context import LogContext
 from ottla.log.fs import Fs
 from ottla.log.partition_log import PartitionLog
@@ -96,7 +96,7 @@ class Rig:
         )
 
     def open(self, *, clean: bool = False) -> PartitionLog:
-        context = LogContext(self.fs, now_ms=self.clock.now_ms)
+        context = LogContext(self.fs, now_ms=self.clock.now_ms, random=self.clock.random)
         path = f"{self.directory}/{self.tp}"
         self.log = self.logs[self.tp] = open_log(context, path, self.config, clean=clean)
         self.log.high_watermark = self.log.log_end_offset

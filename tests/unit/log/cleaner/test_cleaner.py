@@ -12,9 +12,9 @@ from effort import examples
 from ottla.clock import SystemClock
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.checkpoints import read_offsets
-from ottla.log.cleaner import CleanerConfig, LogCleaner
-from ottla.log.cleaner_pace import CleaningAbortedError, Pace
-from ottla.log.cleaner_target import judge
+from ottla.log.cleaner.log_cleaner import CleanerConfig, LogCleaner
+from ottla.log.cleaner.selection import judge
+from ottla.log.cleaner.throttler import CleaningAbortedError, Throttler
 from ottla.log.fs import OsFs
 from ottla.log.types import AbortedTxn
 from ottla.records.batch import iter_batches
@@ -373,18 +373,18 @@ def check_reads(rig, offsets):
 
 
 def test_the_pace_stops_at_once_when_called_off():
-    pace = Pace(SystemClock(), 1.0)
-    pace.abort()
+    throttler = Throttler(SystemClock(), 1.0)
+    throttler.abort()
     with pytest.raises(CleaningAbortedError):
-        pace(10_000_000)
+        throttler(10_000_000)
 
 
 def test_the_pace_keeps_to_the_configured_rate():
     clock = SystemClock()
     started = clock.monotonic()
-    pace = Pace(clock, 1_000_000.0)
+    throttler = Throttler(clock, 1_000_000.0)
     for _ in range(10):
-        pace(5_000)
+        throttler(5_000)
     assert clock.monotonic() - started >= 0.04
 
 

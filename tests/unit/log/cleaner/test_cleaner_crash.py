@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from ottla.log.memfs import MemFs
+from ottla.testing.memfs import MemFs
 from unit.log.cleaner.cleaner_rig import Rig, topic_config
 
 DIRECTORY = "/data"

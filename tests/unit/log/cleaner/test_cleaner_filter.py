@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.log.cleaner_filter import BatchFilter, LastOfProducer
-from ottla.log.cleaner_map import OffsetMap, key_of
-from ottla.log.cleaner_txns import CleanedTransactions
+from ottla.log.cleaner.batch_filter import BatchFilter, LastRecord
+from ottla.log.cleaner.offset_map import OffsetMap, key_of
+from ottla.log.cleaner.transactions import CleanedTransactionMetadata
 from ottla.log.types import AbortedTxn
 from ottla.records.batch import (
     LOG_APPEND_TIME,
@@ -34,7 +34,7 @@ def offset_map(latest=1000, **offsets):
 
 
 def make_filter(keys=None, *, aborted=(), producers=None, now=NOW, upper_bound=10_000):
-    txns = CleanedTransactions(aborted)
+    txns = CleanedTransactionMetadata(aborted)
     return BatchFilter(
         keys or offset_map(),
         txns,
@@ -132,10 +132,10 @@ def test_a_horizon_keeps_log_append_time():
 def test_the_last_batch_of_an_active_producer_stays_without_its_records():
     raw = build_batch(ABC, producer_id=9, producer_epoch=1, base_sequence=0)
     keys = offset_map(a=50, b=50, c=50)
-    kept = apply(make_filter(keys, producers={9: LastOfProducer(7, 1)}), raw)
+    kept = apply(make_filter(keys, producers={9: LastRecord(7, 1)}), raw)
     assert kept == build_empty_batch(read_header(raw))
-    assert apply(make_filter(keys, producers={9: LastOfProducer(99, 1)}), raw) is None
-    assert apply(make_filter(keys, producers={8: LastOfProducer(7, 1)}), raw) is None
+    assert apply(make_filter(keys, producers={9: LastRecord(99, 1)}), raw) is None
+    assert apply(make_filter(keys, producers={8: LastRecord(7, 1)}), raw) is None
 
 
 def test_the_batch_at_the_end_of_the_cleaning_stays_without_its_records():
@@ -195,7 +195,7 @@ def test_a_commit_marker_stays_as_long_as_data_of_its_transaction_does():
 
 def test_the_marker_with_the_last_epoch_of_a_producer_without_data_stays():
     raw = apply(make_filter(), marker(11, commit=True))
-    late = make_filter(now=NOW + RETENTION, producers={9: LastOfProducer(-1, 0)})
+    late = make_filter(now=NOW + RETENTION, producers={9: LastRecord(-1, 0)})
     kept = apply(late, raw)
     assert read_header(kept).count == 0
     assert read_header(kept).is_control

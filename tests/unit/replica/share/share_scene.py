@@ -11,12 +11,12 @@ from ottla.coordinator.share.records import SERDE
 from ottla.coordinator.share.service import ShareCoordinator
 from ottla.coordinator.share.shard import ShareCoordinatorShard
 from ottla.errors import ApiException
-from ottla.log.memfs import MemFs
 from ottla.metadata.topic_names import SHARE_STATE_TOPIC
 from ottla.replica.share.fetch import Fetched, Results, ShareFetch
 from ottla.replica.share.manager import SharePartitions
 from ottla.replica.share.persister import ShareKey
 from ottla.replica.share.states import Acknowledgement, AckType, AcquireMode, ShareSettings
+from ottla.testing.memfs import MemFs
 from ottla.wire import messages
 from unit.replica.replica_scene import NODE, Scene, make_scene
 

@@ -13,7 +13,7 @@ _ABORT = 0
 _COMMIT = 1
 
 
-class CleanedTransactions:
+class CleanedTransactionMetadata:
     """Fed with every batch in the order of the log."""
 
     __slots__ = ("_aborted", "_committed", "_on_kept_abort", "_waiting")

@@ -19,7 +19,7 @@ class CleaningAbortedError(Exception):
     """The cleaning was called off: the broker stops, or the log goes away or changes."""
 
 
-class Pace:
+class Throttler:
     """Called after each bit of work with the bytes it took."""
 
     __slots__ = ("_aborted", "_bytes", "_clock", "_rate", "_slice_end", "_started")

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.clock import Clock, Timer
 from ottla.errors import ApiException
 from ottla.log.checkpoints import read_offsets, write_offsets
-from ottla.log.cleaner_filter import FilterStats, LastOfProducer
-from ottla.log.cleaner_map import OffsetMap
-from ottla.log.cleaner_pace import CleaningAbortedError, Pace
-from ottla.log.cleaner_target import LogToClean, Selection, select
-from ottla.log.cleaner_work import CleanedGroup, Plan, clean_group, discard, make_plan
+from ottla.log.cleaner.batch_filter import FilterStats, LastRecord
+from ottla.log.cleaner.compaction import CleanedGroup, Plan, clean_group, discard, make_plan
+from ottla.log.cleaner.offset_map import OffsetMap
+from ottla.log.cleaner.selection import LogToClean, Selection, select
+from ottla.log.cleaner.throttler import CleaningAbortedError, Throttler
 from ottla.log.files import CLEANER_OFFSET_FILE
 from ottla.log.fs import Fs
 from ottla.log.types import TopicPartition
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Done = Callable[["Future[Any]"], None]
+_T = TypeVar("_T")
 
 
 class Offload(Protocol):
-    """Runs work somewhere else, and then `done` with its future on the event loop."""
+    """Runs work in a thread, then calls `done` with its future on the event loop."""
 
-    def __call__(self, work: Callable[[], Any], done: Done) -> None: ...
+    def __call__(self, work: Callable[[], _T], done: Callable[[Future[_T]], None]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Run:
     """One cleaning under way."""
 
     target: LogToClean
-    pace: Pace
+    throttler: Throttler
     plan: Plan | None = None
     next_group: int = 0
 
@@ -134,7 +134,7 @@ class LogCleaner:
         if self._timer is not None:
             self._timer.cancel()
         for run in self._runs.values():
-            run.pace.abort()
+            run.throttler.abort()
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
 
@@ -146,7 +146,7 @@ class LogCleaner:
         """The log is being deleted, moved or truncated: whatever is being cleaned of it is void."""
         run = self._runs.get(tp)
         if run is not None:
-            run.pace.abort()
+            run.throttler.abort()
 
     def truncated(self, tp: TopicPartition, offset: int) -> None:
         """The log ends at an offset now: what comes there next is dirty."""
@@ -198,11 +198,11 @@ class LogCleaner:
             self._wait()
             return
         share = self._config.threads
-        run = _Run(target, Pace(self._clock, self._config.max_bytes_per_second / share))
+        run = _Run(target, Throttler(self._clock, self._config.max_bytes_per_second / share))
         self._runs[target.log.topic_partition] = run
         memory = self._config.dedupe_buffer_bytes // share
         offset_map = OffsetMap(memory, self._config.load_factor)
-        self._submit(partial(make_plan, target, offset_map, run.pace), partial(self._on_planned, run))
+        self._submit(partial(make_plan, target, offset_map, run.throttler), partial(self._on_planned, run))
         self.look_for_work()
 
     def _on_planned(self, run: _Run, future: Future[Plan]) -> None:
@@ -222,8 +222,8 @@ class LogCleaner:
             return
         group = plan.groups[run.next_group]
         run.next_group += 1
-        producers = last_of_producers(run.target.log)
-        work = partial(clean_group, self._fs, plan, group, producers, self._clock.now_ms(), run.pace)
+        producers = last_records(run.target.log)
+        work = partial(clean_group, self._fs, plan, group, producers, self._clock.now_ms(), run.throttler)
         self._submit(work, partial(self._on_cleaned, run, plan))
 
     def _on_cleaned(self, run: _Run, plan: Plan, future: Future[CleanedGroup]) -> None:
@@ -308,7 +308,7 @@ class LogCleaner:
         self.uncleanable = {tp for tp in self.uncleanable if tp in self._logs}
         self._timer = self._clock.call_later(self._config.backoff_ms / 1000, self.look_for_work)
 
-    def _submit(self, work: Callable[[], Any], done: Done) -> None:
+    def _submit(self, work: Callable[[], _T], done: Callable[[Future[_T]], None]) -> None:
         if self._offload is None:
             raise RuntimeError("the cleaner was not started")
         if not self._stopped:
@@ -347,17 +347,17 @@ class LogCleaner:
             self._save(directory)
 
 
-def last_of_producers(log: PartitionLog) -> dict[int, LastOfProducer]:
+def last_records(log: PartitionLog) -> dict[int, LastRecord]:
     """The batches that must stay, at least without records, for the producers that are still active."""
     return {
-        producer_id: LastOfProducer(state.batches[-1].last_offset if state.batches else -1, state.epoch)
+        producer_id: LastRecord(state.batches[-1].last_offset if state.batches else -1, state.epoch)
         for producer_id, state in log.producers.active.items()
     }
 
 
 def _to_threads(loop: asyncio.AbstractEventLoop, executor: Executor) -> Offload:
-    def offload(work: Callable[[], Any], done: Done) -> None:
-        def hand_back(future: Future[Any]) -> None:
+    def offload(work: Callable[[], _T], done: Callable[[Future[_T]], None]) -> None:
+        def hand_back(future: Future[_T]) -> None:
             if not future.cancelled() and not loop.is_closed():
                 loop.call_soon_threadsafe(done, future)
 

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from ottla.limits import MAX_UNPACKED_BATCH_BYTES
-from ottla.log.cleaner_map import OffsetMap, key_of
-from ottla.log.cleaner_txns import CleanedTransactions
+from ottla.log.cleaner.offset_map import OffsetMap, key_of
+from ottla.log.cleaner.transactions import CleanedTransactionMetadata
 from ottla.records.batch import (
     CODEC_MASK,
     DELETE_HORIZON_FLAG,
@@ -32,7 +32,7 @@ from ottla.records.codecs import compress
 from ottla.records.record import RawRecord, iter_raw, read_varint, write_varint
 
 
-class LastOfProducer(NamedTuple):
+class LastRecord(NamedTuple):
     """The last thing an active producer wrote: the last offset of its data, or -1 and a marker of this epoch."""
 
     last_data_offset: int
@@ -61,8 +61,8 @@ class BatchFilter:
     def __init__(
         self,
         offset_map: OffsetMap,
-        txns: CleanedTransactions,
-        producers: Mapping[int, LastOfProducer],
+        txns: CleanedTransactionMetadata,
+        producers: Mapping[int, LastRecord],
         *,
         now_ms: int,
         delete_retention_ms: int,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ottla.log.segment import Segment
 
 
-class Segments:
+class LogSegments:
     """Ascending by base offset; the last is the active one."""
 
     __slots__ = ("_view",)

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.limits import MAX_UNPACKED_BATCH_BYTES
-from ottla.log.cleaner_filter import BatchFilter, FilterStats, LastOfProducer, control_type
-from ottla.log.cleaner_map import OffsetMap
-from ottla.log.cleaner_pace import Pace
-from ottla.log.cleaner_target import LogToClean
-from ottla.log.cleaner_txns import CleanedTransactions
+from ottla.log.cleaner.batch_filter import BatchFilter, FilterStats, LastRecord, control_type
+from ottla.log.cleaner.offset_map import OffsetMap
+from ottla.log.cleaner.selection import LogToClean
+from ottla.log.cleaner.throttler import Throttler
+from ottla.log.cleaner.transactions import CleanedTransactionMetadata
 from ottla.log.files import SWAP_SUFFIX
 from ottla.log.fs import Buffer, Fs
 from ottla.log.segment import MAX_RELATIVE_OFFSET, AppendedBatch, Segment
@@ -36,7 +36,7 @@ class Plan:
     groups: list[list[Segment]]
     sizes: dict[Segment, int]
     """The size of each segment when it was planned: one that changed since must not be replaced."""
-    txns: CleanedTransactions
+    txns: CleanedTransactionMetadata
 
     @property
     def end_offset(self) -> int:
@@ -53,19 +53,19 @@ class CleanedGroup:
     stats: FilterStats
 
 
-def make_plan(target: LogToClean, offset_map: OffsetMap, pace: Pace) -> Plan:
+def make_plan(target: LogToClean, offset_map: OffsetMap, throttler: Throttler) -> Plan:
     """Read the dirty stretch into the map, and group the segments below its end."""
     log = target.log
     segments = [s for s in log.segments[:-1] if s.base_offset < target.upper_bound]
     start = segments[0].base_offset if segments else target.first_dirty_offset
     aborted = log.aborted_transactions(start, target.upper_bound)
-    fill_map(segments, target.first_dirty_offset, target.upper_bound, aborted, offset_map, pace)
+    fill_map(segments, target.first_dirty_offset, target.upper_bound, aborted, offset_map, throttler)
     involved = [s for s in segments if s.base_offset <= offset_map.latest_offset]
     groups = group_segments(
         involved, log.config.segment_bytes, log.config.segment_index_bytes, target.upper_bound
     )
     sizes = {segment: segment.size for segment in involved}
-    return Plan(target, offset_map, groups, sizes, CleanedTransactions(aborted))
+    return Plan(target, offset_map, groups, sizes, CleanedTransactionMetadata(aborted))
 
 
 def fill_map(
@@ -74,10 +74,10 @@ def fill_map(
     end: int,
     aborted: Iterable[AbortedTxn],
     offset_map: OffsetMap,
-    pace: Pace,
+    throttler: Throttler,
 ) -> None:
     """Note the last offset of every key in [start, end), as far as the map has room: at least one batch."""
-    txns = CleanedTransactions(aborted)
+    txns = CleanedTransactionMetadata(aborted)
     for index, segment in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else end
         if following <= start:
@@ -89,12 +89,12 @@ def fill_map(
             _note_batch(header, batch, start, txns, offset_map)
             if header.last_offset >= start:
                 offset_map.read_up_to(header.last_offset)
-            pace(len(batch))
+            throttler(len(batch))
         offset_map.read_up_to(following - 1)
 
 
 def _note_batch(
-    header: BatchHeader, batch: Buffer, start: int, txns: CleanedTransactions, offset_map: OffsetMap
+    header: BatchHeader, batch: Buffer, start: int, txns: CleanedTransactionMetadata, offset_map: OffsetMap
 ) -> None:
     if not check_crc(batch, 0, header):
         raise CorruptBatchError(f"batch at offset {header.base_offset} does not match its checksum")
@@ -142,9 +142,9 @@ def clean_group(
     fs: Fs,
     plan: Plan,
     group: list[Segment],
-    producers: Mapping[int, LastOfProducer],
+    producers: Mapping[int, LastRecord],
     now_ms: int,
-    pace: Pace,
+    throttler: Throttler,
 ) -> CleanedGroup:
     """Write what survives of a group into a new segment, synced and ready to be swapped in."""
     log = plan.target.log
@@ -160,7 +160,7 @@ def clean_group(
             upper_bound=plan.target.upper_bound,
         )
         for segment in group:
-            _clean_into(segment, cleaned, batch_filter, pace)
+            _clean_into(segment, cleaned, batch_filter, throttler)
         cleaned.become_inactive()
         cleaned.fsync(indexes=True)
         # From here on recovery would finish the swap: the names must be on disk before the old segments go.
@@ -172,7 +172,7 @@ def clean_group(
     return CleanedGroup(cleaned, group, batch_filter.stats)
 
 
-def _clean_into(source: Segment, cleaned: Segment, batch_filter: BatchFilter, pace: Pace) -> None:
+def _clean_into(source: Segment, cleaned: Segment, batch_filter: BatchFilter, throttler: Throttler) -> None:
     buffers: list[Buffer] = []
     appended: list[AppendedBatch] = []
     waiting = 0
@@ -188,7 +188,7 @@ def _clean_into(source: Segment, cleaned: Segment, batch_filter: BatchFilter, pa
             if waiting >= _WRITE_BYTES or len(buffers) >= _WRITE_BUFFERS:
                 cleaned.append(buffers, appended)
                 buffers, appended, waiting = [], [], 0
-        pace(len(batch))
+        throttler(len(batch))
     if buffers:
         cleaned.append(buffers, appended)
     if end != source.size:

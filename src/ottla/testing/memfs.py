@@ -12,8 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.log.fs import Buffer, DirEntry, Lock, Stat
-from ottla.log.preallocation import NEVER
+from ottla.log.fs import NEVER, Buffer, DirEntry, Lock, Stat
 from ottla.log.types import WouldBlock
 
 if TYPE_CHECKING:
@@ -73,11 +72,11 @@ class MemFile:
         else:
             node.data += bytes(size - len(node.data))
 
-    def make_room(self, size: int, limit: int, beside: Sequence[str] = ()) -> int:
+    def preallocate(self, size: int, limit: int, beside: Sequence[str] = ()) -> int:
         return NEVER
 
-    def give_back_room(self) -> None:
-        """Nothing was set aside."""
+    def release_preallocation(self) -> None:
+        """Do nothing: no space was preallocated."""
 
     def fsync(self) -> None:
         self._fs._check("fsync", self.path)
@@ -258,8 +257,8 @@ class MemFs:
             del self._files[name]
         self._dirs = {d for d in self._dirs if d != path and not d.startswith(path + "/")}
 
-    def use_room(self, room: SpaceReserver) -> None:
-        """Memory has no map of free blocks that has to be read first."""
+    def use_preallocation(self, reserver: SpaceReserver) -> None:
+        """Do nothing: memory needs no preallocation."""
 
     def fsync_dir(self, path: str) -> None:
         """The names in the directory are on disk afterwards: new ones are there, old ones gone."""
