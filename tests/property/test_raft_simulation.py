@@ -69,7 +69,7 @@ class Chaos:
         node_id = rng.choice(self.cluster.ids)
         node = voter(node_id)
         if node_id in leader.raft.voters.ids:
-            leader.raft.handle_remove_voter(
+            leader.raft.voter_changes.remove(
                 m.RemoveRaftVoterRequest(
                     cluster_id=CLUSTER_ID, voter_id=node_id, voter_directory_id=node.key.directory_id
                 ),
@@ -77,7 +77,7 @@ class Chaos:
             )
         else:
             cls = m.AddRaftVoterRequest
-            leader.raft.handle_add_voter(
+            leader.raft.voter_changes.add(
                 cls(
                     cluster_id=CLUSTER_ID,
                     voter_id=node_id,

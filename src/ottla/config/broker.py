@@ -16,6 +16,7 @@ from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, Voter, parse_listeners, parse_protocol_map, parse_voters
 from ottla.config.synonyms import base_of_listener_key
 from ottla.config.values import TypedValues
+from ottla.ids import BrokerId
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class BrokerConfig(TypedValues):
                 values[name] = _prefixed_value(name, text)
 
         super().__init__(values)
-        self.node_id: int = checks.node_id(self)
+        self.node_id = BrokerId(checks.node_id(self))
         self.roles: frozenset[str] = frozenset(self.list("process.roles"))
         self.controller_listener_names: tuple[str, ...] = tuple(
             name.upper() for name in self.list("controller.listener.names")

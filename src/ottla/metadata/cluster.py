@@ -1,8 +1,6 @@
-"""Registrations of brokers and controllers from and to their records."""
+"""Converts registrations of brokers and controllers from and to their records."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -20,7 +18,7 @@ _FENCING = {-1: False, 0: None, 1: True}
 _CONTROLLED_SHUTDOWN = {0: None, 1: True}
 
 
-def broker_from_record(r: Any) -> BrokerRegistration:
+def broker_from_record(r: messages.RegisterBrokerRecord) -> BrokerRegistration:
     """The broker that a RegisterBrokerRecord registers."""
     return BrokerRegistration(
         id=r.broker_id,
@@ -37,8 +35,10 @@ def broker_from_record(r: Any) -> BrokerRegistration:
     )
 
 
-def broker_to_record(b: BrokerRegistration, metadata_version: int = LATEST_METADATA_VERSION) -> Any:
-    """The RegisterBrokerRecord that registers this broker as it is now, as far as this metadata.version can."""
+def broker_to_record(
+    b: BrokerRegistration, metadata_version: int = LATEST_METADATA_VERSION
+) -> messages.RegisterBrokerRecord:
+    """The RegisterBrokerRecord for this broker, with the fields that this metadata.version has."""
     has_directories = metadata_version >= DIRECTORY_ASSIGNMENT_FROM
     has_cordoned = metadata_version >= CORDONED_LOG_DIRS_FROM
     cls = messages.RegisterBrokerRecord
@@ -60,13 +60,13 @@ def broker_to_record(b: BrokerRegistration, metadata_version: int = LATEST_METAD
     )
 
 
-def changed_broker(b: BrokerRegistration, r: Any) -> BrokerRegistration:
+def changed_broker(b: BrokerRegistration, r: messages.BrokerRegistrationChangeRecord) -> BrokerRegistration:
     """The broker after a BrokerRegistrationChangeRecord."""
     if r.fenced not in _FENCING or r.in_controlled_shutdown not in _CONTROLLED_SHUTDOWN:
         raise ApiException(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"a BrokerRegistrationChangeRecord of broker {b.id} has fenced={r.fenced}, "
-            f"in_controlled_shutdown={r.in_controlled_shutdown}, which mean nothing",
+            f"in_controlled_shutdown={r.in_controlled_shutdown}, which are not valid",
         )
     fenced = _FENCING[r.fenced]
     in_controlled_shutdown = _CONTROLLED_SHUTDOWN[r.in_controlled_shutdown]
@@ -83,7 +83,7 @@ def changed_broker(b: BrokerRegistration, r: Any) -> BrokerRegistration:
     )
 
 
-def controller_from_record(r: Any) -> ControllerRegistration:
+def controller_from_record(r: messages.RegisterControllerRecord) -> ControllerRegistration:
     """The controller that a RegisterControllerRecord registers."""
     return ControllerRegistration(
         id=r.controller_id,
@@ -94,7 +94,7 @@ def controller_from_record(r: Any) -> ControllerRegistration:
     )
 
 
-def controller_to_record(c: ControllerRegistration) -> Any:
+def controller_to_record(c: ControllerRegistration) -> messages.RegisterControllerRecord:
     """The RegisterControllerRecord that registers this controller."""
     cls = messages.RegisterControllerRecord
     return cls(
@@ -109,9 +109,13 @@ def controller_to_record(c: ControllerRegistration) -> Any:
     )
 
 
-def _endpoints(r: Any) -> dict[str, Endpoint]:
+def _endpoints(
+    r: messages.RegisterBrokerRecord | messages.RegisterControllerRecord,
+) -> dict[str, Endpoint]:
     return {e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in r.end_points}
 
 
-def _features(r: Any) -> dict[str, VersionRange]:
+def _features(
+    r: messages.RegisterBrokerRecord | messages.RegisterControllerRecord,
+) -> dict[str, VersionRange]:
     return {f.name: VersionRange(f.min_supported_version, f.max_supported_version) for f in r.features}

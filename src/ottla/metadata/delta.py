@@ -1,17 +1,18 @@
-"""What records do to an image: replay them here, `apply` gives the next image, and `changed_*` say what differs.
+"""Changes to an image: replay records here, `apply` returns the next image, and `changed_*` list the differences.
 
-Each map is copied shallowly when the first record touches it; everything else is shared with the old image.
+Each map is copied shallowly when the first record changes it; everything else is shared with the old image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId, ProducerId, TopicName
 from ottla.metadata.cluster import (
     broker_from_record,
     changed_broker,
@@ -21,7 +22,9 @@ from ottla.metadata.features import KRAFT_VERSION
 from ottla.metadata.image import (
     AclEntry,
     BrokerRegistration,
+    ClientQuotaEntity,
     ConfigurationsImage,
+    ControllerRegistration,
     DelegationToken,
     MetadataImage,
     PartitionRegistration,
@@ -33,7 +36,12 @@ from ottla.metadata.image import (
 from ottla.metadata.partitions import merge_partition, partition_from_record, without_elr
 from ottla.wire.enums import ConfigResourceType
 
+if TYPE_CHECKING:
+    from ottla.wire import messages
+    from ottla.wire.classes import WireMessage
+
 K = TypeVar("K")
+V = TypeVar("V")
 
 
 class TopicDelta:
@@ -42,7 +50,7 @@ class TopicDelta:
     __slots__ = ("id", "is_new", "name", "partition_changes", "partitions")
 
     def __init__(
-        self, id: bytes, name: str, partitions: dict[int, PartitionRegistration], is_new: bool
+        self, id: bytes, name: TopicName, partitions: dict[int, PartitionRegistration], is_new: bool
     ) -> None:
         self.id = id
         self.name = name
@@ -50,7 +58,7 @@ class TopicDelta:
         self.partitions = partitions
         """All partitions as they are now."""
         self.partition_changes: dict[int, PartitionRegistration] = {}
-        """Those created or changed, as they are now."""
+        """The partitions that were created or changed, as they are now."""
 
     def put(self, index: int, partition: PartitionRegistration) -> None:
         self.partitions[index] = partition
@@ -86,28 +94,28 @@ class MetadataDelta:
         self.changed_topics: dict[bytes, TopicDelta] = {}
         """Topics created or changed, by id."""
         self.deleted_topics: dict[bytes, TopicImage] = {}
-        """Topics of the old image that are gone, by id, as they were."""
+        """Deleted topics of the old image, by id, as they were."""
         self.changed_configs: set[tuple[int, str]] = set()
         """(resource type, name) of resources whose configs were set or removed."""
-        self.changed_brokers: set[int] = set()
-        """Registered, changed or unregistered (then no longer in the new image)."""
+        self.changed_brokers: set[BrokerId] = set()
+        """Brokers that were registered, changed or unregistered (then not in the new image)."""
         self.changed_controllers: set[int] = set()
         self.changed_features: set[str] = set()
         self._features: dict[str, int] | None = None
-        self._brokers: dict[int, BrokerRegistration] | None = None
-        self._controllers: dict[int, Any] | None = None
-        self._by_name: dict[str, TopicImage] | None = None
+        self._brokers: dict[BrokerId, BrokerRegistration] | None = None
+        self._controllers: dict[int, ControllerRegistration] | None = None
+        self._by_name: dict[TopicName, TopicImage] | None = None
         self._by_id: dict[bytes, TopicImage] | None = None
         self._configs: dict[tuple[int, str], Mapping[str, str]] | None = None
         self._producer_ids: ProducerIdsImage | None = None
         self._acls: dict[bytes, AclEntry] | None = None
-        self._quotas: dict[Any, Mapping[str, float]] | None = None
+        self._quotas: dict[ClientQuotaEntity, Mapping[str, float]] | None = None
         self._scram: dict[tuple[int, str], ScramCredential] | None = None
         self._tokens: dict[str, DelegationToken] | None = None
 
     @classmethod
     def between(cls, old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-        """What differs between two images, for publishers that missed the records: `apply` is not for this one."""
+        """The differences of two images, for publishers that missed the records. Do not `apply` this delta."""
         delta = cls(old)
         for topic_id, topic in new.topics.by_id.items():
             before = old.topics.by_id.get(topic_id)
@@ -125,8 +133,8 @@ class MetadataDelta:
         delta.changed_features = _differing(old.features, new.features)
         return delta
 
-    def replay(self, message: Any) -> None:
-        """Take in one record. Raises ApiException where it contradicts what is there."""
+    def replay(self, message: WireMessage) -> None:
+        """Apply one record. Raises ApiException where it contradicts the image."""
         try:
             handler = _REPLAY[message.NAME]
         except KeyError:
@@ -136,12 +144,12 @@ class MetadataDelta:
             ) from None
         handler(self, message)
 
-    def replay_all(self, messages: Iterable[Any]) -> None:
-        for message in messages:
-            self.replay(message)
+    def replay_all(self, records: Iterable[WireMessage]) -> None:
+        for record in records:
+            self.replay(record)
 
     def apply(self, offset: int, epoch: int) -> MetadataImage:
-        """The image with all replayed records in it. The delta is done then: replay no more into it."""
+        """The image with all replayed records in it. The delta must not be used afterwards."""
         old = self.image
         topics = old.topics
         if self._by_id is not None and self._by_name is not None:
@@ -167,7 +175,7 @@ class MetadataDelta:
 
     # Topics and partitions
 
-    def _topics(self) -> tuple[dict[str, TopicImage], dict[bytes, TopicImage]]:
+    def _topics(self) -> tuple[dict[TopicName, TopicImage], dict[bytes, TopicImage]]:
         if self._by_name is None or self._by_id is None:
             self._by_name = dict(self.image.topics.by_name)
             self._by_id = dict(self.image.topics.by_id)
@@ -181,30 +189,30 @@ class MetadataDelta:
             if topic is None:
                 raise ApiException(
                     ErrorCode.UNKNOWN_TOPIC_ID,
-                    f"a metadata record names topic id {topic_id.hex()}, which is not there",
+                    f"a metadata record names topic id {topic_id.hex()}, which does not exist",
                 )
             change = TopicDelta(topic_id, topic.name, dict(topic.partitions), is_new=False)
             self.changed_topics[topic_id] = change
         return change
 
-    def _topic_record(self, r: Any) -> None:
+    def _topic_record(self, r: messages.TopicRecord) -> None:
         by_name, by_id = self._topics()
         old = by_name.get(r.name)
         if old is not None and old.id != r.topic_id:
             raise ApiException(
-                ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {r.name} is there already with another id"
+                ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {r.name} already exists with another id"
             )
         topic = TopicImage(r.topic_id, r.name, {})
         by_name[r.name] = topic
         by_id[r.topic_id] = topic
         self.changed_topics[r.topic_id] = TopicDelta(r.topic_id, r.name, {}, is_new=True)
 
-    def _remove_topic(self, r: Any) -> None:
+    def _remove_topic(self, r: messages.RemoveTopicRecord) -> None:
         by_name, by_id = self._topics()
         topic = by_id.pop(r.topic_id, None)
         if topic is None:
             raise ApiException(
-                ErrorCode.UNKNOWN_TOPIC_ID, f"topic id {r.topic_id.hex()} to be removed is not there"
+                ErrorCode.UNKNOWN_TOPIC_ID, f"topic id {r.topic_id.hex()} to be removed does not exist"
             )
         by_name.pop(topic.name, None)
         self.changed_topics.pop(r.topic_id, None)
@@ -216,26 +224,26 @@ class MetadataDelta:
             self._config_map().pop(resource)
             self.changed_configs.add(resource)
 
-    def _partition_record(self, r: Any) -> None:
+    def _partition_record(self, r: messages.PartitionRecord) -> None:
         self._topic(r.topic_id).put(r.partition_id, partition_from_record(r))
 
-    def _partition_change(self, r: Any) -> None:
+    def _partition_change(self, r: messages.PartitionChangeRecord) -> None:
         topic = self._topic(r.topic_id)
         old = topic.partitions.get(r.partition_id)
         if old is None:
             raise ApiException(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"a PartitionChangeRecord names {topic.name}-{r.partition_id}, which is not there",
+                f"a PartitionChangeRecord names {topic.name}-{r.partition_id}, which does not exist",
             )
         topic.put(r.partition_id, merge_partition(old, r))
 
-    def _clear_elr(self, r: Any) -> None:
+    def _clear_elr(self, r: messages.ClearElrRecord) -> None:
         by_name, by_id = self._topics()
         if r.topic_name:
             if r.topic_name not in by_name:
                 raise ApiException(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    f"a ClearElrRecord names {r.topic_name}, which is not there",
+                    f"a ClearElrRecord names {r.topic_name}, which does not exist",
                 )
             ids = [by_name[r.topic_name].id]
         else:
@@ -249,12 +257,12 @@ class MetadataDelta:
 
     # Brokers and controllers
 
-    def _broker_map(self) -> dict[int, BrokerRegistration]:
+    def _broker_map(self) -> dict[BrokerId, BrokerRegistration]:
         if self._brokers is None:
             self._brokers = dict(self.image.brokers)
         return self._brokers
 
-    def _broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
+    def _broker(self, broker_id: BrokerId, epoch: int) -> BrokerRegistration:
         broker = self._broker_map().get(broker_id)
         if broker is None or broker.epoch != epoch:
             raise ApiException(
@@ -268,34 +276,34 @@ class MetadataDelta:
         self._broker_map()[broker.id] = broker
         self.changed_brokers.add(broker.id)
 
-    def _register_broker(self, r: Any) -> None:
+    def _register_broker(self, r: messages.RegisterBrokerRecord) -> None:
         self._set_broker(broker_from_record(r))
 
-    def _unregister_broker(self, r: Any) -> None:
+    def _unregister_broker(self, r: messages.UnregisterBrokerRecord) -> None:
         self._broker(r.broker_id, r.broker_epoch)
         del self._broker_map()[r.broker_id]
         self.changed_brokers.add(r.broker_id)
 
-    def _fence(self, r: Any) -> None:
+    def _fence(self, r: messages.FenceBrokerRecord) -> None:
         self._set_broker(replace(self._broker(r.id, r.epoch), fenced=True))
 
-    def _unfence(self, r: Any) -> None:
+    def _unfence(self, r: messages.UnfenceBrokerRecord) -> None:
         self._set_broker(replace(self._broker(r.id, r.epoch), fenced=False))
 
-    def _change_broker(self, r: Any) -> None:
+    def _change_broker(self, r: messages.BrokerRegistrationChangeRecord) -> None:
         self._set_broker(changed_broker(self._broker(r.broker_id, r.broker_epoch), r))
 
-    def _register_controller(self, r: Any) -> None:
+    def _register_controller(self, r: messages.RegisterControllerRecord) -> None:
         if self._controllers is None:
             self._controllers = dict(self.image.controllers)
         self._controllers[r.controller_id] = controller_from_record(r)
         self.changed_controllers.add(r.controller_id)
 
-    # The rest
+    # Everything else
 
-    def _feature(self, r: Any) -> None:
+    def _feature(self, r: messages.FeatureLevelRecord) -> None:
         if r.name == KRAFT_VERSION:
-            # The level of kraft.version is that of the control records; early releases wrote it here by mistake.
+            # The control records hold the level of kraft.version; early releases wrote it here by mistake.
             return
         if self._features is None:
             self._features = dict(self.image.features)
@@ -310,7 +318,7 @@ class MetadataDelta:
             self._configs = dict(self.image.configs.resources)
         return self._configs
 
-    def _config(self, r: Any) -> None:
+    def _config(self, r: messages.ConfigRecord) -> None:
         resource = (r.resource_type, r.resource_name)
         configs = self._config_map()
         values = dict(configs.get(resource, ()))
@@ -324,10 +332,10 @@ class MetadataDelta:
             configs.pop(resource, None)
         self.changed_configs.add(resource)
 
-    def _producer_id(self, r: Any) -> None:
-        self._producer_ids = ProducerIdsImage(r.next_producer_id)
+    def _producer_id(self, r: messages.ProducerIdsRecord) -> None:
+        self._producer_ids = ProducerIdsImage(ProducerId(r.next_producer_id))
 
-    def _quota(self, r: Any) -> None:
+    def _quota(self, r: messages.ClientQuotaRecord) -> None:
         if self._quotas is None:
             self._quotas = dict(self.image.client_quotas)
         entity = tuple(sorted(((e.entity_type, e.entity_name) for e in r.entity), key=itemgetter(0)))
@@ -346,7 +354,7 @@ class MetadataDelta:
             self._acls = dict(self.image.acls)
         return self._acls
 
-    def _acl(self, r: Any) -> None:
+    def _acl(self, r: messages.AccessControlEntryRecord) -> None:
         self._acl_map()[r.id] = AclEntry(
             r.resource_type,
             r.resource_name,
@@ -357,21 +365,23 @@ class MetadataDelta:
             r.permission_type,
         )
 
-    def _remove_acl(self, r: Any) -> None:
+    def _remove_acl(self, r: messages.RemoveAccessControlEntryRecord) -> None:
         if self._acl_map().pop(r.id, None) is None:
-            raise ApiException(ErrorCode.INVALID_REQUEST, f"the ACL {r.id.hex()} to be removed is not there")
+            raise ApiException(
+                ErrorCode.INVALID_REQUEST, f"the ACL {r.id.hex()} to be removed does not exist"
+            )
 
     def _scram_map(self) -> dict[tuple[int, str], ScramCredential]:
         if self._scram is None:
             self._scram = dict(self.image.scram)
         return self._scram
 
-    def _scram_record(self, r: Any) -> None:
+    def _scram_record(self, r: messages.UserScramCredentialRecord) -> None:
         self._scram_map()[r.mechanism, r.name] = ScramCredential(
             r.salt, r.stored_key, r.server_key, r.iterations
         )
 
-    def _remove_scram(self, r: Any) -> None:
+    def _remove_scram(self, r: messages.RemoveUserScramCredentialRecord) -> None:
         self._scram_map().pop((r.mechanism, r.name), None)
 
     def _token_map(self) -> dict[str, DelegationToken]:
@@ -379,7 +389,7 @@ class MetadataDelta:
             self._tokens = dict(self.image.tokens)
         return self._tokens
 
-    def _token(self, r: Any) -> None:
+    def _token(self, r: messages.DelegationTokenRecord) -> None:
         self._token_map()[r.token_id] = DelegationToken(
             r.owner,
             r.requester,
@@ -390,22 +400,22 @@ class MetadataDelta:
             r.token_id,
         )
 
-    def _remove_token(self, r: Any) -> None:
+    def _remove_token(self, r: messages.RemoveDelegationTokenRecord) -> None:
         self._token_map().pop(r.token_id, None)
 
-    def _nothing(self, r: Any) -> None:
-        """NoOpRecord says nothing; ZkMigrationStateRecord is from before Kafka 4 and says nothing any more."""
+    def _nothing(self, r: WireMessage) -> None:
+        """NoOpRecord has no content; ZkMigrationStateRecord is from before Kafka 4 and has no effect any more."""
 
 
-def _differing(old: Mapping[K, Any], new: Mapping[K, Any]) -> set[K]:
+def _differing(old: Mapping[K, object], new: Mapping[K, object]) -> set[K]:
     return {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
 
 
-def _or(new: Any, old: Any) -> Any:
+def _or(new: V | None, old: V) -> V:
     return old if new is None else new
 
 
-_REPLAY = {
+_REPLAY: Final[dict[str, Callable[[MetadataDelta, Any], None]]] = {
     "RegisterBrokerRecord": MetadataDelta._register_broker,
     "UnregisterBrokerRecord": MetadataDelta._unregister_broker,
     "TopicRecord": MetadataDelta._topic_record,
@@ -430,4 +440,4 @@ _REPLAY = {
     "RegisterControllerRecord": MetadataDelta._register_controller,
     "ClearElrRecord": MetadataDelta._clear_elr,
 }
-"""Transactions (Begin, End, Abort) are not here: `publisher.py` and the controller resolve them."""
+"""The handler of each record type. `publisher.py` and the controller resolve transactions (Begin, End, Abort)."""

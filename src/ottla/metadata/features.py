@@ -1,4 +1,4 @@
-"""Feature levels: what Kafka 4.3.1 supports, and which levels a fresh cluster of a release begins with."""
+"""Feature levels: those that Kafka 4.3.1 supports, and those of a new cluster of each release."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ METADATA_VERSIONS: Final[Mapping[int, str]] = {
 MINIMUM_METADATA_VERSION: Final = min(METADATA_VERSIONS)
 LATEST_METADATA_VERSION: Final = max(METADATA_VERSIONS)
 
-# The levels from which a kind of record, or a field of one, may be written.
+# The levels from which a record type, or a field of one, may be written.
 MIGRATION_FROM: Final = 8
 SCRAM_FROM: Final = 11
 TRANSACTIONS_FROM: Final = 13
@@ -66,7 +66,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, VersionRange]] = {
     TRANSACTION_VERSION: VersionRange(0, 2),
     ELR_VERSION: VersionRange(0, 1),
 }
-"""What ApiVersions reports as supported, and brokers and controllers register."""
+"""The levels that ApiVersions reports as supported, and that brokers and controllers register."""
 
 _BOOTSTRAP_LEVELS: Final[tuple[tuple[str, int, int], ...]] = (
     # (feature, level, the metadata.version from which a new cluster has it)
@@ -80,7 +80,7 @@ _BOOTSTRAP_LEVELS: Final[tuple[tuple[str, int, int], ...]] = (
 DEPENDENCIES: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
     (ELR_VERSION, 1): {METADATA_VERSION: ELR_RECORDS_FROM},
 }
-"""What a feature level needs of other features."""
+"""The levels of other features that a feature level requires."""
 
 
 def metadata_version_name(level: int) -> str:

@@ -1,7 +1,7 @@
-"""The cluster's metadata at one offset: an immutable image, shared by everyone who reads it.
+"""The cluster's metadata at one offset: an immutable image that all readers share.
 
-Nobody changes an image; `delta.py` makes the next one from records. The maps are plain dicts for speed, typed as
-`Mapping` because they are not to be written to.
+An image never changes; `delta.py` makes the next one from records. The maps are plain dicts for speed, typed as
+`Mapping` because they are read-only.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-NO_LEADER: Final = -1
+from ottla.ids import BrokerId, ProducerId, TopicName
+
+NO_LEADER: Final = BrokerId(-1)
 """A partition's leader when it has none."""
 
-NO_LEADER_CHANGE: Final = -2
-"""The leader field of a PartitionChangeRecord that leaves the leader as it is."""
+NO_LEADER_CHANGE: Final = BrokerId(-2)
+"""The leader field of a PartitionChangeRecord that does not change the leader."""
 
 ENTITY_DEFAULT: Final = ""
 """A config resource name that stands for the cluster-wide default (of brokers)."""
@@ -30,7 +32,7 @@ class LeaderRecoveryState(IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """Where a node listens. `security_protocol` is Kafka's id: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+    """A listener of a node. `security_protocol` is Kafka's id: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     name: str
     host: str
@@ -48,7 +50,7 @@ class VersionRange(NamedTuple):
 class BrokerRegistration(msgspec.Struct, frozen=True):
     """A broker as it registered itself."""
 
-    id: int
+    id: BrokerId
     epoch: int
     incarnation_id: bytes
     listeners: Mapping[str, Endpoint]
@@ -74,16 +76,16 @@ class ControllerRegistration(msgspec.Struct, frozen=True):
 class PartitionRegistration(msgspec.Struct, frozen=True):
     """A partition's assignment and leadership."""
 
-    replicas: tuple[int, ...]
+    replicas: tuple[BrokerId, ...]
     directories: tuple[bytes, ...]
-    isr: tuple[int, ...]
-    leader: int
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId
     leader_epoch: int
     partition_epoch: int
-    removing_replicas: tuple[int, ...] = ()
-    adding_replicas: tuple[int, ...] = ()
-    elr: tuple[int, ...] = ()
-    last_known_elr: tuple[int, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+    adding_replicas: tuple[BrokerId, ...] = ()
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
     leader_recovery_state: int = LeaderRecoveryState.RECOVERED
 
     @property
@@ -91,7 +93,7 @@ class PartitionRegistration(msgspec.Struct, frozen=True):
         return bool(self.removing_replicas or self.adding_replicas)
 
     def directory(self, replica: int) -> bytes:
-        """The id of the log directory that this replica lies in."""
+        """The id of this replica's log directory."""
         return self.directories[self.replicas.index(replica)]
 
 
@@ -99,14 +101,14 @@ class TopicImage(msgspec.Struct, frozen=True):
     """A topic and its partitions."""
 
     id: bytes
-    name: str
+    name: TopicName
     partitions: Mapping[int, PartitionRegistration]
 
 
 class TopicsImage(msgspec.Struct, frozen=True):
     """All topics, by name and by id."""
 
-    by_name: Mapping[str, TopicImage] = msgspec.field(default_factory=dict)
+    by_name: Mapping[TopicName, TopicImage] = msgspec.field(default_factory=dict)
     by_id: Mapping[bytes, TopicImage] = msgspec.field(default_factory=dict)
 
     def partition(self, topic_id: bytes, index: int) -> PartitionRegistration | None:
@@ -118,7 +120,7 @@ _NO_CONFIGS: Final[Mapping[str, str]] = {}
 
 
 class ConfigurationsImage(msgspec.Struct, frozen=True):
-    """What has been set dynamically, per resource. The key is (resource type, name)."""
+    """Dynamic configs per resource. The key is (resource type, name)."""
 
     resources: Mapping[tuple[int, str], Mapping[str, str]] = msgspec.field(default_factory=dict)
 
@@ -127,9 +129,9 @@ class ConfigurationsImage(msgspec.Struct, frozen=True):
 
 
 class ProducerIdsImage(msgspec.Struct, frozen=True):
-    """The first producer id that no broker has been given yet; -1 before the first block."""
+    """The first producer id that is not allocated yet; -1 before the first block."""
 
-    next: int = -1
+    next: ProducerId = ProducerId(-1)
 
 
 class AclEntry(NamedTuple):
@@ -149,7 +151,7 @@ ClientQuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 class ScramCredential(NamedTuple):
-    """What is stored of a user's SCRAM password."""
+    """The stored part of a user's SCRAM password."""
 
     salt: bytes
     stored_key: bytes
@@ -170,13 +172,13 @@ class DelegationToken(NamedTuple):
 
 
 class MetadataImage(msgspec.Struct, frozen=True):
-    """Everything the metadata log says up to and including `offset`."""
+    """The content of the metadata log up to and including `offset`."""
 
     offset: int = -1
     epoch: int = -1
     features: Mapping[str, int] = msgspec.field(default_factory=dict)
     """Finalized feature levels, `metadata.version` among them; a level of 0 is left out."""
-    brokers: Mapping[int, BrokerRegistration] = msgspec.field(default_factory=dict)
+    brokers: Mapping[BrokerId, BrokerRegistration] = msgspec.field(default_factory=dict)
     controllers: Mapping[int, ControllerRegistration] = msgspec.field(default_factory=dict)
     topics: TopicsImage = msgspec.field(default_factory=TopicsImage)
     configs: ConfigurationsImage = msgspec.field(default_factory=ConfigurationsImage)
@@ -189,7 +191,7 @@ class MetadataImage(msgspec.Struct, frozen=True):
 
     @property
     def metadata_version(self) -> int:
-        """The finalized level of `metadata.version`; -1 when the log has not said."""
+        """The finalized level of `metadata.version`; -1 when the log has none."""
         return self.features.get("metadata.version", -1)
 
     @property
@@ -197,7 +199,7 @@ class MetadataImage(msgspec.Struct, frozen=True):
         return self.features.get("eligible.leader.replicas.version", 0) >= 1
 
     def same_metadata(self, other: MetadataImage) -> bool:
-        """Equal in all but the place in the log."""
+        """Equal except for the offset and epoch."""
         return all(
             getattr(self, name) == getattr(other, name)
             for name in MetadataImage.__struct_fields__

@@ -1,13 +1,13 @@
-"""Formatting a node: `meta.properties` and `bootstrap.checkpoint` in every directory, the first voters in one.
+"""Formats a node: `meta.properties` and `bootstrap.checkpoint` in every directory, the first voters in one.
 
-What `kafka-storage format` does, and what a node does for itself when it starts on new directories.
+`kafka-storage format` uses it, and a node that starts on new directories.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.config.broker import BrokerConfig
 from ottla.log.checkpoints import read_meta_properties, write_meta_properties
@@ -16,9 +16,12 @@ from ottla.metadata.format import format_metadata_dir
 from ottla.raft.types import ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
 
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireMessage
+
 DEFAULT_CONTROLLER_LISTENER: Final = "CONTROLLER"
 DEFAULT_CONTROLLER_ENDPOINT: Final = VoterEndpoint("localhost", 9093)
-"""What a cluster of one without a controller listener writes down: where Kafka's own properties put it."""
+"""The recorded address of a single-node cluster without a controller listener: that of Kafka's own properties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,11 @@ class NewDirectory:
     voters: VoterSet | None
     """The first voters, for the metadata directory of a dynamic quorum."""
     description: str
-    """In kafka-storage's words."""
+    """The directory's kind, as kafka-storage prints it."""
 
 
 def node_directories(config: BrokerConfig) -> list[str]:
-    """Every directory that a node keeps: `log.dirs` and, where it stands apart, `metadata.log.dir`."""
+    """All directories of a node: `log.dirs`, and `metadata.log.dir` where it is separate."""
     return sorted({*config.log_dirs, config.metadata_log_dir})
 
 
@@ -51,7 +54,7 @@ def standalone_voters(config: BrokerConfig, directory_id: bytes) -> VoterSet:
 def plan_directories(
     config: BrokerConfig, paths: Sequence[str], new_id: Callable[[], bytes], voters: VoterSet | None
 ) -> list[NewDirectory]:
-    """What to write into each of these paths, all of them new.
+    """The plan for each of these paths, all of them new.
 
     `voters` are those of a dynamic quorum; None stands for a static one (`controller.quorum.voters`).
     """
@@ -74,10 +77,10 @@ def format_directory(
     *,
     cluster_id: str,
     node_id: int,
-    records: Sequence[Any] | None,
+    records: Sequence[WireMessage] | None,
     now_ms: int,
 ) -> None:
-    """Write everything into one directory; `meta.properties`, which makes it a formatted one, comes last."""
+    """Write all files of one directory. `meta.properties` comes last: it marks the directory as formatted."""
     fs.mkdir(directory.path, parents=True)
     format_metadata_dir(fs, directory.path, now_ms=now_ms, records=records, voters=directory.voters)
     write_meta_properties(fs, directory.path, cluster_id, node_id, directory.directory_id)
@@ -86,7 +89,7 @@ def format_directory(
 def format_new_node(
     fs: Fs, config: BrokerConfig, *, cluster_id: str, new_id: Callable[[], bytes], now_ms: int
 ) -> bool:
-    """Format a node whose directories are all new, as a cluster of one; False where one is formatted already."""
+    """Format a node whose directories are all new, as a cluster of one. Returns False if one is already formatted."""
     paths = node_directories(config)
     if any(read_meta_properties(fs, path) is not None for path in paths):
         return False

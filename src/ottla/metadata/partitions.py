@@ -1,12 +1,14 @@
-"""A partition's registration from and to its records, and what a change record does to it."""
+"""Converts a partition's registration from and to its records, and applies change records."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_FROM, ELR_RECORDS_FROM, LATEST_METADATA_VERSION
 from ottla.metadata.image import NO_LEADER_CHANGE, PartitionRegistration
 from ottla.wire import messages
@@ -16,19 +18,19 @@ DIRECTORY_MIGRATING: Final = bytes(16)
 DIRECTORY_UNASSIGNED: Final = bytes(15) + b"\x01"
 """A replica whose broker has not chosen a directory yet."""
 DIRECTORY_LOST: Final = bytes(15) + b"\x02"
-"""A replica that lies in a directory its broker has lost."""
+"""A replica in a directory that its broker has lost."""
 
 _NO_CHANGE: Final = -1
-"""The leader recovery state of a change record that leaves it as it is."""
+"""The leader recovery state of a change record that does not change it."""
 
 
-def partition_from_record(r: Any) -> PartitionRegistration:
+def partition_from_record(r: messages.PartitionRecord) -> PartitionRegistration:
     """The partition that a PartitionRecord describes."""
     replicas = tuple(r.replicas)
     return PartitionRegistration(
         replicas,
         _directories(r.directories, replicas),
-        tuple(r.isr),
+        tuple(map(BrokerId, r.isr)),
         r.leader,
         r.leader_epoch,
         r.partition_epoch,
@@ -42,8 +44,8 @@ def partition_from_record(r: Any) -> PartitionRegistration:
 
 def partition_to_record(
     topic_id: bytes, index: int, p: PartitionRegistration, metadata_version: int = LATEST_METADATA_VERSION
-) -> Any:
-    """The PartitionRecord that describes this partition, as far as this metadata.version can."""
+) -> messages.PartitionRecord:
+    """The PartitionRecord for this partition, with the fields that this metadata.version has."""
     with_elr = metadata_version >= ELR_RECORDS_FROM
     return messages.PartitionRecord(
         partition_id=index,
@@ -62,8 +64,8 @@ def partition_to_record(
     )
 
 
-def merge_partition(old: PartitionRegistration, r: Any) -> PartitionRegistration:
-    """The partition after a PartitionChangeRecord: what the record leaves out stays, the epochs move."""
+def merge_partition(old: PartitionRegistration, r: messages.PartitionChangeRecord) -> PartitionRegistration:
+    """The partition after a PartitionChangeRecord. Fields that the record leaves out stay; the epochs increase."""
     replicas = old.replicas if r.replicas is None else tuple(r.replicas)
     changes_leader = r.leader != NO_LEADER_CHANGE
     return PartitionRegistration(
@@ -82,11 +84,11 @@ def merge_partition(old: PartitionRegistration, r: Any) -> PartitionRegistration
 
 
 def without_elr(p: PartitionRegistration) -> PartitionRegistration:
-    """The partition with its eligible leader replicas forgotten."""
+    """The partition without its eligible leader replicas."""
     return replace(p, elr=(), last_known_elr=())
 
 
-def _directories(directories: Any, replicas: tuple[int, ...]) -> tuple[bytes, ...]:
+def _directories(directories: Sequence[bytes], replicas: tuple[BrokerId, ...]) -> tuple[bytes, ...]:
     if not directories:
         return (DIRECTORY_MIGRATING,) * len(replicas)
     if len(directories) != len(replicas):

@@ -1,11 +1,11 @@
-"""From committed records to everyone who wants the new image, in a fixed order; and the snapshots on the way."""
+"""Builds images from committed records, publishes them in a fixed order, and requests snapshots."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from ottla.clock import Clock
+from ottla.ids import BrokerId
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
 from ottla.metadata.records import encode_record
@@ -19,10 +19,10 @@ Publisher = Callable[[MetadataDelta, MetadataImage], None]
 
 
 class MetadataLoader:
-    """Listens to the raft driver, keeps the latest committed image and tells the publishers in their order.
+    """Listens to the raft driver, keeps the latest committed image and calls the publishers in their order.
 
-    Publishers are told once per group of commits, and once for all that a start loads. Records of a metadata
-    transaction show when it ends, all at once or not at all.
+    Publishers are called once per group of commits, and once for everything that a start loads. Records of a metadata
+    transaction become visible when it ends, all at once or not at all.
     """
 
     __slots__ = ("_loading", "_publishers", "_snapshots", "_transactions", "image")
@@ -35,7 +35,7 @@ class MetadataLoader:
         self._snapshots = snapshots
 
     def add_publisher(self, publisher: Publisher) -> None:
-        """From now on this one is told too, after those added before it; at once, if there is an image already."""
+        """Call this publisher too, after those added before it; at once if there is an image already."""
         self._publishers.append(publisher)
         if self.image is not EMPTY_IMAGE:
             publisher(MetadataDelta.between(EMPTY_IMAGE, self.image), self.image)
@@ -69,15 +69,15 @@ class MetadataLoader:
             delta.replay_all(batch.records)
         self._transactions = TransactionFilter()
         if self.image is EMPTY_IMAGE:
-            # At start the snapshot is the past: publishers must only see it with the log that follows it applied,
-            # or they would take what the log creates for stray and what it deletes for wanted.
+            # At start, publishers must see the snapshot only together with the log that follows it. Otherwise they
+            # would treat a topic that the log creates as stray, and one that it deletes as wanted.
             self._loading = delta, snapshot_id
         else:
             image = delta.apply(snapshot_id.offset - 1, snapshot_id.epoch)
             self._publish(MetadataDelta.between(self.image, image), image)
 
-    def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
-        """Nothing to do: the image does not depend on who leads."""
+    def handle_leader_change(self, leader_id: BrokerId | None, epoch: int) -> None:
+        """Do nothing: the image does not depend on the leader."""
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.image = image
@@ -86,7 +86,7 @@ class MetadataLoader:
 
 
 class SnapshotGenerator:
-    """Asks for a snapshot when enough bytes were committed, or enough time has passed, since the last one."""
+    """Requests a snapshot when enough bytes were committed, or enough time has passed, since the last one."""
 
     __slots__ = ("_bytes", "_clock", "_driver", "_max_bytes", "_max_interval_ms", "_since_ms")
 
@@ -100,7 +100,7 @@ class SnapshotGenerator:
         self._since_ms = clock.now_ms()
 
     def note(self, image: MetadataImage, timestamp: int, size: int, *, whole: bool) -> None:
-        """The image now has `size` more bytes of records in it. `whole`: it ends where a batch ends."""
+        """The image grew by `size` bytes of records. `whole`: it ends at the end of a batch."""
         self._bytes += size
         now_ms = self._clock.now_ms()
         due = self._bytes >= self._max_bytes or (
@@ -114,6 +114,5 @@ class SnapshotGenerator:
 
 def _encoded(image: MetadataImage) -> Iterator[bytes]:
     metadata_version = written_at(image)
-    record: Any
     for record in image_to_records(image):
         yield encode_record(record, metadata_version)

@@ -1,12 +1,12 @@
 """The framing of a metadata record inside a log record's value: frame version, type, version, then the body.
 
-Which version of a record type is written depends on the cluster's metadata.version: a node of an older release must
-be able to read it.
+The cluster's metadata.version decides the version in which a record is written: a node of an older release must be
+able to read it.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import (
@@ -17,9 +17,10 @@ from ottla.metadata.features import (
     METADATA_VERSION,
     MIGRATION_FROM,
 )
-from ottla.wire import messages
+from ottla.wire.classes import WireMessage, message_class
 from ottla.wire.codec import decode_prefix, encode
 from ottla.wire.errors import DecodeError
+from ottla.wire.messages import BrokerRegistrationChangeRecord, FeatureLevelRecord
 
 FRAME_VERSION: Final = 1
 
@@ -53,11 +54,13 @@ RECORD_NAMES: Final = {
 }
 """The metadata record types by their number in the log."""
 
-_CLASSES: Final[dict[int, Any]] = {key: getattr(messages, name) for key, name in RECORD_NAMES.items()}
-_KEYS: Final[dict[Any, int]] = {cls: key for key, cls in _CLASSES.items()}
+_CLASSES: Final[dict[int, type[WireMessage]]] = {
+    key: message_class(name) for key, name in RECORD_NAMES.items()
+}
+_KEYS: Final[dict[type[WireMessage], int]] = {cls: key for key, cls in _CLASSES.items()}
 
 _VERSIONS_SINCE: Final[dict[str, tuple[tuple[int, int], ...]]] = {
-    # (metadata.version, record version), newest first; types that are not here have one version only
+    # (metadata.version, record version), newest first; other types have one version only
     "RegisterBrokerRecord": (
         (CORDONED_LOG_DIRS_FROM, 4),
         (DIRECTORY_ASSIGNMENT_FROM, 3),
@@ -69,13 +72,13 @@ _VERSIONS_SINCE: Final[dict[str, tuple[tuple[int, int], ...]]] = {
 }
 
 
-def record_version(message: Any, metadata_version: int = LATEST_METADATA_VERSION) -> int:
+def record_version(message: WireMessage, metadata_version: int = LATEST_METADATA_VERSION) -> int:
     """The version in which this record is written at a metadata.version."""
     name = message.NAME
     for since, version in _VERSIONS_SINCE.get(name, ()):
         if metadata_version >= since:
             return version
-    if name == "BrokerRegistrationChangeRecord":
+    if isinstance(message, BrokerRegistrationChangeRecord):
         # As Kafka does: the lowest version that can carry what is set.
         if message.cordoned_log_dirs is not None:
             return 3
@@ -85,7 +88,7 @@ def record_version(message: Any, metadata_version: int = LATEST_METADATA_VERSION
     return 0
 
 
-def encode_record(message: Any, metadata_version: int = LATEST_METADATA_VERSION) -> bytes:
+def encode_record(message: WireMessage, metadata_version: int = LATEST_METADATA_VERSION) -> bytes:
     """A metadata record as the value of a log record."""
     key = _KEYS[message.__class__]
     version = record_version(message, metadata_version)
@@ -93,8 +96,8 @@ def encode_record(message: Any, metadata_version: int = LATEST_METADATA_VERSION)
     return bytes((FRAME_VERSION, key, version)) + encode(message, version)
 
 
-def decode_record(buf: bytes | memoryview) -> Any:
-    """The message in a log record's value. Raises `DecodeError` on anything that is not one."""
+def decode_record(buf: bytes | memoryview) -> WireMessage:
+    """The message in a log record's value. Raises `DecodeError` for a value that is not a metadata record."""
     if len(buf) < 3:
         raise DecodeError(f"a metadata record takes at least 3 bytes, here are {len(buf)}")
     frame_version, key, version = buf[0], buf[1], buf[2]
@@ -114,24 +117,24 @@ def decode_record(buf: bytes | memoryview) -> Any:
 
 
 class MetadataSerde:
-    """Encodes records at the metadata.version that the records themselves have set so far."""
+    """Encodes records at the metadata.version that the records so far have set."""
 
     __slots__ = ("metadata_version",)
 
     def __init__(self, metadata_version: int = LATEST_METADATA_VERSION) -> None:
         self.metadata_version = metadata_version
 
-    def encode(self, message: Any) -> bytes:
+    def encode(self, message: WireMessage) -> bytes:
         self._watch(message)
         return encode_record(message, self.metadata_version)
 
-    def decode(self, buf: bytes | memoryview) -> Any:
+    def decode(self, buf: bytes | memoryview) -> WireMessage:
         message = decode_record(buf)
         self._watch(message)
         return message
 
-    def _watch(self, message: Any) -> None:
-        if message.__class__ is _FEATURE_LEVEL and message.name == METADATA_VERSION:
+    def _watch(self, message: WireMessage) -> None:
+        if isinstance(message, FeatureLevelRecord) and message.name == METADATA_VERSION:
             if message.feature_level > LATEST_METADATA_VERSION:
                 raise ApiException(
                     ErrorCode.UNSUPPORTED_VERSION,
@@ -139,6 +142,3 @@ class MetadataSerde:
                     f"{LATEST_METADATA_VERSION}, the newest that this release knows",
                 )
             self.metadata_version = message.feature_level
-
-
-_FEATURE_LEVEL: Final = _CLASSES[12]

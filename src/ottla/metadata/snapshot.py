@@ -1,10 +1,11 @@
-"""An image as records: what a snapshot holds. Replayed onto the empty image they give an equal one."""
+"""Converts an image to the records of a snapshot. Replayed on the empty image, they make an equal image."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
+from ottla.ids import BrokerId
 from ottla.metadata.cluster import broker_to_record, controller_to_record
 from ottla.metadata.features import (
     CONTROLLER_REGISTRATION_FROM,
@@ -17,16 +18,19 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.partitions import partition_to_record
 from ottla.wire import messages
 
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireMessage
+
 
 def written_at(image: MetadataImage) -> int:
-    """The metadata.version at which the image's records are written: its own, or the newest where it has none."""
+    """The metadata.version for the image's records: its own, or the newest where it has none."""
     return image.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
 
 
-def image_to_records(image: MetadataImage) -> Iterator[Any]:
-    """All records of the image, features first: the metadata.version says how to read the rest.
+def image_to_records(image: MetadataImage) -> Iterator[WireMessage]:
+    """All records of the image. Features come first because the metadata.version decides how to read the rest.
 
-    Kinds of records that the image's metadata.version does not know are left out, as an older node could not read them.
+    Record types that the image's metadata.version does not have are left out: an older node could not read them.
     """
     yield from _features(image)
     yield from _cluster(image)
@@ -42,14 +46,14 @@ def image_to_records(image: MetadataImage) -> Iterator[Any]:
     yield from _client_quotas(image)
     if image.producer_ids.next >= 0:
         yield messages.ProducerIdsRecord(
-            broker_id=-1, broker_epoch=-1, next_producer_id=image.producer_ids.next
+            broker_id=BrokerId(-1), broker_epoch=-1, next_producer_id=image.producer_ids.next
         )
     for acl_id, acl in image.acls.items():
         yield messages.AccessControlEntryRecord(id=acl_id, **acl._asdict())
     yield from _credentials(image)
 
 
-def _features(image: MetadataImage) -> Iterator[Any]:
+def _features(image: MetadataImage) -> Iterator[WireMessage]:
     if METADATA_VERSION in image.features:
         yield messages.FeatureLevelRecord(
             name=METADATA_VERSION, feature_level=image.features[METADATA_VERSION]
@@ -58,7 +62,7 @@ def _features(image: MetadataImage) -> Iterator[Any]:
         yield messages.FeatureLevelRecord(name=name, feature_level=image.features[name])
 
 
-def _cluster(image: MetadataImage) -> Iterator[Any]:
+def _cluster(image: MetadataImage) -> Iterator[WireMessage]:
     for broker in image.brokers.values():
         yield broker_to_record(broker, written_at(image))
     if written_at(image) >= CONTROLLER_REGISTRATION_FROM:
@@ -66,7 +70,7 @@ def _cluster(image: MetadataImage) -> Iterator[Any]:
             yield controller_to_record(controller)
 
 
-def _client_quotas(image: MetadataImage) -> Iterator[Any]:
+def _client_quotas(image: MetadataImage) -> Iterator[WireMessage]:
     cls = messages.ClientQuotaRecord
     for entity, quotas in image.client_quotas.items():
         for key, value in quotas.items():
@@ -78,7 +82,7 @@ def _client_quotas(image: MetadataImage) -> Iterator[Any]:
             )
 
 
-def _credentials(image: MetadataImage) -> Iterator[Any]:
+def _credentials(image: MetadataImage) -> Iterator[WireMessage]:
     if written_at(image) >= SCRAM_FROM:
         for (mechanism, name), credential in image.scram.items():
             yield messages.UserScramCredentialRecord(name=name, mechanism=mechanism, **credential._asdict())

@@ -1,4 +1,4 @@
-"""Kafka's rules for topic names, and the topics that Kafka keeps for itself."""
+"""Kafka's rules for topic names, and the names of its internal topics."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from itertools import product
 from typing import Final
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
-SHARE_STATE_TOPIC: Final = "__share_group_state"
-CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+OFFSETS_TOPIC: Final = TopicName("__consumer_offsets")
+TRANSACTIONS_TOPIC: Final = TopicName("__transaction_state")
+SHARE_STATE_TOPIC: Final = TopicName("__share_group_state")
+CLUSTER_METADATA_TOPIC: Final = TopicName("__cluster_metadata")
 
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 """Topics that clients see marked as internal."""
 
 MAX_NAME_LENGTH: Final = 249
-"""A directory name must have room for the partition and for `-delete` with its unique part."""
+"""A directory name also holds the partition, and `-delete` with a unique part."""
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+\Z")
 _COLLISION_CHARS: Final = re.compile(r"[._]")
@@ -30,7 +31,7 @@ def is_internal(name: str) -> bool:
 
 
 def why_invalid(name: str) -> str | None:
-    """What is wrong with a topic name, or None."""
+    """Why a topic name is invalid; None if it is valid."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -50,7 +51,7 @@ def validate_topic_name(name: str) -> None:
 
 
 def colliding_name(name: str, existing: Container[str]) -> str | None:
-    """A topic that differs from this name only in '.' against '_', which metric names cannot tell apart."""
+    """A topic whose name differs only in '.' and '_', which are the same in metric names."""
     parts = _COLLISION_CHARS.split(name)
     gaps = len(parts) - 1
     if gaps == 0:

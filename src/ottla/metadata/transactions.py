@@ -1,11 +1,14 @@
-"""Metadata transactions: records between Begin and End count together, or with Abort not at all."""
+"""Metadata transactions: records between Begin and End take effect together, or with Abort not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.errors import ApiException, ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireMessage
 
 
 class TransactionFilter:
@@ -14,15 +17,15 @@ class TransactionFilter:
     __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._held: list[Any] | None = None
+        self._held: list[WireMessage] | None = None
 
     @property
     def active(self) -> bool:
-        """A transaction is open: what was fed since it began does not count yet."""
+        """A transaction is open: its records have no effect yet."""
         return self._held is not None
 
-    def feed(self, record: Any) -> Sequence[Any]:
-        """The records that count now that this one was read; in log order."""
+    def feed(self, record: WireMessage) -> Sequence[WireMessage]:
+        """The records that take effect when this one is read, in log order."""
         name = record.NAME
         if name == "BeginTransactionRecord":
             if self._held is not None:

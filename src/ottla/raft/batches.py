@@ -1,15 +1,21 @@
-"""Batches of the metadata log and of snapshots: encoded records in, decoded records or control messages out."""
+"""Batches of the metadata log and of snapshots: builds them from records, and reads records and control messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.raft.types import CommittedBatch, RecordSerde
 from ottla.records.batch import Buffer, build_batch, check_crc, iter_batches, iter_records
 from ottla.records.control import ControlType, build_control_batch, decode_control
 from ottla.records.record import Record
+
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireMessage
+
+ControlMessages = Sequence[tuple[int, "WireMessage"]]
+"""Control messages, each with its offset."""
 
 
 def data_batch(values: Sequence[bytes], base_offset: int, epoch: int, timestamp: int) -> bytes:
@@ -29,7 +35,7 @@ _CONTROL_TYPES = {
 }
 
 
-def control_batch(control: Sequence[Any], base_offset: int, epoch: int, timestamp: int) -> bytes:
+def control_batch(control: Sequence[WireMessage], base_offset: int, epoch: int, timestamp: int) -> bytes:
     """One control batch of these messages (LeaderChangeMessage, SnapshotHeaderRecord, VotersRecord ...)."""
     return build_control_batch(
         [(_CONTROL_TYPES[message.NAME], message) for message in control],
@@ -41,10 +47,10 @@ def control_batch(control: Sequence[Any], base_offset: int, epoch: int, timestam
 
 def read_batches(
     buf: Buffer, serde: RecordSerde, source: str
-) -> Iterator[tuple[CommittedBatch, Sequence[tuple[int, Any]]]]:
-    """The batches in a buffer, each with its control messages and their offsets; checksums are checked.
+) -> Iterator[tuple[CommittedBatch, ControlMessages]]:
+    """The batches in a buffer, each with its control messages; checksums are verified.
 
-    `source` names the file in the error for one that is wrong.
+    `source` names the file in the error for a corrupt batch.
     """
     for pos, header in iter_batches(buf):
         if not check_crc(buf, pos, header):
@@ -52,8 +58,8 @@ def read_batches(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"{source}: the batch at offset {header.base_offset} has a wrong checksum",
             )
-        records: list[Any] = []
-        control: list[tuple[int, Any]] = []
+        records: list[WireMessage] = []
+        control: list[tuple[int, WireMessage]] = []
         for record in iter_records(buf, pos, header):
             if header.is_control:
                 _, message = decode_control(record)

@@ -1,4 +1,4 @@
-"""What the quorum takes from the node's configuration."""
+"""The settings of the quorum, read from the node's configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RaftConfig(msgspec.Struct, frozen=True):
     """Settings of the metadata log and of elections."""
 
     log: TopicConfig
-    """The metadata log's own: no retention, which goes by snapshots here."""
+    """The topic configuration of the metadata log. It has no retention: snapshots decide what is deleted."""
     max_retention_bytes: int
     max_retention_ms: int
     node: NodeConfig
@@ -23,7 +23,7 @@ class RaftConfig(msgspec.Struct, frozen=True):
     fetch_max_bytes: int
     fetch_snapshot_max_bytes: int
     auto_join: bool
-    """A controller that is no voter asks to become one."""
+    """A controller that is not a voter asks to become one."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> RaftConfig:
@@ -42,7 +42,7 @@ class RaftConfig(msgspec.Struct, frozen=True):
                     "message.timestamp.type": "CreateTime",
                     "flush.messages": str((1 << 63) - 1),
                     "flush.ms": str((1 << 63) - 1),
-                    # The broker's defaults for topics are not meant for this log.
+                    # The broker's defaults for topics do not apply to this log.
                     "preallocate": "false",
                     "segment.jitter.ms": "0",
                     "segment.index.bytes": str(10 << 20),

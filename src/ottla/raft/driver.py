@@ -1,11 +1,11 @@
-"""The quorum's front door: one replica with its connections, as the rest of the node knows it.
+"""The quorum's entry point: one replica with its connections, as the rest of the node uses it.
 
-`replica.py` is the log and the node, `fetching.py` follows a leader, `serving.py` answers other nodes,
-`voter_changes.py` changes the voters; here they are put together, and the node's messages sent.
+`metadata_replica.py` is the log and the node, `metadata_fetcher.py` follows a leader, `request_handler.py` answers
+other nodes, `voter_changes.py` changes the voters. The driver connects them and sends the node's messages.
 
 A quorum of one writes no NoOpRecords. Apache Kafka's active controller writes one each `metadata.max.idle.interval.ms`
-so that other replicas see their lag and the high watermark move; with nobody to see it, it would only cost two
-fsyncs and a wake-up a second.
+so that other replicas see their lag and the high watermark move. Without other replicas it would only cost two fsyncs
+and a wake-up a second.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.log.fs import Fs
 from ottla.peers import Endpoint, PeerFailure, Peers
 from ottla.raft.config import RaftConfig
 from ottla.raft.contacts import VOTES, Contacts
-from ottla.raft.fetching import Fetcher
 from ottla.raft.messages import (
     BeginQuorumEpoch,
     LeaderFound,
@@ -32,27 +32,32 @@ from ottla.raft.messages import (
     VoteResponse,
     VoterGone,
 )
+from ottla.raft.metadata_fetcher import MetadataFetcher
+from ottla.raft.metadata_replica import MetadataReplica, OnCommit, Post
 from ottla.raft.node import State
-from ottla.raft.replica import OnCommit, Post, Replica
-from ottla.raft.requests import begin_request, end_request, metadata_partition, vote_request
-from ottla.raft.serving import Respond, Serving
+from ottla.raft.request_handler import QuorumRequestHandler
+from ottla.raft.requests import begin_request, end_request, quorum_partition, vote_request
 from ottla.raft.snapshots import SnapshotDownload
 from ottla.raft.types import OffsetAndEpoch, QuorumInfo, RaftListener, RecordSerde, ReplicaState
 from ottla.raft.voter_changes import VoterChanges, VoterUpkeep
 from ottla.raft.voters import VoterNode, VoterSet
+from ottla.wire import messages
+
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireMessage
 
 log = logging.getLogger(__name__)
 
 
 class RaftDriver:
-    """One replica of the metadata quorum. All methods are called on the event loop, callbacks come on it.
+    """One replica of the metadata quorum. All methods are called on the event loop, and callbacks come on it.
 
-    `local` is this node as a voter, `voters` those of `controller.quorum.voters` (none for a dynamic quorum, whose
-    voters stand in the log), `serde` turns records into bytes and back, `executor` runs fsyncs and snapshot writes,
-    `post` brings a callback from any thread to the loop (`loop.call_soon_threadsafe`), `on_fault` is told when the
-    log cannot be made durable any more: the node must stop then. `peers` are the ways to other nodes, `bootstrap` where
-    to ask for the leader (`controller.quorum.bootstrap.servers`), `listener` the name of the controllers' listener;
-    `can_become_voter` is true for a node with the controller role.
+    `local` is this node as a voter. `voters` are those of `controller.quorum.voters`: none for a dynamic quorum, whose
+    voters are in the log. `serde` converts records to bytes and back. `executor` runs fsyncs and snapshot writes.
+    `post` brings a callback from any thread to the loop (`loop.call_soon_threadsafe`). `on_fault` is called when the
+    log cannot be made durable any more; the node must stop then. `peers` opens connections to other nodes, `bootstrap`
+    are nodes to ask for the leader (`controller.quorum.bootstrap.servers`), `listener` is the name of the controllers'
+    listener. `can_become_voter` is true for a node with the controller role.
     """
 
     def __init__(
@@ -83,7 +88,7 @@ class RaftDriver:
         self._has_bootstrap = bool(bootstrap)
         self._timer: Timer | None = None
         self._timer_due_ms: int | None = None
-        self._replica = Replica(
+        self._replica = MetadataReplica(
             fs,
             data_dir,
             local=local,
@@ -99,18 +104,20 @@ class RaftDriver:
             changed=self._changed,
         )
         self._contacts = Contacts(self._replica, peers, listener, bootstrap)
-        self._serving = Serving(self._replica, self._contacts, cluster_id)
-        self._voter_changes = VoterChanges(self._replica, self._contacts, cluster_id)
+        self.requests = QuorumRequestHandler(self._replica, self._contacts, cluster_id)
+        """Handles the quorum requests of other nodes."""
+        self.voter_changes = VoterChanges(self._replica, self._contacts, cluster_id)
+        """Handles requests to add, remove or update a voter."""
         self._upkeep = VoterUpkeep(self._replica, self._contacts, cluster_id, can_become_voter)
-        self._fetcher = Fetcher(
+        self._fetcher = MetadataFetcher(
             self._replica, self._contacts, cluster_id, executor, post, self._open_download
         )
 
-    # Facts
+    # State
 
     @property
-    def leader_id(self) -> int | None:
-        """Who leads as far as this node knows; a leader that has resigned leads no more."""
+    def leader_id(self) -> BrokerId | None:
+        """The leader as far as this node knows; None after this node has resigned."""
         node = self._replica.node
         return None if node.state is State.RESIGNED else node.leader_id
 
@@ -124,17 +131,17 @@ class RaftDriver:
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
-        """Where the leader's controller listens; None while there is no leader, or it is not known where."""
+        """The address of the leader's controller listener; None while there is no leader or its address is unknown."""
         return None if self.leader_id is None else self._contacts.endpoint_of(self.leader_id)
 
-    def on_leader_change(self, callback: Callable[[int | None, int], object]) -> None:
-        """Call back with (leader id or None, epoch) whenever another leads, after the listeners heard it."""
+    def on_leader_change(self, callback: Callable[[BrokerId | None, int], object]) -> None:
+        """Call back with (leader id or None, epoch) when the leader changes, after the listeners."""
         self._replica.on_leader_change.append(callback)
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed, and handed to the listeners now if not before."""
-        return self._replica.handed_offset
+        """Everything below is committed and was delivered to the listeners."""
+        return self._replica.delivered_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -146,7 +153,7 @@ class RaftDriver:
 
     @property
     def kraft_version(self) -> int:
-        """The finalized level of kraft.version: ApiVersions tells it among the features when it is above 0."""
+        """The finalized level of kraft.version. ApiVersions reports it among the features when it is above 0."""
         return self._replica.control.kraft_version
 
     @property
@@ -159,7 +166,7 @@ class RaftDriver:
         return self._replica.log.latest_snapshot_id
 
     def describe_quorum(self) -> QuorumInfo | None:
-        """What DescribeQuorum answers; None when this node does not lead."""
+        """The content of a DescribeQuorum response; None when this node does not lead."""
         node = self._replica.node
         if not node.is_leader:
             return None
@@ -177,7 +184,7 @@ class RaftDriver:
         )
 
     def _with_wall_time(self, state: ReplicaState) -> ReplicaState:
-        """The node's clock is not the calendar's."""
+        """Convert the times from the node's monotonic clock to wall time."""
         ahead = self._clock.now_ms() - self._replica.now_ms()
         return ReplicaState(
             state.key,
@@ -190,31 +197,31 @@ class RaftDriver:
             else state.last_caught_up_timestamp + ahead,
         )
 
-    # Life
+    # Lifecycle
 
     def add_listener(self, listener: RaftListener) -> None:
-        """To be told of everything committed, from the beginning; before `start`."""
+        """Deliver everything committed to this listener, from the beginning. Call before `start`."""
         self._replica.listeners.append(listener)
 
     def start(self) -> None:
         """Load snapshot and log, and start. Blocks on the disk. Raises ApiException for an unusable directory.
 
-        A quorum of one leads, and all is committed and handed to the listeners when this returns. In a larger one
-        the listeners hear of leaders and commits as they come.
+        When this returns, a quorum of one leads, and everything is committed and delivered to the listeners. In a
+        larger quorum the listeners get leaders and commits as they come.
         """
         self._replica.open(self._check_voters)
         self._replica.start()
         self._changed()
 
     def shutdown(self) -> None:
-        """Resign if this node leads others, make durable (alone: commit) what was appended, then close."""
+        """Resign if this node leads others, sync what was appended (a quorum of one also commits it), then close."""
         replica = self._replica
         if replica.closed:
             return
         if len(replica.node.voters.nodes) > 1 and replica.running:
             replica.step(Resign())
         replica.close()
-        self._serving.close()
+        self.requests.close()
         self._contacts.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -232,19 +239,19 @@ class RaftDriver:
         elif voters.ids == {key.id}:
             reason = f"knows voter {key.id} with another directory id: {self._data_dir} is not its own"
         elif self._replica.is_static and self._can_become_voter:
-            reason = f"has the voters {sorted(voters.ids)}, and this node, {key.id}, is none of them"
+            reason = f"has the voters {sorted(voters.ids)}, and this node, {key.id}, is not one of them"
         else:
             return
         raise ApiException(ErrorCode.INVALID_CONFIG, f"the metadata quorum {reason}")
 
     # Appending
 
-    def append(self, records: Sequence[Any], on_commit: OnCommit | None = None) -> int:
-        """Append as one atomic batch; gives the last offset at once, and calls back with it once committed.
+    def append(self, records: Sequence[WireMessage], on_commit: OnCommit | None = None) -> int:
+        """Append as one atomic batch. Returns the last offset at once, and calls back with it when it is committed.
 
-        Listeners have been told of the records when the callback comes. It never comes if this node loses the lead
-        first: listeners hear that. Raises ApiException: NOT_LEADER_OR_FOLLOWER when this node does not lead (any more),
-        RECORD_LIST_TOO_LARGE for more than fits into one batch.
+        The listeners get the records before the callback. The callback never comes if this node loses the lead first;
+        the listeners are notified of that. Raises ApiException: NOT_LEADER_OR_FOLLOWER when this node does not lead,
+        RECORD_LIST_TOO_LARGE when the records do not fit into one batch.
         """
         return self._replica.append(records, on_commit)
 
@@ -258,8 +265,8 @@ class RaftDriver:
     def snapshot(self, snapshot_id: OffsetAndEpoch, values: Iterable[bytes], last_timestamp: int) -> None:
         """Write a snapshot of everything below `snapshot_id.offset`, which is committed; one at a time.
 
-        `values` are the encoded records. They are iterated in the executor's thread: let them be a generator over an
-        immutable image. Old snapshots and the log before them are deleted by the retention afterwards.
+        `values` are the encoded records. They are iterated in the executor's thread, so they should be a generator over
+        an immutable image. The retention deletes old snapshots and the log before them afterwards.
         """
         self._replica.snapshot(snapshot_id, values, last_timestamp)
 
@@ -267,43 +274,16 @@ class RaftDriver:
         replica = self._replica
         return SnapshotDownload(self._fs, replica.log.directory, snapshot_id, replica.node.epoch)
 
-    # Other nodes' requests; `listener` is the one they came in on
-
-    def handle_vote(self, request: Any, listener: str = "") -> Any:
-        return self._serving.handle_vote(request, listener)
-
-    def handle_begin_quorum_epoch(self, request: Any, listener: str = "") -> Any:
-        return self._serving.handle_begin_quorum_epoch(request, listener)
-
-    def handle_end_quorum_epoch(self, request: Any, listener: str = "") -> Any:
-        return self._serving.handle_end_quorum_epoch(request, listener)
-
-    def handle_fetch(self, request: Any, respond: Respond, listener: str = "") -> None:
-        """Fetch of `__cluster_metadata`: answered through `respond`, at once or when there is something to bring."""
-        self._serving.handle_fetch(request, respond, listener)
-
-    def handle_fetch_snapshot(self, request: Any, listener: str = "") -> Any:
-        return self._serving.handle_fetch_snapshot(request, listener)
-
-    def handle_add_voter(self, request: Any, respond: Respond) -> None:
-        self._voter_changes.add(request, respond)
-
-    def handle_remove_voter(self, request: Any, respond: Respond) -> None:
-        self._voter_changes.remove(request, respond)
-
-    def handle_update_voter(self, request: Any, respond: Respond, listener: str = "") -> None:
-        self._voter_changes.update(request, respond, listener)
-
-    # After each turn
+    # After each step
 
     def _changed(self) -> None:
         replica = self._replica
         if not replica.running:
             return
-        self._serving.wake()
-        self._voter_changes.changed()
+        self.requests.complete_due()
+        self.voter_changes.changed()
         self._upkeep.changed()
-        self._fetcher.kick()
+        self._fetcher.send_next()
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -315,7 +295,7 @@ class RaftDriver:
             self._timer = None
         self._timer_due_ms = due_ms
         if due_ms is not None:
-            # A timer may come a little early: never so early that nothing is due and it is set again for now.
+            # A timer may fire a little early. The minimum keeps it from being set again for the same moment.
             delay_s = max(due_ms / 1000 - self._clock.monotonic(), 0.001)
             self._timer = self._clock.call_later(delay_s, self._time_up)
 
@@ -327,31 +307,31 @@ class RaftDriver:
 
     def _send(self, message: Outgoing) -> None:
         if isinstance(message, VoteResponse):
-            self._serving.vote = message
+            self.requests.vote = message
             return
         endpoint = self._contacts.endpoint_of(message.receiver.id)
         if endpoint is None:
-            log.warning("It is not known where voter %d listens", message.receiver.id)
+            log.warning("The address of voter %d is not known", message.receiver.id)
             return
-        request: Any
-        done: Callable[[Any], object]
-        failed: Callable[[PeerFailure], object] = _ignore
         if isinstance(message, VoteRequest):
-            request = vote_request(self._cluster_id, message)
-            done = partial(self._on_vote, message)
-            failed = partial(self._vote_failed, message)
+            self._contacts.send(
+                endpoint,
+                VOTES,
+                vote_request(self._cluster_id, message),
+                partial(self._on_vote, message),
+                partial(self._vote_failed, message),
+            )
         elif isinstance(message, BeginQuorumEpoch):
-            request = begin_request(self._cluster_id, message, self._local)
-            done = self._on_epoch_answer
+            begin = begin_request(self._cluster_id, message, self._local)
+            self._contacts.send(endpoint, VOTES, begin, self._on_begin, _ignore)
         else:
-            request = end_request(self._cluster_id, message, self._local)
-            done = self._on_epoch_answer
-        self._contacts.send(endpoint, VOTES, request, done, failed)
+            end = end_request(self._cluster_id, message, self._local)
+            self._contacts.send(endpoint, VOTES, end, self._on_end, _ignore)
 
-    def _on_vote(self, asked: VoteRequest, response: Any) -> None:
-        partition = metadata_partition(response.topics)
+    def _on_vote(self, request: VoteRequest, response: messages.VoteResponse) -> None:
+        partition = quorum_partition(response.topics)
         if response.error_code or partition is None:
-            log.warning("Voter %d answers a vote with error %d", asked.receiver.id, response.error_code)
+            log.warning("Voter %d answered a vote with error %d", request.receiver.id, response.error_code)
             return
         self._contacts.learn_all(response.node_endpoints)
         leader_id = None if partition.leader_id < 0 else partition.leader_id
@@ -360,40 +340,50 @@ class RaftDriver:
             return
         self._replica.step(
             VoteResponse(
-                asked.receiver,
-                asked.sender,
+                request.receiver,
+                request.sender,
                 partition.leader_epoch,
                 leader_id,
                 partition.vote_granted,
-                asked.pre_vote,
+                request.pre_vote,
             )
         )
 
-    def _vote_failed(self, asked: VoteRequest, why: PeerFailure) -> None:
+    def _vote_failed(self, request: VoteRequest, why: PeerFailure) -> None:
         """Ask again after a pause, as long as the election goes on."""
         if why is PeerFailure.REFUSED:
-            self._replica.step(VoterGone(asked))
+            self._replica.step(VoterGone(request))
         pause_s = self._replica.config.retry_backoff_ms / 1000
-        self._clock.call_later(pause_s, self._ask_again, asked)
+        self._clock.call_later(pause_s, self._ask_again, request)
 
-    def _ask_again(self, asked: VoteRequest) -> None:
+    def _ask_again(self, request: VoteRequest) -> None:
         node = self._replica.node
-        wanted = State.PROSPECTIVE if asked.pre_vote else State.CANDIDATE
-        if self._replica.running and node.epoch == asked.epoch and node.state is wanted:
-            self._send(asked)
+        wanted = State.PROSPECTIVE if request.pre_vote else State.CANDIDATE
+        if self._replica.running and node.epoch == request.epoch and node.state is wanted:
+            self._send(request)
 
-    def _on_epoch_answer(self, response: Any) -> None:
-        partition = metadata_partition(response.topics)
+    def _on_begin(self, response: messages.BeginQuorumEpochResponse) -> None:
+        partition = quorum_partition(response.topics)
         if response.error_code or partition is None:
-            log.warning("A voter answers %s with error %d", response.NAME, response.error_code)
+            log.warning("A voter answered BeginQuorumEpoch with error %d", response.error_code)
             return
         self._contacts.learn_all(response.node_endpoints)
-        leader_id = None if partition.leader_id < 0 else partition.leader_id
-        self._replica.step(LeaderFound(leader_id, partition.leader_epoch))
+        self._learn_leader(partition.leader_id, partition.leader_epoch)
+
+    def _on_end(self, response: messages.EndQuorumEpochResponse) -> None:
+        partition = quorum_partition(response.topics)
+        if response.error_code or partition is None:
+            log.warning("A voter answered EndQuorumEpoch with error %d", response.error_code)
+            return
+        self._contacts.learn_all(response.node_endpoints)
+        self._learn_leader(partition.leader_id, partition.leader_epoch)
+
+    def _learn_leader(self, leader_id: BrokerId, epoch: int) -> None:
+        self._replica.step(LeaderFound(None if leader_id < 0 else leader_id, epoch))
 
 
 def _as_others_know_it(local: VoterNode, voters: VoterSet, can_become_voter: bool) -> VoterNode:
-    """With the address that the configuration has for it; without any where it is no controller."""
+    """The node with its configured address; without any address where it is not a controller."""
     if not can_become_voter:
         return VoterNode(local.key, {}, local.kraft_versions)
     configured = voters.nodes.get(local.key.id)
@@ -402,4 +392,4 @@ def _as_others_know_it(local: VoterNode, voters: VoterSet, can_become_voter: boo
 
 
 def _ignore(_why: PeerFailure) -> None:
-    """A voter that could not be told hears of it the next time, or finds out by itself."""
+    """A voter that this message did not reach gets the next one, or finds the leader by itself."""

@@ -1,4 +1,4 @@
-"""Formatting a metadata directory: what `kafka-storage format` leaves there besides `meta.properties`."""
+"""Formatting a metadata directory: the files that `kafka-storage format` writes besides `meta.properties`."""
 
 from __future__ import annotations
 

@@ -1,22 +1,26 @@
-"""What goes into the node (`step`) and comes out of it (`ready`): plain values, no bytes.
+"""The node's inputs (`step`) and outputs (`ready`): plain values, no bytes.
 
-Messages between replicas carry what Kafka's Vote, BeginQuorumEpoch and EndQuorumEpoch carry; the rest are events of
+Messages between replicas carry what Kafka's Vote, BeginQuorumEpoch and EndQuorumEpoch carry. The others are events of
 this node's own log and of its connections.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from ottla.ids import BrokerId
 from ottla.raft.quorum_state import ElectionState
 from ottla.raft.types import OffsetAndEpoch, ReplicaKey
 from ottla.raft.voters import VoterSet
 
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireMessage
+
 
 class VoteRequest(msgspec.Struct, frozen=True):
-    """A replica asks for a vote in `epoch`; with `pre_vote`, whether it would get one in the next."""
+    """A replica asks for a vote in `epoch`; with `pre_vote` it asks whether it would get one in the next epoch."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
@@ -27,18 +31,18 @@ class VoteRequest(msgspec.Struct, frozen=True):
 
 
 class VoteResponse(msgspec.Struct, frozen=True):
-    """The answer to a `VoteRequest`, with the epoch and the leader that the voter knows."""
+    """The response to a `VoteRequest`, with the epoch and the leader that the voter knows."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
     epoch: int
-    leader_id: int | None
+    leader_id: BrokerId | None
     granted: bool
     pre_vote: bool
 
 
 class BeginQuorumEpoch(msgspec.Struct, frozen=True):
-    """The leader tells a voter that it leads."""
+    """The leader announces itself to a voter."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
@@ -46,7 +50,7 @@ class BeginQuorumEpoch(msgspec.Struct, frozen=True):
 
 
 class EndQuorumEpoch(msgspec.Struct, frozen=True):
-    """The leader has resigned: a voter may stand for election, those with the most of the log first."""
+    """The leader has resigned. Voters may stand for election; `preferred` lists those with the longest log first."""
 
     sender: ReplicaKey
     receiver: ReplicaKey
@@ -55,13 +59,13 @@ class EndQuorumEpoch(msgspec.Struct, frozen=True):
 
 
 class VoterGone(msgspec.Struct, frozen=True):
-    """The operating system says that nobody listens where a voter was that is asked for its vote."""
+    """The operating system refused the connection to a voter that this node asks for its vote."""
 
-    asked: VoteRequest
+    request: VoteRequest
 
 
 class LogAppended(msgspec.Struct, frozen=True):
-    """This node's log now ends here (it may also have been cut); it may not be durable yet."""
+    """This node's log now ends here, after an append or a truncation. The end may not be durable yet."""
 
     end: OffsetAndEpoch
 
@@ -73,41 +77,41 @@ class LogFlushed(msgspec.Struct, frozen=True):
 
 
 class VotersChanged(msgspec.Struct, frozen=True):
-    """The log (or what is left of it) says who the voters are, written at this offset."""
+    """The log holds a new set of voters, written at this offset; also after a truncation removed a newer one."""
 
     voters: VoterSet
     offset: int | None
     kraft_version: int
     previous: VoterSet
-    """Those before the last change, which may not be committed yet."""
+    """The voters before the last change, which may not be committed yet."""
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """A replica has fetched from this leader: its log is durable up to this offset (-1: it loads a snapshot)."""
+    """A replica has fetched from this leader. Its log is durable up to this offset; -1 means it loads a snapshot."""
 
     replica: ReplicaKey
     end_offset: int
 
 
 class LeaderFound(msgspec.Struct, frozen=True):
-    """This node has heard of an epoch, and who leads it if the other knew."""
+    """Another node has reported an epoch, and its leader if it knows one."""
 
-    leader_id: int | None
+    leader_id: BrokerId | None
     epoch: int
 
 
-class LeaderHeard(msgspec.Struct, frozen=True):
-    """This follower's leader has answered a fetch; everything below the offset is committed (None: not known)."""
+class LeaderResponded(msgspec.Struct, frozen=True):
+    """This follower's leader has answered a fetch. Everything below the high watermark is committed (None: unknown)."""
 
     high_watermark: int | None = None
 
 
 class LeaderGone(msgspec.Struct, frozen=True):
-    """The operating system says that nobody listens where this follower's leader was."""
+    """The operating system refused the connection to this follower's leader: its process is gone."""
 
 
 class Resign(msgspec.Struct, frozen=True):
-    """This leader is asked to step down."""
+    """This leader must step down."""
 
 
 Input = (
@@ -121,7 +125,7 @@ Input = (
     | VotersChanged
     | Fetched
     | LeaderFound
-    | LeaderHeard
+    | LeaderResponded
     | LeaderGone
     | Resign
 )
@@ -129,17 +133,17 @@ Outgoing = VoteRequest | VoteResponse | BeginQuorumEpoch | EndQuorumEpoch
 
 
 class Ready(msgspec.Struct):
-    """What the driver has to do now, in the order of the fields."""
+    """What the driver must do now, in the order of the fields."""
 
     election: ElectionState | None = None
     """Make this durable before anything else leaves the node."""
-    control: list[Any] = msgspec.field(default_factory=list)
+    control: list[WireMessage] = msgspec.field(default_factory=list)
     """Control messages to append as one batch, at the start of an epoch that this node leads."""
     outgoing: list[Outgoing] = msgspec.field(default_factory=list)
     high_watermark: int | None = None
-    """It has moved to here."""
-    leader_change: tuple[int | None, int] | None = None
-    """(leader, epoch) to tell the listeners, after they have what is committed."""
+    """The new high watermark."""
+    leader_change: tuple[BrokerId | None, int] | None = None
+    """(leader, epoch) to report to the listeners after the committed batches."""
 
     def __bool__(self) -> bool:
         return bool(

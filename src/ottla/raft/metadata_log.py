@@ -1,15 +1,15 @@
-"""The log of `__cluster_metadata-0` and its snapshots, as one thing that can be replayed from its beginning.
+"""The log of `__cluster_metadata-0` together with its snapshots: it can always be replayed from the beginning.
 
-Retention is by snapshots: an old one goes when there are newer ones and the limits are passed, and with it the part of
-the log before the next.
+Snapshots decide the retention. When the limits are exceeded and a newer snapshot exists, the oldest snapshot is deleted
+with the part of the log before the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
@@ -17,7 +17,7 @@ from ottla.log.context import LogContext
 from ottla.log.files import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE
 from ottla.log.partition_log import PartitionLog
 from ottla.log.recovery import open_log
-from ottla.raft.batches import read_batches
+from ottla.raft.batches import ControlMessages, read_batches
 from ottla.raft.config import RaftConfig
 from ottla.raft.format import FORMAT_SNAPSHOT
 from ottla.raft.snapshots import (
@@ -28,13 +28,14 @@ from ottla.raft.snapshots import (
 )
 from ottla.raft.types import CLUSTER_METADATA, CommittedBatch, OffsetAndEpoch, RecordSerde
 from ottla.records.batch import Buffer, iter_batches
+from ottla.wire.classes import WireMessage
 from ottla.wire.uuid import METADATA_TOPIC_ID
 
 _READ_BYTES: Final = 1 << 20
 
 
 class Position(Enum):
-    """How a follower's log stands to its leader's."""
+    """How a follower's log relates to its leader's."""
 
     VALID = "valid"
     DIVERGING = "diverging"
@@ -42,17 +43,17 @@ class Position(Enum):
 
 
 class MetadataLog:
-    """Appended to and read on the event loop; `flush` and `write_snapshot` may run in any thread."""
+    """Appends and reads happen on the event loop; `flush` and `write_snapshot` may run in any thread."""
 
     __slots__ = ("_config", "_fs", "_log", "_serde", "_sizes", "_snapshots", "_timestamps", "directory")
 
     def __init__(
         self, context: LogContext, data_dir: str, config: RaftConfig, serde: RecordSerde, *, may_refill: bool
     ) -> None:
-        """Open (and recover) what is in the directory. Blocks. Then call `cut_damage`.
+        """Open the directory and recover its files. Blocks. Then call `truncate_damage`.
 
-        `may_refill`: nobody counts on what this replica has (it is an observer's, and not synced), so a log that a
-        loss of power took the beginning of is emptied, to be fetched again.
+        `may_refill`: this replica is an observer and its log is not synced, so no other node depends on it. A log that
+        lost its beginning in a power failure is then emptied and fetched again.
         """
         fs = context.fs
         self.directory = f"{data_dir}/{CLUSTER_METADATA}"
@@ -66,10 +67,10 @@ class MetadataLog:
             not fs.exists(f"{self.directory}/{PARTITION_METADATA_FILE}")
             or read_partition_metadata(fs, self.directory) != METADATA_TOPIC_ID
         ):
-            # The directory's name is reserved, so its topic id is certain, whatever a crash left of the file.
+            # The directory's name is reserved, so its topic id is certain even if a crash damaged the file.
             write_partition_metadata(fs, self.directory, METADATA_TOPIC_ID, sync=True)
-        # Recovery reads the whole log and finds the epochs in it. The file of them is not synced at each change, and
-        # must not make recovery doubt batches that were.
+        # Recovery reads the whole log and finds the epochs in it. The epoch file is not synced at each change, so it
+        # must not make recovery reject batches that were synced.
         fs.remove(f"{self.directory}/{LEADER_EPOCH_FILE}")
         self._log: PartitionLog = open_log(
             context, self.directory, config.log, clean=False, foreign=True, topic_id=METADATA_TOPIC_ID
@@ -82,7 +83,7 @@ class MetadataLog:
         self._reach_snapshot()
 
     def _close_gaps(self, now_ms: int) -> None:
-        """A loss of power may take the end of one segment and leave the next, or undo half of a deletion."""
+        """Repair what a power failure can leave: a segment without its end before the next, or half of a deletion."""
         latest = self.latest_snapshot_id
         covered = 0 if latest is None else latest.offset
         for segment, following in reversed(list(pairwise(self._log.segments))):
@@ -90,20 +91,20 @@ class MetadataLog:
             if end == following.base_offset:
                 continue
             if following.base_offset <= covered:
-                # What is before the gap was deleted already, the snapshot has it: finish that.
+                # The deletion of the part before the gap was under way, and a snapshot covers it: finish the deletion.
                 self._log.high_watermark = following.base_offset
                 self._log.advance_log_start(following.base_offset)
                 self._log.delete_old_segments(now_ms)
                 return
-            # What is after the gap was never durable as a whole, so it was never committed.
+            # The part after the gap was never completely durable, so it was never committed.
             self._log.truncate_to(end)
 
-    def cut_damage(self, newest_epoch: int | None) -> None:
-        """Cut the log at the first batch that cannot be where it is: its offset and epoch have no checksum.
+    def truncate_damage(self, newest_epoch: int | None) -> None:
+        """Truncate the log at the first batch with an impossible offset or epoch, which the checksum does not cover.
 
-        `newest_epoch` is that of the quorum-state file, which is durable before the first batch of its epoch. A batch
-        that alone has a later one is damaged, or (with an older file put back) the leader change of that epoch. What
-        a snapshot covers was on disk before it, and is not looked at.
+        `newest_epoch` is the epoch of the quorum-state file, which is durable before the first batch of that epoch. A
+        single batch with a later epoch is damaged, or it is the leader change of that epoch when an older file was
+        restored. The part that a snapshot covers was on disk before the snapshot and is not checked.
         """
         latest = self.latest_snapshot_id
         offset = self._log.log_start_offset if latest is None else latest.offset
@@ -145,7 +146,7 @@ class MetadataLog:
         self._reach_snapshot()
 
     def _reach_snapshot(self) -> None:
-        """A snapshot was loaded from the leader, and the node stopped before the log was emptied for it."""
+        """Empty the log if the node stopped between loading a snapshot from the leader and emptying the log."""
         latest = self.latest_snapshot_id
         if latest is not None and latest.offset > self._log.log_end_offset:
             self._log.truncate_fully_and_start_at(latest.offset)
@@ -165,7 +166,7 @@ class MetadataLog:
 
     @property
     def end(self) -> OffsetAndEpoch:
-        """Where the log ends, and the epoch of its last record."""
+        """The end of the log, and the epoch of its last record."""
         epoch = self._log.leader_epochs.latest_epoch
         latest = self.latest_snapshot_id
         if latest is not None and latest.offset == self._log.log_end_offset:
@@ -180,10 +181,10 @@ class MetadataLog:
         return SnapshotReader(self._fs, f"{self.directory}/{snapshot_name(snapshot_id)}", self._serde)
 
     def append(self, batch: bytes, epoch: int) -> None:
-        """Append a batch that carries its offset and epoch. Durable only after `flush`."""
+        """Append a batch that carries its offset and epoch. It is durable after `flush`."""
         self._log.append_as_follower(batch, epoch)
 
-    def read(self, start: int, end: int) -> Iterator[tuple[CommittedBatch, Sequence[tuple[int, Any]]]]:
+    def read(self, start: int, end: int) -> Iterator[tuple[CommittedBatch, ControlMessages]]:
         """The batches from one offset up to another, each with its control messages."""
         offset = start
         while offset < end:
@@ -191,8 +192,8 @@ class MetadataLog:
                 yield batch, control
                 offset = batch.next_offset
 
-    def control_messages(self, start: int) -> Iterator[tuple[int, Any]]:
-        """The control messages from an offset to the end, with their offsets; data batches are only skipped over."""
+    def control_messages(self, start: int) -> Iterator[tuple[int, WireMessage]]:
+        """The control messages from an offset to the end, with their offsets. Data batches are skipped, not decoded."""
         offset, end = start, self._log.log_end_offset
         while offset < end:
             buf = self._slice(offset, end)
@@ -211,28 +212,28 @@ class MetadataLog:
             )
         return buf
 
-    # What a leader looks up for those that fetch, and a follower does with what it gets
+    # Fetches: the leader's lookups, and what a follower does with a response
 
     @property
     def earliest_snapshot_id(self) -> OffsetAndEpoch | None:
         return self._snapshots[0] if self._snapshots else None
 
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The largest epoch up to this one, and where it ends; where that is not known, the end of the log."""
+        """The largest epoch up to this one, and where it ends; the end of the log where that is not known."""
         found, end_offset = self._log.leader_epochs.end_offset_for(epoch, self._log.log_end_offset)
         if found < 0 or end_offset < 0:
             return self.end
         earliest = self.earliest_snapshot_id
         if earliest is not None and end_offset == earliest.offset and found == epoch:
-            # The log begins with the next epoch: what came before it is the snapshot.
+            # The log begins with the next epoch: the snapshot holds what came before.
             return earliest
         return OffsetAndEpoch(end_offset, found)
 
     def check_position(self, offset: int, epoch: int) -> tuple[Position, OffsetAndEpoch]:
-        """Whether a log that ends at this offset, after a record of this epoch, is a beginning of this one."""
+        """Whether a log that ends at this offset, after a record of this epoch, is a prefix of this one."""
         start, latest = self._log.log_start_offset, self.latest_snapshot_id
         if offset == 0 and latest is not None and latest != FORMAT_SNAPSHOT:
-            # An empty log: the snapshot is the shorter way.
+            # The other log is empty: a snapshot brings it up to date faster.
             return Position.SNAPSHOT, latest
         if start == 0 and offset == 0:
             return Position.VALID, OffsetAndEpoch(0, 0)
@@ -249,18 +250,18 @@ class MetadataLog:
         return Position.VALID, OffsetAndEpoch(offset, epoch)
 
     def fetch(self, offset: int, max_bytes: int) -> Buffer:
-        """Bytes of batches from an offset on, the last perhaps cut off; at least one whole batch if there is one."""
+        """Batches from an offset on as bytes. The last may be incomplete, but the first never is."""
         end = self._log.log_end_offset
         return b"" if offset >= end else self._log.read(offset, max_bytes, upper_offset=end).records
 
-    def append_fetched(self, records: Buffer, epoch: int) -> list[tuple[int, Any]]:
-        """Append what a leader of this epoch gave; gives the control messages in it with their offsets."""
+    def append_fetched(self, records: Buffer, epoch: int) -> list[tuple[int, WireMessage]]:
+        """Append batches fetched from the leader of this epoch. Returns their control messages with their offsets."""
         start = self._log.log_end_offset
         self._log.append_as_follower(records, epoch)
         return list(self.control_messages(start))
 
     def truncate_to_end_of(self, end: OffsetAndEpoch) -> int:
-        """Drop what the leader does not have: it says where this epoch ends with it. Gives the new end."""
+        """Truncate to the end that the leader reports for its epoch. Returns the new end of the log."""
         offset = end.offset
         if end.epoch > 0:
             own = self.end_of_epoch(end.epoch)
@@ -269,7 +270,7 @@ class MetadataLog:
         return self._log.log_end_offset
 
     def start_at(self, snapshot_id: OffsetAndEpoch, size: int, last_timestamp: int) -> None:
-        """A snapshot of the leader's is here: the log goes on behind it, and what it had is forgotten."""
+        """Continue the log after a snapshot that came from the leader; everything else is deleted."""
         self.add_snapshot(snapshot_id, size, last_timestamp)
         self._log.truncate_fully_and_start_at(snapshot_id.offset)
         older = [s for s in self._snapshots if s != snapshot_id]
@@ -283,7 +284,7 @@ class MetadataLog:
         return snapshot_id in self._snapshots
 
     def snapshot_slice(self, snapshot_id: OffsetAndEpoch, position: int, size: int) -> tuple[int, Buffer]:
-        """The size of a snapshot's file, and a part of it."""
+        """The size of a snapshot's file, and a part of its content."""
         file = self._fs.open(f"{self.directory}/{snapshot_name(snapshot_id)}")
         try:
             whole = file.size()
@@ -294,28 +295,28 @@ class MetadataLog:
     def flush(self, end_offset: int) -> None:
         """Make everything below this offset durable. Blocks."""
         while self._log.recovery_point < end_offset:
-            # A flush that met a segment being deleted gives up without an error.
+            # A flush that meets a segment under deletion returns early without an error.
             self._log.flush(end_offset)
 
     def set_high_watermark(self, offset: int) -> None:
         self._log.high_watermark = offset
 
     def write_snapshot(self, snapshot_id: OffsetAndEpoch, buffers: Iterable[bytes]) -> int:
-        """Write a snapshot file; `add_snapshot` it afterwards. Blocks."""
-        # A loss of power must not leave a snapshot of records whose batches are damaged: recovery trusts those.
+        """Write a snapshot file. Blocks. Call `add_snapshot` afterwards."""
+        # Recovery trusts a snapshot, so the batches it covers must survive a power failure before it exists.
         self.flush(snapshot_id.offset)
         return write_snapshot_file(self._fs, self.directory, snapshot_name(snapshot_id), buffers)
 
     def add_snapshot(self, snapshot_id: OffsetAndEpoch, size: int, last_timestamp: int) -> None:
-        """A snapshot was written: older ones may go now."""
+        """Register a snapshot that was written. Older ones may be deleted from now on."""
         self._remember(snapshot_id, size)
         self._timestamps[snapshot_id] = last_timestamp
 
     def clean(self, now_ms: int) -> None:
-        """Delete snapshots past the limits, but never the latest, and the log before the oldest that is left."""
+        """Delete snapshots past the limits, but never the latest, and the log before the oldest that remains."""
         while len(self._snapshots) > 1 and self._past_limits(self._snapshots[0], now_ms):
             expired = self._snapshots.pop(0)
-            # Whatever is in a snapshot is committed, also while a follower does not know yet how much more is.
+            # The content of a snapshot is committed, even where a follower does not know the high watermark yet.
             self._log.high_watermark = max(self._log.high_watermark, self._snapshots[0].offset)
             self._log.advance_log_start(self._snapshots[0].offset)
             self._log.delete_old_segments(now_ms)

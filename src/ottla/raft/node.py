@@ -1,8 +1,8 @@
-"""One replica of the quorum as a pure state machine: `step` and `tick` in, `ready` out. No files, sockets or clocks.
+"""One replica of the quorum as a pure state machine: inputs by `step` and `tick`, output by `ready`. No I/O, no clock.
 
-    state        is                                    goes to, and when
+    state        meaning                               next state: event
     -----------  ------------------------------------  --------------------------------------------------------
-    Unattached   knows of no leader; may have voted    Prospective: election timeout
+    Unattached   knows no leader; may have voted       Prospective: election timeout
                  in its epoch (then Kafka's "Voted")   Follower: a leader is found    Unattached: a higher epoch
     Prospective  asks whether it would be voted for    Candidate: a majority would    Follower: a leader is found
                  (pre-vote), epoch unchanged           Unattached, or Follower if it had a leader: refused, timeout
@@ -11,13 +11,13 @@
                  voted for itself                      Prospective: refused, timeout  Unattached: a higher epoch
     Leader       appends; commits what a majority has  Resigned: asked to, or a majority has not fetched for long
                                                        Unattached, Follower: a higher epoch
-    Resigned     led this epoch and gave it up, or     Unattached: timeout (epoch+1) or a higher epoch
+    Resigned     led this epoch and resigned, or       Unattached: timeout (epoch+1) or a higher epoch
                  was restarted in it                   Follower: a leader is found    Prospective: only voter
     Follower     fetches from the leader               Prospective: fetch timeout, or the leader has resigned or is
                                                        known to be gone               Unattached: a higher epoch
 
-An observer (a broker, or a controller that is no voter) is only ever Unattached or Follower. A quorum of one goes
-from any state it starts in through Prospective and Candidate to Leader at once.
+An observer (a broker, or a controller that is not a voter) is always Unattached or Follower. A quorum of one goes
+from its first state through Prospective and Candidate to Leader at once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
+from ottla.ids import BrokerId
 from ottla.raft.messages import (
     BeginQuorumEpoch,
     EndQuorumEpoch,
@@ -35,7 +36,7 @@ from ottla.raft.messages import (
     Input,
     LeaderFound,
     LeaderGone,
-    LeaderHeard,
+    LeaderResponded,
     LogAppended,
     LogFlushed,
     Outgoing,
@@ -51,6 +52,9 @@ from ottla.raft.quorum_state import ElectionState
 from ottla.raft.types import OffsetAndEpoch, ReplicaKey, ReplicaState
 from ottla.raft.voters import VoterNode, VoterSet
 from ottla.wire import messages
+
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireMessage
 
 
 class State(Enum):
@@ -84,21 +88,21 @@ class NodeConfig:
 
     @property
     def check_quorum_ms(self) -> int:
-        """A leader from whom no majority has fetched for this long gives up."""
+        """A leader resigns when no majority has fetched for this long."""
         return self.fetch_timeout_ms * 3 // 2
 
     @property
     def begin_quorum_ms(self) -> int:
-        """So often a leader tells voters that do not fetch that it leads."""
+        """The interval at which a leader announces itself to voters that do not fetch."""
         return self.fetch_timeout_ms // 2
 
 
-HURRY_MS: Final = (10, 50)
-"""How long a voter waits before it stands for election when its leader is known to be gone: first in this range."""
+LEADER_GONE_PAUSE_MS: Final = (10, 50)
+"""The range of the first pause before a voter stands for election when its leader is known to be gone."""
 
 
 class RaftNode:
-    """The replica `local`. Call `tick` before `step`, so that it knows the time, and act on `ready` after both."""
+    """The replica `local`. Call `tick` before `step` to set the time, and carry out `ready` after both."""
 
     def __init__(
         self,
@@ -116,34 +120,35 @@ class RaftNode:
         self.local = local
         self.voters = voters
         self.voters_offset = voters_offset
-        """Where in the log the voters stand; None when they are configured, -1 when they are in the first snapshot."""
+        """The offset of the voters in the log; None when they are configured, -1 when they are in snapshot 0."""
         self._previous_voters = previous_voters or VoterSet()
         self.kraft_version = kraft_version
         self.log_end = log_end
         self.high_watermark: int | None = None
         self.epoch_start_offset = -1
-        """Where the leader's epoch begins; its records are the first that it may commit."""
+        """The start of the leader's epoch. Its records are the first that the leader may commit."""
         self.state = State.UNATTACHED
         self._config = config
         self._random = rng
         self._now_ms = 0
         self._deadline_ms: int | None = None
-        self._granted: set[int] = set()
-        self._refused: set[int] = set()
+        self._granted: set[BrokerId] = set()
+        self._refused: set[BrokerId] = set()
         self._progress: LeaderProgress | None = None
         self._begin_due_ms = 0
-        self._told: tuple[int | None, int] = (None, 0)
+        self._reported: tuple[BrokerId | None, int] = (None, 0)
+        """The leader and epoch that the listeners know."""
         self._has_fetched = False
         self._leader_gone = False
-        self._hurried = 0
-        """How often this node has stood for election since its leader went."""
+        self._early_elections = 0
+        """How often this node has stood for election since its leader was gone."""
         self._ready = Ready()
         self._start_from(election or ElectionState())
 
-    # What the driver does
+    # Input and output
 
     def start(self, now_ms: int) -> None:
-        """Begin. The only voter becomes leader at once, in a new epoch."""
+        """Start. The only voter of a quorum becomes leader at once, in a new epoch."""
         self._now_ms = now_ms
         if self.voters.is_only_voter(self.local.key) and self.state is not State.CANDIDATE:
             self._become_prospective()
@@ -153,7 +158,7 @@ class RaftNode:
             self._reset_deadline()
 
     def tick(self, now_ms: int) -> None:
-        """Time has moved on to here."""
+        """Advance the time to `now_ms`."""
         self._now_ms = max(self._now_ms, now_ms)
         if self.state is State.LEADER:
             self._tick_leader()
@@ -177,7 +182,7 @@ class RaftNode:
         if self._now_ms >= progress.quorum_seen_ms + self._config.check_quorum_ms:
             self._resign()
         elif self._now_ms >= self._begin_due_ms:
-            self._tell_voters()
+            self._announce_leader()
 
     @property
     def now_ms(self) -> int:
@@ -185,7 +190,7 @@ class RaftNode:
 
     @property
     def deadline_ms(self) -> int | None:
-        """When `tick` has something to do, if nothing else happens."""
+        """The time at which `tick` has something to do if nothing else happens."""
         if self.state is not State.LEADER:
             return self._deadline_ms
         progress = self._progress
@@ -194,7 +199,7 @@ class RaftNode:
         return min(self._begin_due_ms, progress.quorum_seen_ms + self._config.check_quorum_ms)
 
     def step(self, message: Input) -> None:
-        """Take in a message of another replica, or an event of this one's log."""
+        """Handle a message of another replica, or an event of this one's log or connections."""
         match message:
             case LogFlushed():
                 self._advance_local(message.end_offset)
@@ -209,22 +214,22 @@ class RaftNode:
             case VoteResponse():
                 self._count_vote(message)
             case VoterGone():
-                self._miss_vote(message.asked)
+                self._miss_vote(message.request)
             case LeaderFound():
                 self._follow(message)
             case BeginQuorumEpoch():
                 self._follow(LeaderFound(message.sender.id, message.epoch))
             case EndQuorumEpoch():
-                self._end_of_epoch(message)
-            case LeaderHeard():
-                self._hear(message)
+                self._end_epoch(message)
+            case LeaderResponded():
+                self._leader_responded(message)
             case LeaderGone():
-                self._hurry()
+                self._stand_early()
             case Resign():
                 self._resign()
 
     def ready(self) -> Ready:
-        """Everything there is to do since the last call; false when nothing is."""
+        """The output since the last call; false when there is none."""
         ready, self._ready = self._ready, Ready()
         return ready
 
@@ -238,9 +243,9 @@ class RaftNode:
 
     @property
     def may_stand(self) -> bool:
-        """This node stands for election: it is a voter, or was one before a change that may not be committed.
+        """This node may stand for election: it is a voter, or was one before a change that may not be committed.
 
-        Without it, a node that has led its own removal into its log alone could neither win nor let others win.
+        Otherwise a leader whose own removal is in its log alone could neither win an election nor let others win.
         """
         if self.is_voter:
             return True
@@ -249,7 +254,7 @@ class RaftNode:
         return open_change and self._previous_voters.is_voter(self.local.key)
 
     def voter_states(self) -> tuple[ReplicaState, ...]:
-        """The voters and how far they are, as the leader knows."""
+        """The voters and their progress, as the leader knows it."""
         return tuple(
             self._replica_state(node.key, self.progress_of(node.key) or Progress())
             for node in self.voters.nodes.values()
@@ -261,12 +266,12 @@ class RaftNode:
         return tuple(self._replica_state(key, known) for key, known in self._progress.observers.items())
 
     def progress_of(self, key: ReplicaKey) -> Progress | None:
-        """How far a replica is, if this node leads and knows."""
+        """The progress of a replica, if this node leads and knows it."""
         return None if self._progress is None else self._progress.of(key)
 
     @property
     def committed_here(self) -> int | None:
-        """The high watermark as this leader may tell it: once a record of its own epoch is committed."""
+        """The high watermark that this leader may report: None until a record of its own epoch is committed."""
         if self.high_watermark is None or self.high_watermark <= self.epoch_start_offset:
             return None
         return self.high_watermark
@@ -278,11 +283,11 @@ class RaftNode:
         self.leader_id = election.leader_id
         self.voted_key = election.voted_key
         if election.epoch < self.log_end.epoch:
-            # The file was lost or is older than the log: what was voted in the log's epoch is not known.
+            # The file was lost or is older than the log: the vote in the log's epoch is not known.
             self.epoch, self.leader_id, self.voted_key = self.log_end.epoch, None, None
             self._ready.election = self._election()
         elif self.leader_id == self.local.key.id:
-            # An unflushed tail may have been lost, so this epoch must not get records again.
+            # An unflushed tail may have been lost, so this epoch must not get more records.
             self.state = State.RESIGNED
         elif self.voted_key is not None and self.voted_key.matches(self.local.key):
             self.state = State.CANDIDATE
@@ -299,11 +304,11 @@ class RaftNode:
             self._progress = None
         self._reset_deadline()
 
-    def _tell(self, leader_id: int | None) -> None:
-        """Let listeners know who leads, if they do not."""
-        if (leader_id, self.epoch) != self._told and (leader_id, self._told[0]) != (None, None):
-            self._told = (leader_id, self.epoch)
-            self._ready.leader_change = self._told
+    def _report(self, leader_id: BrokerId | None) -> None:
+        """Report the leader to the listeners unless they know it."""
+        if (leader_id, self.epoch) != self._reported and (leader_id, self._reported[0]) != (None, None):
+            self._reported = (leader_id, self.epoch)
+            self._ready.leader_change = self._reported
 
     def _become_unattached(self, epoch: int) -> None:
         if epoch > self.epoch:
@@ -311,17 +316,17 @@ class RaftNode:
             self.voted_key = None
             self.leader_id = None
             self._ready.election = self._election()
-            self._tell(None)
+            self._report(None)
         self._enter(State.UNATTACHED)
 
     def _give_up(self) -> None:
-        """Nobody would vote for this node: back to its leader, or to waiting for one."""
+        """The pre-vote failed: go back to the leader, or wait for one."""
         if self.leader_id is None or self.leader_id == self.local.key.id:
             self._become_unattached(self.epoch)
         else:
             self._enter(State.FOLLOWER)
         if self._leader_gone:
-            self._hurry()
+            self._stand_early()
 
     def _become_prospective(self) -> None:
         self._has_fetched = False
@@ -347,7 +352,7 @@ class RaftNode:
         self._leader_gone = False
         self._progress = LeaderProgress(self.local.key, self.voters, self._now_ms)
         self._ready.control = self._start_of_epoch(granting)
-        self._tell_voters()
+        self._announce_leader()
 
     def _follow(self, message: LeaderFound) -> None:
         if message.epoch < self.epoch:
@@ -363,17 +368,17 @@ class RaftNode:
             self.voted_key = None
         self.leader_id = message.leader_id
         self._has_fetched = self._leader_gone = False
-        self._hurried = 0
+        self._early_elections = 0
         self._ready.election = self._election()
         self._enter(State.FOLLOWER)
-        self._tell(self.leader_id)
+        self._report(self.leader_id)
 
-    def _hear(self, message: LeaderHeard) -> None:
+    def _leader_responded(self, message: LeaderResponded) -> None:
         if self.state is not State.FOLLOWER:
             return
         self._has_fetched = True
         self._leader_gone = False
-        self._hurried = 0
+        self._early_elections = 0
         self._reset_deadline()
         if message.high_watermark is not None:
             offset = min(message.high_watermark, self.log_end.offset)
@@ -381,8 +386,8 @@ class RaftNode:
                 self.high_watermark = offset
                 self._ready.high_watermark = offset
 
-    def _hurry(self) -> None:
-        """The leader is gone: no need to wait for its time to run out, nor to protect it from an election."""
+    def _stand_early(self) -> None:
+        """The leader is gone: stand for election without waiting for the fetch timeout."""
         waiting = self.state is State.FOLLOWER or (self.state is State.UNATTACHED and self._leader_gone)
         if not (waiting and self.may_stand):
             return
@@ -390,12 +395,12 @@ class RaftNode:
         self._shorten_deadline()
 
     def _shorten_deadline(self) -> None:
-        pause = self._random.randint(*HURRY_MS) << min(self._hurried, 6)
-        self._hurried += 1
+        pause = self._random.randint(*LEADER_GONE_PAUSE_MS) << min(self._early_elections, 6)
+        self._early_elections += 1
         due_ms = self._now_ms + min(pause, self._config.election_timeout_ms)
         self._deadline_ms = due_ms if self._deadline_ms is None else min(self._deadline_ms, due_ms)
 
-    def _end_of_epoch(self, message: EndQuorumEpoch) -> None:
+    def _end_epoch(self, message: EndQuorumEpoch) -> None:
         self._follow(LeaderFound(message.sender.id, message.epoch))
         if self.state is not State.FOLLOWER or self.leader_id != message.sender.id or not self.may_stand:
             return
@@ -418,10 +423,10 @@ class RaftNode:
         self._enter(State.RESIGNED)
         for key in others:
             self._send(EndQuorumEpoch(self.local.key, key, self.epoch, tuple(others)))
-        self._tell(None)
+        self._report(None)
 
-    def _tell_voters(self) -> None:
-        """Let voters that do not fetch know who leads."""
+    def _announce_leader(self) -> None:
+        """Announce this leader to voters that do not fetch."""
         assert self._progress is not None
         pause = self._config.begin_quorum_ms
         self._begin_due_ms = self._now_ms + pause
@@ -463,11 +468,11 @@ class RaftNode:
         (self._granted if message.granted else self._refused).add(message.sender.id)
         self._count()
 
-    def _miss_vote(self, asked: VoteRequest) -> None:
-        """In a hurry there is no waiting for the vote of a process that is not there."""
-        expected = State.PROSPECTIVE if asked.pre_vote else State.CANDIDATE
-        if self._leader_gone and asked.epoch == self.epoch and self.state is expected:
-            self._refused.add(asked.receiver.id)
+    def _miss_vote(self, request: VoteRequest) -> None:
+        """Count the vote of a process that is gone as refused, if this election need not wait."""
+        expected = State.PROSPECTIVE if request.pre_vote else State.CANDIDATE
+        if self._leader_gone and request.epoch == self.epoch and self.state is expected:
+            self._refused.add(request.receiver.id)
             self._count()
 
     def _count(self) -> None:
@@ -481,7 +486,7 @@ class RaftNode:
             if self.state is State.PROSPECTIVE:
                 self._give_up()
             elif self.state is State.CANDIDATE:
-                # Lost: wait out the rest of the timeout, then ask again, with a pre-vote first.
+                # The election is lost: wait for the timeout, then start again with a pre-vote.
                 self._granted.clear()
                 self._refused.clear()
                 if self._leader_gone:
@@ -506,7 +511,7 @@ class RaftNode:
         if self.state is State.LEADER:
             return False
         if message.pre_vote:
-            # A follower that hears from its leader must not help to unseat it.
+            # A follower whose leader answers its fetches must not help to replace it.
             return up_to_date and not (self.state is State.FOLLOWER and self._has_fetched)
         if self.voted_key is not None:
             return self.voted_key.matches(message.sender)
@@ -514,9 +519,9 @@ class RaftNode:
 
     # The log
 
-    def _start_of_epoch(self, granting: Iterable[int]) -> list[Any]:
+    def _start_of_epoch(self, granting: Iterable[BrokerId]) -> list[WireMessage]:
         cls = messages.LeaderChangeMessage
-        control: list[Any] = [
+        control: list[WireMessage] = [
             cls(
                 version=0,
                 leader_id=self.local.key.id,
@@ -543,13 +548,13 @@ class RaftNode:
         if self._progress is None or not self._progress.voters:
             return
         offset = self._progress.majority_offset
-        # Only a record of the leader's own epoch commits by being on a majority; earlier ones commit with it.
+        # Only a record of the leader's own epoch is committed by a majority; earlier records are committed with it.
         if offset > self.epoch_start_offset and (self.high_watermark is None or offset > self.high_watermark):
             self.high_watermark = offset
             self._ready.high_watermark = offset
-            self._tell(self.leader_id)
+            self._report(self.leader_id)
 
-    # Small things
+    # Helpers
 
     def _election(self) -> ElectionState:
         return ElectionState(self.epoch, self.leader_id, self.voted_key)

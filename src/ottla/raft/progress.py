@@ -1,4 +1,4 @@
-"""What a leader knows of the other replicas: how far they are, when it heard from them, what a majority has."""
+"""What a leader knows of the other replicas: their end offsets, their last fetches, and what a majority has."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ OBSERVER_SESSION_MS: Final = 300_000
 
 @dataclass(slots=True)
 class Progress:
-    """One replica, as its fetches tell. Times are -1 where there was none."""
+    """One replica, as its fetches show it. Times are -1 where there was no fetch."""
 
     end_offset: int = -1
     last_fetch_ms: int = -1
     last_caught_up_ms: int = -1
     leader_end_then: int = -1
-    """Where the leader's log ended at the last fetch: who has reached that now was caught up then."""
+    """The end of the leader's log at the last fetch: a replica that has reached it now was caught up then."""
 
     def fetched(self, end_offset: int, leader_end: int, now_ms: int) -> None:
         self.end_offset = max(self.end_offset, end_offset)
@@ -54,8 +54,8 @@ class LeaderProgress:
         return next((voter for voter in self.voters if voter.matches(key)), None)
 
     def change_voters(self, voters: VoterSet, now_ms: int) -> None:
-        """Those that come in bring what is known of them as observers, and the other way round."""
-        # A majority of other voters is another one: it gets its time to fetch.
+        """Observers that become voters keep their progress, and voters that become observers too."""
+        # A new set of voters is a new majority: give it the full time to fetch.
         self.quorum_seen_ms = now_ms
         known = {**self.observers, **self.voters}
         wanted = {node.key for node in voters.nodes.values()}
@@ -98,12 +98,12 @@ class LeaderProgress:
 
     @property
     def majority_offset(self) -> int:
-        """Up to here the log is durable at a majority of the voters."""
+        """The log is durable up to here at a majority of the voters."""
         offsets = sorted((progress.end_offset for progress in self.voters.values()), reverse=True)
         return offsets[self.majority - 1]
 
     @property
     def others(self) -> list[ReplicaKey]:
-        """The voters but this node, those with the most of the log first."""
+        """The voters other than this node, those with the longest log first."""
         keys = [key for key in self.voters if not key.matches(self._local)]
         return sorted(keys, key=lambda key: (-self.voters[key].end_offset, key.id))

@@ -1,15 +1,16 @@
-"""The file `quorum-state`: the epoch, its leader and the vote given in it, which must survive a crash.
+"""The file `quorum-state`: the epoch, its leader and the vote in it. They must survive a crash.
 
 Version 0 goes with kraft.version 0 (voters from the configuration), version 1 with kraft.version 1.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.log.fs import Fs
 from ottla.raft.types import ReplicaKey
 from ottla.wire.uuid import ZERO_UUID, uuid_from_str, uuid_to_str
@@ -19,18 +20,18 @@ NOBODY: Final = -1
 
 
 class ElectionState(msgspec.Struct, frozen=True):
-    """An epoch, who leads it as far as known, and whom this node voted for in it."""
+    """An epoch, its leader if known, and the voter that this node voted for in it."""
 
     epoch: int = 0
-    leader_id: int | None = None
+    leader_id: BrokerId | None = None
     voted_key: ReplicaKey | None = None
 
 
-def election_to_json(state: ElectionState, voters: frozenset[int], kraft_version: int) -> bytes:
+def election_to_json(state: ElectionState, voters: frozenset[BrokerId], kraft_version: int) -> bytes:
     """The file's bytes, field for field as Kafka writes them."""
     leader_id = NOBODY if state.leader_id is None else state.leader_id
     voted_id = NOBODY if state.voted_key is None else state.voted_key.id
-    document: dict[str, Any]
+    document: dict[str, object]
     if kraft_version == 0:
         document = {
             "clusterId": "",
@@ -54,12 +55,12 @@ def election_to_json(state: ElectionState, voters: frozenset[int], kraft_version
 
 
 def election_from_json(data: bytes) -> ElectionState:
-    """What the file says. Raises ApiException when it cannot be one."""
+    """The state in the file. Raises ApiException when the content is not valid."""
     try:
         document = msgspec.json.decode(data)
         if document["data_version"] not in (0, 1):
             raise ValueError(f"data_version {document['data_version']} is not known")
-        leader_id, voted_id = int(document["leaderId"]), int(document["votedId"])
+        leader_id, voted_id = BrokerId(int(document["leaderId"])), BrokerId(int(document["votedId"]))
         directory_id = uuid_from_str(document["votedDirectoryId"]) if document["data_version"] else ZERO_UUID
         return ElectionState(
             int(document["leaderEpoch"]),
@@ -84,5 +85,5 @@ class QuorumStateStore:
             return None
         return election_from_json(self._fs.read_bytes(self._path))
 
-    def write(self, state: ElectionState, voters: frozenset[int], kraft_version: int) -> None:
+    def write(self, state: ElectionState, voters: frozenset[BrokerId], kraft_version: int) -> None:
         self._fs.write_atomic(self._path, election_to_json(state, voters, kraft_version))

@@ -1,67 +1,135 @@
-"""The quorum's requests and answers as Kafka's messages: built and taken apart here, meant elsewhere.
+"""The quorum's requests and responses as Kafka's messages: this module builds them and takes them apart.
 
-Every one of them is about a single partition, `__cluster_metadata-0`, and is refused when it is about anything else.
+Each of them concerns one partition, `__cluster_metadata-0`. The functions that take a message apart return None when it
+concerns anything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
 from ottla.errors import ErrorCode
+from ottla.ids import BrokerId, TopicName
 from ottla.peers import Endpoint
 from ottla.raft.messages import BeginQuorumEpoch, EndQuorumEpoch, VoteRequest
-from ottla.raft.types import CLUSTER_METADATA, OffsetAndEpoch, ReplicaKey
+from ottla.raft.types import CLUSTER_METADATA, METADATA_TOPIC, OffsetAndEpoch, ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode
+from ottla.records.batch import Buffer
 from ottla.wire import messages
 from ottla.wire.uuid import METADATA_TOPIC_ID
 
-NOBODY: Final = -1
+NOBODY: Final = BrokerId(-1)
+UNKNOWN_OFFSET: Final = -1
+
+E = TypeVar("E", covariant=True)
+P = TypeVar("P", bound="QuorumPartition")
+
+
+class QuorumPartition(Protocol):
+    """The partition in a Vote, BeginQuorumEpoch or EndQuorumEpoch message."""
+
+    partition_index: int
+
+
+class QuorumTopic(Protocol[P]):
+    """The topic in a Vote, BeginQuorumEpoch or EndQuorumEpoch message."""
+
+    topic_name: TopicName
+    partitions: list[P]
+
+
+class NamedEndpoint(Protocol):
+    """A listener in a message, with its name."""
+
+    name: str
+    host: str
+    port: int
+
+
+class NamedEndpointClass(Protocol[E]):
+    """A message's class for a listener with its name."""
+
+    def __call__(self, *, name: str, host: str, port: int) -> E: ...
+
+
+class NodeEndpointClass(Protocol[E]):
+    """A response's class for the address of a node."""
+
+    def __call__(self, *, node_id: BrokerId, host: str, port: int) -> E: ...
 
 
 class LeaderView(msgspec.Struct, frozen=True):
-    """Who leads as far as this node knows: what every answer carries."""
+    """The leader as far as this node knows it. Every response carries it."""
 
-    leader_id: int | None
+    leader_id: BrokerId | None
     epoch: int
     endpoint: Endpoint | None
 
     @property
-    def id_or_nobody(self) -> int:
+    def id_or_nobody(self) -> BrokerId:
         return NOBODY if self.leader_id is None else self.leader_id
 
 
-def metadata_partition(topics: Iterable[Any]) -> Any | None:
-    """The partition's part of a request or answer with topics by name; None when it is about anything else."""
-    found = list(topics)
-    if len(found) != 1 or len(found[0].partitions) != 1:
+# The partition of a message
+
+
+def quorum_partition(topics: Sequence[QuorumTopic[P]]) -> P | None:
+    """The metadata partition of a Vote, BeginQuorumEpoch or EndQuorumEpoch message."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
-    partition = found[0].partitions[0]
-    name = getattr(found[0], "topic_name", None) or getattr(found[0], "name", None)
-    index = getattr(partition, "partition_index", None)
-    if index is None:
-        index = getattr(partition, "partition", None)
-    if index is None:
-        index = partition.index
-    return partition if (name, index) == tuple(CLUSTER_METADATA) else None
+    partition = topics[0].partitions[0]
+    return partition if (topics[0].topic_name, partition.partition_index) == CLUSTER_METADATA else None
 
 
-def fetched_partition(topics: Iterable[Any]) -> Any | None:
-    """As `metadata_partition`, for Fetch, which has the topic's name or, from version 13, its id."""
-    found = list(topics)
-    if len(found) != 1 or len(found[0].partitions) != 1:
+def requested_partition(request: messages.FetchRequest) -> messages.FetchRequest.FetchPartition | None:
+    """The metadata partition of a Fetch request, which has the topic's name or, from version 13, its id."""
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
-    partition = found[0].partitions[0]
-    index = getattr(partition, "partition", None)
-    if index is None:
-        index = partition.partition_index
-    known = found[0].topic == CLUSTER_METADATA.topic or found[0].topic_id == METADATA_TOPIC_ID
-    return partition if known and index == CLUSTER_METADATA.partition else None
+    topic = request.topics[0]
+    partition = topic.partitions[0]
+    return partition if _is_metadata(topic.topic, topic.topic_id, partition.partition) else None
 
 
-def vote_request(cluster_id: str, message: VoteRequest) -> Any:
+def fetched_partition(response: messages.FetchResponse) -> messages.FetchResponse.PartitionData | None:
+    """The metadata partition of a Fetch response."""
+    if len(response.responses) != 1 or len(response.responses[0].partitions) != 1:
+        return None
+    topic = response.responses[0]
+    partition = topic.partitions[0]
+    return partition if _is_metadata(topic.topic, topic.topic_id, partition.partition_index) else None
+
+
+def _is_metadata(name: TopicName, topic_id: bytes, index: int) -> bool:
+    return (name == METADATA_TOPIC or topic_id == METADATA_TOPIC_ID) and index == CLUSTER_METADATA.partition
+
+
+def requested_snapshot(
+    request: messages.FetchSnapshotRequest,
+) -> messages.FetchSnapshotRequest.PartitionSnapshot | None:
+    """The metadata partition of a FetchSnapshot request."""
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return None
+    topic = request.topics[0]
+    return topic.partitions[0] if (topic.name, topic.partitions[0].partition) == CLUSTER_METADATA else None
+
+
+def fetched_snapshot(
+    response: messages.FetchSnapshotResponse,
+) -> messages.FetchSnapshotResponse.PartitionSnapshot | None:
+    """The metadata partition of a FetchSnapshot response."""
+    if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
+        return None
+    topic = response.topics[0]
+    return topic.partitions[0] if (topic.name, topic.partitions[0].index) == CLUSTER_METADATA else None
+
+
+# Requests
+
+
+def vote_request(cluster_id: str, message: VoteRequest) -> messages.VoteRequest:
     cls = messages.VoteRequest
     partition = cls.PartitionData(
         partition_index=CLUSTER_METADATA.partition,
@@ -76,11 +144,11 @@ def vote_request(cluster_id: str, message: VoteRequest) -> Any:
     return cls(
         cluster_id=cluster_id,
         voter_id=message.receiver.id,
-        topics=[cls.TopicData(topic_name=CLUSTER_METADATA.topic, partitions=[partition])],
+        topics=[cls.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
     )
 
 
-def vote_from(partition: Any, local: ReplicaKey) -> VoteRequest:
+def vote_from(partition: messages.VoteRequest.PartitionData, local: ReplicaKey) -> VoteRequest:
     return VoteRequest(
         ReplicaKey(partition.replica_id, partition.replica_directory_id),
         local,
@@ -90,11 +158,9 @@ def vote_from(partition: Any, local: ReplicaKey) -> VoteRequest:
     )
 
 
-def _leader_endpoints(cls: Any, local: VoterNode) -> list[Any]:
-    return [cls.LeaderEndpoint(name=name, host=e.host, port=e.port) for name, e in local.listeners.items()]
-
-
-def begin_request(cluster_id: str, message: BeginQuorumEpoch, local: VoterNode) -> Any:
+def begin_request(
+    cluster_id: str, message: BeginQuorumEpoch, local: VoterNode
+) -> messages.BeginQuorumEpochRequest:
     cls = messages.BeginQuorumEpochRequest
     partition = cls.PartitionData(
         partition_index=CLUSTER_METADATA.partition,
@@ -105,12 +171,12 @@ def begin_request(cluster_id: str, message: BeginQuorumEpoch, local: VoterNode) 
     return cls(
         cluster_id=cluster_id,
         voter_id=message.receiver.id,
-        topics=[cls.TopicData(topic_name=CLUSTER_METADATA.topic, partitions=[partition])],
-        leader_endpoints=_leader_endpoints(cls, local),
+        topics=[cls.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        leader_endpoints=named_endpoints(cls.LeaderEndpoint, local),
     )
 
 
-def end_request(cluster_id: str, message: EndQuorumEpoch, local: VoterNode) -> Any:
+def end_request(cluster_id: str, message: EndQuorumEpoch, local: VoterNode) -> messages.EndQuorumEpochRequest:
     cls = messages.EndQuorumEpochRequest
     partition = cls.PartitionData(
         partition_index=CLUSTER_METADATA.partition,
@@ -123,18 +189,18 @@ def end_request(cluster_id: str, message: EndQuorumEpoch, local: VoterNode) -> A
     )
     return cls(
         cluster_id=cluster_id,
-        topics=[cls.TopicData(topic_name=CLUSTER_METADATA.topic, partitions=[partition])],
-        leader_endpoints=_leader_endpoints(cls, local),
+        topics=[cls.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        leader_endpoints=named_endpoints(cls.LeaderEndpoint, local),
     )
 
 
-def preferred_candidates(partition: Any) -> tuple[ReplicaKey, ...]:
-    """In version 0 there are only ids."""
+def preferred_candidates(partition: messages.EndQuorumEpochRequest.PartitionData) -> tuple[ReplicaKey, ...]:
+    """The candidates in the order in which they should stand for election; version 0 has only their ids."""
     if partition.preferred_candidates:
         return tuple(
             ReplicaKey(c.candidate_id, c.candidate_directory_id) for c in partition.preferred_candidates
         )
-    return tuple(ReplicaKey(node_id) for node_id in partition.preferred_successors)
+    return tuple(ReplicaKey(BrokerId(node_id)) for node_id in partition.preferred_successors)
 
 
 def fetch_request(
@@ -146,7 +212,7 @@ def fetch_request(
     *,
     max_bytes: int,
     max_wait_ms: int,
-) -> Any:
+) -> messages.FetchRequest:
     cls = messages.FetchRequest
     partition = cls.FetchPartition(
         partition=CLUSTER_METADATA.partition,
@@ -155,7 +221,7 @@ def fetch_request(
         last_fetched_epoch=end.epoch,
         partition_max_bytes=max_bytes,
         replica_directory_id=local.directory_id,
-        high_watermark=NOBODY if high_watermark is None else high_watermark,
+        high_watermark=UNKNOWN_OFFSET if high_watermark is None else high_watermark,
     )
     topic = cls.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])
     return cls(
@@ -174,7 +240,7 @@ def fetch_snapshot_request(
     snapshot_id: OffsetAndEpoch,
     position: int,
     max_bytes: int,
-) -> Any:
+) -> messages.FetchSnapshotRequest:
     cls = messages.FetchSnapshotRequest
     partition = cls.PartitionSnapshot(
         partition=CLUSTER_METADATA.partition,
@@ -187,66 +253,126 @@ def fetch_snapshot_request(
         cluster_id=cluster_id,
         replica_id=local.id,
         max_bytes=max_bytes,
-        topics=[cls.TopicSnapshot(name=CLUSTER_METADATA.topic, partitions=[partition])],
+        topics=[cls.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
     )
 
 
-def node_endpoints(cls: Any, leader: LeaderView) -> list[Any]:
-    """Where the leader listens, for an answer of this class."""
-    if leader.endpoint is None:
-        return []
-    return [
-        cls.NodeEndpoint(node_id=leader.id_or_nobody, host=leader.endpoint.host, port=leader.endpoint.port)
-    ]
+# Responses
 
 
-def quorum_answer(cls: Any, leader: LeaderView, error: ErrorCode, **fields: Any) -> Any:
-    """The answer to Vote, BeginQuorumEpoch or EndQuorumEpoch."""
+def vote_response(leader: LeaderView, error: ErrorCode, *, granted: bool = False) -> messages.VoteResponse:
+    cls = messages.VoteResponse
     partition = cls.PartitionData(
         partition_index=CLUSTER_METADATA.partition,
         error_code=error,
         leader_id=leader.id_or_nobody,
         leader_epoch=leader.epoch,
-        **fields,
+        vote_granted=granted,
     )
     return cls(
-        topics=[cls.TopicData(topic_name=CLUSTER_METADATA.topic, partitions=[partition])],
-        node_endpoints=node_endpoints(cls, leader),
+        topics=[cls.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_leader_endpoint(cls.NodeEndpoint, leader),
     )
 
 
-def fetch_answer(
-    leader: LeaderView, error: ErrorCode, *, high_watermark: int | None = None, **fields: Any
-) -> Any:
+def begin_response(leader: LeaderView, error: ErrorCode) -> messages.BeginQuorumEpochResponse:
+    cls = messages.BeginQuorumEpochResponse
+    partition = cls.PartitionData(
+        partition_index=CLUSTER_METADATA.partition,
+        error_code=error,
+        leader_id=leader.id_or_nobody,
+        leader_epoch=leader.epoch,
+    )
+    return cls(
+        topics=[cls.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_leader_endpoint(cls.NodeEndpoint, leader),
+    )
+
+
+def end_response(leader: LeaderView, error: ErrorCode) -> messages.EndQuorumEpochResponse:
+    cls = messages.EndQuorumEpochResponse
+    partition = cls.PartitionData(
+        partition_index=CLUSTER_METADATA.partition,
+        error_code=error,
+        leader_id=leader.id_or_nobody,
+        leader_epoch=leader.epoch,
+    )
+    return cls(
+        topics=[cls.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_leader_endpoint(cls.NodeEndpoint, leader),
+    )
+
+
+def fetch_response(
+    leader: LeaderView,
+    error: ErrorCode,
+    *,
+    high_watermark: int | None = None,
+    log_start_offset: int = UNKNOWN_OFFSET,
+    records: Buffer | None = None,
+    diverging: OffsetAndEpoch | None = None,
+    snapshot_id: OffsetAndEpoch | None = None,
+) -> messages.FetchResponse:
+    """`diverging` is where the follower's log parts from the leader's, `snapshot_id` what it must fetch first."""
     cls = messages.FetchResponse
     partition = cls.PartitionData(
         partition_index=CLUSTER_METADATA.partition,
         error_code=error,
-        high_watermark=NOBODY if high_watermark is None else high_watermark,
+        high_watermark=UNKNOWN_OFFSET if high_watermark is None else high_watermark,
+        log_start_offset=log_start_offset,
         current_leader=cls.LeaderIdAndEpoch(leader_id=leader.id_or_nobody, leader_epoch=leader.epoch),
-        **fields,
+        records=records,
     )
+    if diverging is not None:
+        partition.diverging_epoch = cls.EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.offset)
+    if snapshot_id is not None:
+        partition.snapshot_id = cls.SnapshotId(epoch=snapshot_id.epoch, end_offset=snapshot_id.offset)
     topic = cls.FetchableTopicResponse(
-        topic=CLUSTER_METADATA.topic, topic_id=METADATA_TOPIC_ID, partitions=[partition]
+        topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition]
     )
-    return cls(responses=[topic], node_endpoints=node_endpoints(cls, leader))
+    return cls(responses=[topic], node_endpoints=_leader_endpoint(cls.NodeEndpoint, leader))
 
 
-def fetch_snapshot_answer(leader: LeaderView, error: ErrorCode, **fields: Any) -> Any:
+def fetch_snapshot_response(
+    leader: LeaderView,
+    error: ErrorCode,
+    *,
+    snapshot_id: OffsetAndEpoch | None = None,
+    size: int = 0,
+    position: int = 0,
+    data: Buffer = b"",
+) -> messages.FetchSnapshotResponse:
     cls = messages.FetchSnapshotResponse
-    fields.setdefault("unaligned_records", b"")
     partition = cls.PartitionSnapshot(
         index=CLUSTER_METADATA.partition,
         error_code=error,
         current_leader=cls.LeaderIdAndEpoch(leader_id=leader.id_or_nobody, leader_epoch=leader.epoch),
-        **fields,
+        size=size,
+        position=position,
+        unaligned_records=data,
     )
+    if snapshot_id is not None:
+        partition.snapshot_id = cls.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
     return cls(
-        topics=[cls.TopicSnapshot(name=CLUSTER_METADATA.topic, partitions=[partition])],
-        node_endpoints=node_endpoints(cls, leader),
+        topics=[cls.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])],
+        node_endpoints=_leader_endpoint(cls.NodeEndpoint, leader),
     )
 
 
-def listeners_of(entries: Iterable[Any]) -> Mapping[str, VoterEndpoint]:
-    """Listeners of a request, by name."""
+# Endpoints
+
+
+def _leader_endpoint(cls: NodeEndpointClass[E], leader: LeaderView) -> list[E]:
+    if leader.endpoint is None:
+        return []
+    return [cls(node_id=leader.id_or_nobody, host=leader.endpoint.host, port=leader.endpoint.port)]
+
+
+def named_endpoints(cls: NamedEndpointClass[E], voter: VoterNode) -> list[E]:
+    """A voter's listeners as a message has them."""
+    return [cls(name=name, host=e.host, port=e.port) for name, e in voter.listeners.items()]
+
+
+def listeners_of(entries: Iterable[NamedEndpoint]) -> Mapping[str, VoterEndpoint]:
+    """The listeners of a request, by name."""
     return {entry.name: VoterEndpoint(entry.host, entry.port) for entry in entries}

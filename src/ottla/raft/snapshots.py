@@ -1,13 +1,13 @@
-"""Snapshot files: `<end offset>-<epoch>.checkpoint`, a header, the voters, records in batches, a footer.
+"""Snapshot files `<end offset>-<epoch>.checkpoint`: a header, the voters, records in batches, a footer.
 
-Also `bootstrap.checkpoint`, which is of the same form. A file has its name only once it is whole and durable.
+`bootstrap.checkpoint` has the same form. A file gets its final name only when it is complete and durable.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.fs import Fs
@@ -16,6 +16,9 @@ from ottla.raft.types import MAX_BATCH_BYTES, CommittedBatch, OffsetAndEpoch, Re
 from ottla.raft.voters import VoterSet
 from ottla.wire import messages
 
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireMessage
+
 SUFFIX: Final = ".checkpoint"
 PARTIAL_SUFFIX: Final = ".checkpoint.part"
 DELETED_SUFFIX: Final = ".checkpoint.deleted"
@@ -23,7 +26,7 @@ BOOTSTRAP_FILE: Final = "bootstrap.checkpoint"
 
 _NAME = re.compile(r"^(\d{20})-(\d{10})(.*)$")
 _RECORD_OVERHEAD: Final = 32
-"""More than the frame of a record without key and headers takes, whatever its offset."""
+"""An upper bound for the frame of a record without key and headers, at any offset."""
 
 
 def snapshot_name(snapshot_id: OffsetAndEpoch) -> str:
@@ -49,7 +52,7 @@ def snapshot_buffers(
     max_batch_bytes: int = MAX_BATCH_BYTES,
 ) -> Iterator[bytes]:
     """The batches of a snapshot of these encoded records."""
-    header: list[Any] = [
+    header: list[WireMessage] = [
         messages.SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp)
     ]
     if kraft_version > 0:
@@ -75,7 +78,7 @@ def snapshot_buffers(
 
 
 def write_snapshot_file(fs: Fs, directory: str, name: str, buffers: Iterable[bytes]) -> int:
-    """Write the file under a partial name, sync it, rename it, sync the directory. Gives its size."""
+    """Write the file under a partial name, sync it, rename it, sync the directory. Returns its size."""
     partial = f"{directory}/{name.removesuffix(SUFFIX)}{PARTIAL_SUFFIX}"
     file = fs.open(partial, create=True, truncate=True)
     try:
@@ -89,14 +92,14 @@ def write_snapshot_file(fs: Fs, directory: str, name: str, buffers: Iterable[byt
 
 
 class SnapshotDownload:
-    """A snapshot that comes from the leader piece by piece; it counts once `finish` has made it durable."""
+    """A snapshot that arrives from the leader piece by piece. It counts when `finish` has made it durable."""
 
     __slots__ = ("_directory", "_file", "_fs", "_name", "epoch", "position", "snapshot_id")
 
     def __init__(self, fs: Fs, directory: str, snapshot_id: OffsetAndEpoch, epoch: int) -> None:
         self.snapshot_id = snapshot_id
         self.epoch = epoch
-        """Of the leader it comes from."""
+        """The epoch of the leader that sends it."""
         self.position = 0
         self._fs = fs
         self._directory = directory
@@ -111,7 +114,7 @@ class SnapshotDownload:
         self.position += self._file.append([data])
 
     def finish(self) -> int:
-        """Give it its name, durably. Blocks. Gives its size."""
+        """Give the file its final name, durably. Blocks. Returns its size."""
         self._file.fsync()
         self._file.close()
         self._fs.rename(self._partial, f"{self._directory}/{self._name}")
@@ -124,7 +127,7 @@ class SnapshotDownload:
 
 
 class SnapshotReader:
-    """A snapshot file, checked to be whole: its control messages, and its records in batches."""
+    """A snapshot file: its control messages, and its records in batches. Checks that the file is complete."""
 
     __slots__ = ("_buf", "_serde", "kraft_version", "last_contained_log_timestamp", "path", "size", "voters")
 
@@ -141,15 +144,16 @@ class SnapshotReader:
     def _read_header(self) -> None:
         first = next(read_batches(self._buf, self._serde, self.path), None)
         control = [] if first is None else [message for _, message in first[1]]
-        if not control or control[0].NAME != "SnapshotHeaderRecord":
+        header = control[0] if control else None
+        if not isinstance(header, messages.SnapshotHeaderRecord):
             raise ApiException(
                 ErrorCode.CORRUPT_MESSAGE, f"{self.path} does not begin with a snapshot header"
             )
-        self.last_contained_log_timestamp = control[0].last_contained_log_timestamp
+        self.last_contained_log_timestamp = header.last_contained_log_timestamp
         for message in control[1:]:
-            if message.NAME == "KRaftVersionRecord":
+            if isinstance(message, messages.KRaftVersionRecord):
                 self.kraft_version = message.kraft_version
-            elif message.NAME == "VotersRecord":
+            elif isinstance(message, messages.VotersRecord):
                 self.voters = VoterSet.from_record(message)
 
     def batches(self) -> Iterator[CommittedBatch]:
@@ -158,12 +162,12 @@ class SnapshotReader:
         footer = False
         for batch, control in read_batches(self._buf, self._serde, self.path):
             end += batch.size
-            footer = any(message.NAME == "SnapshotFooterRecord" for _, message in control)
+            footer = any(isinstance(message, messages.SnapshotFooterRecord) for _, message in control)
             if batch.records:
                 yield batch
         if not footer or end != self.size:
             raise ApiException(ErrorCode.CORRUPT_MESSAGE, f"{self.path} does not end with a snapshot footer")
 
-    def records(self) -> Iterator[Any]:
+    def records(self) -> Iterator[WireMessage]:
         for batch in self.batches():
             yield from batch.records

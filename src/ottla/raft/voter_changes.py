@@ -1,6 +1,6 @@
-"""Changing the voters of a dynamic quorum: the leader adds, removes and updates them; a node asks for what concerns it.
+"""Changes of a dynamic quorum's voters. The leader adds, removes and updates them; a node asks for its own changes.
 
-One change at a time, each a VotersRecord in the log: it counts from its append on, and is answered when committed.
+There is one change at a time, a VotersRecord in the log. It is in force from its append on and answered when committed.
 """
 
 from __future__ import annotations
@@ -9,28 +9,35 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.clock import Timer
 from ottla.errors import ErrorCode
+from ottla.ids import BrokerId
 from ottla.peers import Endpoint, PeerFailure
 from ottla.raft.contacts import VOTES, Contacts
 from ottla.raft.messages import Fetched, Resign
+from ottla.raft.metadata_replica import MetadataReplica
 from ottla.raft.node import State
-from ottla.raft.replica import Replica
-from ottla.raft.requests import listeners_of
+from ottla.raft.requests import listeners_of, named_endpoints
 from ottla.raft.types import ReplicaKey
 from ottla.raft.voters import KRaftVersions, VoterEndpoint, VoterNode, VoterSet
 from ottla.wire import messages
 from ottla.wire.uuid import ZERO_UUID
 
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireRequest
+
+    _VoterResponse = (
+        messages.AddRaftVoterResponse | messages.RemoveRaftVoterResponse | messages.UpdateRaftVoterResponse
+    )
+
 log = logging.getLogger(__name__)
 
-Respond = Callable[[Any], object]
 Finish = Callable[[ErrorCode, str | None], object]
 
 _CAUGHT_UP_MS: Final = 3_600_000
-"""Who becomes a voter has fetched within this time, or the quorum would wait for it."""
+"""A new voter must have fetched within this time, or the quorum would have to wait for it."""
 
 _KRAFT_VERSION: Final = "kraft.version"
 
@@ -39,14 +46,14 @@ _KRAFT_VERSION: Final = "kraft.version"
 class _Change:
     finish: Finish
     offset: int | None = None
-    """Of its record, once it is written."""
+    """The offset of its record when it is written."""
     timer: Timer | None = None
 
 
 class VoterChanges:
-    """The leader's side. `changed` is to be called when the high watermark or the leader may have changed."""
+    """The leader's side. Call `changed` when the high watermark or the leader may have changed."""
 
-    def __init__(self, replica: Replica, contacts: Contacts, cluster_id: str) -> None:
+    def __init__(self, replica: MetadataReplica, contacts: Contacts, cluster_id: str) -> None:
         self._replica = replica
         self._contacts = contacts
         self._cluster_id = cluster_id
@@ -54,10 +61,17 @@ class VoterChanges:
 
     # Requests
 
-    def add(self, request: Any, respond: Respond) -> None:
-        """AddRaftVoter."""
-        finish = partial(_answer, messages.AddRaftVoterResponse, respond)
-        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+    def add(
+        self,
+        request: messages.AddRaftVoterRequest,
+        respond: Callable[[messages.AddRaftVoterResponse], object],
+    ) -> None:
+        """Handle AddRaftVoter."""
+
+        def finish(error: ErrorCode, message: str | None) -> None:
+            respond(messages.AddRaftVoterResponse(error_code=error, error_message=message))
+
+        key = _voter_key(request)
         listeners = listeners_of(request.listeners)
         problem = self._request_problem(request.cluster_id, key, "Add")
         if problem is None and self._contacts.listener not in listeners:
@@ -82,14 +96,21 @@ class VoterChanges:
             Endpoint(key.id, address.host, address.port),
             VOTES,
             messages.ApiVersionsRequest(client_software_name="ottla", client_software_version="raft"),
-            partial(self._versions_told, change, key, listeners, request.ack_when_committed),
+            partial(self._on_versions, change, key, listeners, request.ack_when_committed),
             partial(self._versions_failed, change, key),
         )
 
-    def remove(self, request: Any, respond: Respond) -> None:
-        """RemoveRaftVoter."""
-        finish = partial(_answer, messages.RemoveRaftVoterResponse, respond)
-        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+    def remove(
+        self,
+        request: messages.RemoveRaftVoterRequest,
+        respond: Callable[[messages.RemoveRaftVoterResponse], object],
+    ) -> None:
+        """Handle RemoveRaftVoter."""
+
+        def finish(error: ErrorCode, message: str | None) -> None:
+            respond(messages.RemoveRaftVoterResponse(error_code=error, error_message=message))
+
+        key = _voter_key(request)
         problem = self._request_problem(request.cluster_id, key, "Remove") or self._change_problem("removing")
         voters = self._replica.node.voters
         if problem is None and not (key.id in voters.nodes and voters.nodes[key.id].key == key):
@@ -104,13 +125,18 @@ class VoterChanges:
             return
         self._write(self._begin(finish), voters.without_voter(key))
 
-    def update(self, request: Any, respond: Respond, listener: str) -> None:
-        """UpdateRaftVoter."""
+    def update(
+        self,
+        request: messages.UpdateRaftVoterRequest,
+        respond: Callable[[messages.UpdateRaftVoterResponse], object],
+        listener: str = "",
+    ) -> None:
+        """Handle UpdateRaftVoter."""
 
         def finish(error: ErrorCode, _message: str | None) -> None:
-            respond(self._update_answer(error, listener))
+            respond(self._update_response(error, listener))
 
-        key = ReplicaKey(request.voter_id, request.voter_directory_id)
+        key = _voter_key(request)
         listeners = listeners_of(request.listeners)
         feature = request.kraft_version_feature
         versions = KRaftVersions(feature.min_supported_version, feature.max_supported_version)
@@ -143,13 +169,13 @@ class VoterChanges:
             replica.append_voters(replica.node.voters.with_voter(voter))
         finish(ErrorCode.NONE, None)
 
-    def _update_answer(self, error: ErrorCode, listener: str) -> Any:
+    def _update_response(self, error: ErrorCode, listener: str = "") -> messages.UpdateRaftVoterResponse:
         cls = messages.UpdateRaftVoterResponse
         leader = self._contacts.leader(listener)
-        told = cls.CurrentLeader(leader_id=leader.id_or_nobody, leader_epoch=leader.epoch)
+        current = cls.CurrentLeader(leader_id=leader.id_or_nobody, leader_epoch=leader.epoch)
         if leader.endpoint is not None:
-            told.host, told.port = leader.endpoint.host, leader.endpoint.port
-        return cls(error_code=error, current_leader=told)
+            current.host, current.port = leader.endpoint.host, leader.endpoint.port
+        return cls(error_code=error, current_leader=current)
 
     # Checks
 
@@ -179,7 +205,7 @@ class VoterChanges:
     def _change_problem(self, doing: str) -> tuple[ErrorCode, str] | None:
         node = self._replica.node
         if self._change is not None:
-            return ErrorCode.REQUEST_TIMED_OUT, "The leader is still at another change of the voters"
+            return ErrorCode.REQUEST_TIMED_OUT, "Another change of the voters is in progress"
         if node.committed_here is None:
             return ErrorCode.REQUEST_TIMED_OUT, "The leader has not committed anything in its epoch yet"
         if node.kraft_version == 0:
@@ -217,15 +243,15 @@ class VoterChanges:
         change.finish(error, message)
 
     def _time_out(self, change: _Change) -> None:
-        self._end(change, ErrorCode.REQUEST_TIMED_OUT, "The change of the voters took too long")
+        self._end(change, ErrorCode.REQUEST_TIMED_OUT, "The change of the voters timed out")
 
-    def _versions_told(
+    def _on_versions(
         self,
         change: _Change,
         key: ReplicaKey,
         listeners: Mapping[str, VoterEndpoint],
         ack_when_committed: bool,
-        response: Any,
+        response: messages.ApiVersionsResponse,
     ) -> None:
         node = self._replica.node
         if change is not self._change or not node.is_leader:
@@ -258,7 +284,7 @@ class VoterChanges:
             )
             return
         if not ack_when_committed:
-            finish, change.finish = change.finish, _say_nothing
+            finish, change.finish = change.finish, _ignore_outcome
             finish(ErrorCode.NONE, None)
         self._write(change, node.voters.with_voter(VoterNode(key, listeners, versions)))
 
@@ -266,31 +292,36 @@ class VoterChanges:
         self._end(
             change, ErrorCode.REQUEST_TIMED_OUT, f"New voter {_show(key)} is not ready to receive requests"
         )
-        log.info("Node %d, to be added to the voters, cannot be asked: %s", key.id, why.value)
+        log.info("Node %d cannot become a voter because it does not answer: %s", key.id, why.value)
 
     def _write(self, change: _Change, voters: VoterSet) -> None:
-        log.info("The voters of the metadata quorum become %s", _show_all(voters))
+        log.info("The new voters of the metadata quorum are %s", _show_all(voters))
         change.offset = self._replica.log.end.offset
         self._replica.append_voters(voters)
 
     def changed(self) -> None:
-        """Look whether the change under way is committed, or can never be by this node."""
+        """Finish the change in progress if it is committed, or if this node cannot commit it any more."""
         node, change = self._replica.node, self._change
         if change is not None and not node.is_leader:
             self._end(change, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif change is not None and change.offset is not None and (node.committed_here or 0) > change.offset:
             self._end(change, ErrorCode.NONE)
         if node.is_leader and not node.is_voter and self._voters_are_committed:
-            # It has led its own removal to the end.
+            # Its own removal is committed, so this leader must resign.
             self._replica.step(Resign())
 
 
-def _answer(cls: Any, respond: Respond, error: ErrorCode, message: str | None) -> None:
-    respond(cls(error_code=error, error_message=message))
+class _VoterRequest(Protocol):
+    voter_id: int
+    voter_directory_id: bytes
 
 
-def _say_nothing(_error: ErrorCode, _message: str | None) -> None:
-    """The answer was given when the record was written."""
+def _voter_key(request: _VoterRequest) -> ReplicaKey:
+    return ReplicaKey(BrokerId(request.voter_id), request.voter_directory_id)
+
+
+def _ignore_outcome(_error: ErrorCode, _message: str | None) -> None:
+    """The request was answered when its record was written."""
 
 
 def _show(key: ReplicaKey) -> str:
@@ -302,9 +333,11 @@ def _show_all(voters: VoterSet) -> str:
 
 
 class VoterUpkeep:
-    """A follower's side: tells the leader that this voter has moved, and asks to be let in where it joins by itself."""
+    """A follower's side: reports this voter's new listeners to the leader, and asks to join if configured to do so."""
 
-    def __init__(self, replica: Replica, contacts: Contacts, cluster_id: str, can_become_voter: bool) -> None:
+    def __init__(
+        self, replica: MetadataReplica, contacts: Contacts, cluster_id: str, can_become_voter: bool
+    ) -> None:
         self._replica = replica
         self._contacts = contacts
         self._cluster_id = cluster_id
@@ -312,12 +345,12 @@ class VoterUpkeep:
         self._timer: Timer | None = None
 
     def changed(self) -> None:
-        """Begin to look now and then, if there is anything to look after."""
+        """Start the periodic check if this node has something to request."""
         if self._timer is None and self._replica.running and self._request() is not None:
             period_s = 3 * self._replica.config.node.fetch_timeout_ms / 1000
-            self._timer = self._replica.clock.call_later(period_s, self._look)
+            self._timer = self._replica.clock.call_later(period_s, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         request = self._request()
         node = self._replica.node
@@ -328,7 +361,7 @@ class VoterUpkeep:
             self._contacts.send(endpoint, VOTES, request, self._answered, self._failed)
         self.changed()
 
-    def _request(self) -> Any | None:
+    def _request(self) -> WireRequest[_VoterResponse] | None:
         replica, node, local = self._replica, self._replica.node, self._replica.local
         if node.state is not State.FOLLOWER or node.kraft_version == 0 or not self._can_become_voter:
             return None
@@ -338,7 +371,7 @@ class VoterUpkeep:
             return None
         old = node.voters.nodes.get(local.key.id)
         if old is not None:
-            # This node, before its directory was lost.
+            # This is the same node before it lost its directory.
             return messages.RemoveRaftVoterRequest(
                 cluster_id=self._cluster_id, voter_id=old.key.id, voter_directory_id=old.key.directory_id
             )
@@ -348,33 +381,27 @@ class VoterUpkeep:
             timeout_ms=replica.config.request_timeout_ms,
             voter_id=local.key.id,
             voter_directory_id=local.key.directory_id,
-            listeners=self._listeners(cls),
+            listeners=named_endpoints(cls.Listener, local),
             ack_when_committed=False,
         )
 
-    def _update(self) -> Any:
+    def _update(self) -> messages.UpdateRaftVoterRequest:
         cls, local = messages.UpdateRaftVoterRequest, self._replica.local
         return cls(
             cluster_id=self._cluster_id,
             current_leader_epoch=self._replica.node.epoch,
             voter_id=local.key.id,
             voter_directory_id=local.key.directory_id,
-            listeners=self._listeners(cls),
+            listeners=named_endpoints(cls.Listener, local),
             kraft_version_feature=cls.KRaftVersionFeature(
                 min_supported_version=local.kraft_versions.min,
                 max_supported_version=local.kraft_versions.max,
             ),
         )
 
-    def _listeners(self, cls: Any) -> list[Any]:
-        return [
-            cls.Listener(name=name, host=e.host, port=e.port)
-            for name, e in self._replica.local.listeners.items()
-        ]
-
-    def _answered(self, response: Any) -> None:
+    def _answered(self, response: _VoterResponse) -> None:
         if response.error_code:
-            log.info("The leader answers %s with error %d", response.NAME, response.error_code)
+            log.info("The leader answered %s with error %d", response.NAME, response.error_code)
 
     def _failed(self, why: PeerFailure) -> None:
-        log.info("The leader could not be asked to change the voters: %s", why.value)
+        log.info("A request to change the voters did not reach the leader: %s", why.value)

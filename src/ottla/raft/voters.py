@@ -1,13 +1,14 @@
-"""The set of voters: who they are, where they listen, and how many make a majority."""
+"""The set of voters: their ids and directories, their addresses, and the size of a majority."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from ottla.config.listeners import Voter
+from ottla.ids import BrokerId
 from ottla.raft.types import ReplicaKey
 from ottla.wire import messages
 
@@ -23,7 +24,7 @@ SUPPORTED_KRAFT_VERSIONS: Final = KRaftVersions(0, 1)
 
 
 class VoterEndpoint(NamedTuple):
-    """Where a voter's controller listens."""
+    """The address of a voter's controller listener."""
 
     host: str
     port: int
@@ -41,7 +42,7 @@ class VoterNode(msgspec.Struct, frozen=True):
 class VoterSet(msgspec.Struct, frozen=True):
     """All voters by node id."""
 
-    nodes: Mapping[int, VoterNode] = msgspec.field(default_factory=dict)
+    nodes: Mapping[BrokerId, VoterNode] = msgspec.field(default_factory=dict)
 
     @classmethod
     def of(cls, voters: Iterable[VoterNode]) -> VoterSet:
@@ -49,14 +50,16 @@ class VoterSet(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_config(cls, voters: Iterable[Voter], listener: str) -> VoterSet:
-        """From `controller.quorum.voters`, reached by this listener; their directories are not known then."""
+        """From `controller.quorum.voters`, reached by this listener. Their directories are not known."""
         return cls.of(
-            VoterNode(ReplicaKey(v.id), {listener: VoterEndpoint(v.host, v.port)}, KRaftVersions(0, 0))
+            VoterNode(
+                ReplicaKey(BrokerId(v.id)), {listener: VoterEndpoint(v.host, v.port)}, KRaftVersions(0, 0)
+            )
             for v in voters
         )
 
     @classmethod
-    def from_record(cls, record: Any) -> VoterSet:
+    def from_record(cls, record: messages.VotersRecord) -> VoterSet:
         """From a VotersRecord of the log or of a snapshot."""
         return cls.of(
             VoterNode(
@@ -70,7 +73,7 @@ class VoterSet(msgspec.Struct, frozen=True):
             for v in record.voters
         )
 
-    def to_record(self) -> Any:
+    def to_record(self) -> messages.VotersRecord:
         cls = messages.VotersRecord
         return cls(
             version=0,
@@ -92,7 +95,7 @@ class VoterSet(msgspec.Struct, frozen=True):
         )
 
     @property
-    def ids(self) -> frozenset[int]:
+    def ids(self) -> frozenset[BrokerId]:
         return frozenset(self.nodes)
 
     @property
@@ -107,14 +110,14 @@ class VoterSet(msgspec.Struct, frozen=True):
         return len(self.nodes) == 1 and self.is_voter(key)
 
     def with_voter(self, node: VoterNode) -> VoterSet:
-        """With this voter in place of the one of its id."""
+        """The set with this voter instead of the one with the same id."""
         return VoterSet({**self.nodes, node.key.id: node})
 
     def without_voter(self, key: ReplicaKey) -> VoterSet:
-        """Without this voter, if it is one."""
+        """The set without this voter, if it has it."""
         return VoterSet({i: node for i, node in self.nodes.items() if node.key != key})
 
     def needs_update(self, node: VoterNode) -> bool:
-        """The voter is in the set, but not as it is now."""
+        """The voter is in the set, but with other listeners or versions than it has now."""
         known = self.nodes.get(node.key.id)
         return known is not None and known.key == node.key and known != node

@@ -26,7 +26,7 @@ from ottla.raft.messages import (
     Fetched,
     LeaderFound,
     LeaderGone,
-    LeaderHeard,
+    LeaderResponded,
     LogAppended,
     LogFlushed,
     Outgoing,
@@ -111,7 +111,7 @@ class Dialogue:
         self._step(int(node), LeaderFound(int(leader), int(epoch)))
 
     def heard(self, node: str) -> None:
-        self._step(int(node), LeaderHeard())
+        self._step(int(node), LeaderResponded())
 
     def gone(self, node: str) -> None:
         self._step(int(node), LeaderGone())

@@ -108,21 +108,21 @@ class Process:
         raft = self.raft
         match request.API_KEY:
             case ApiKey.VOTE:
-                respond(raft.handle_vote(request))
+                respond(raft.requests.handle_vote(request))
             case ApiKey.BEGIN_QUORUM_EPOCH:
-                respond(raft.handle_begin_quorum_epoch(request))
+                respond(raft.requests.handle_begin_quorum_epoch(request))
             case ApiKey.END_QUORUM_EPOCH:
-                respond(raft.handle_end_quorum_epoch(request))
+                respond(raft.requests.handle_end_quorum_epoch(request))
             case ApiKey.FETCH:
-                raft.handle_fetch(request, respond)
+                raft.requests.handle_fetch(request, respond)
             case ApiKey.FETCH_SNAPSHOT:
-                respond(raft.handle_fetch_snapshot(request))
+                respond(raft.requests.handle_fetch_snapshot(request))
             case ApiKey.ADD_RAFT_VOTER:
-                raft.handle_add_voter(request, respond)
+                raft.voter_changes.add(request, respond)
             case ApiKey.REMOVE_RAFT_VOTER:
-                raft.handle_remove_voter(request, respond)
+                raft.voter_changes.remove(request, respond)
             case ApiKey.UPDATE_RAFT_VOTER:
-                raft.handle_update_voter(request, respond)
+                raft.voter_changes.update(request, respond)
             case ApiKey.API_VERSIONS:
                 cls = m.ApiVersionsResponse
                 kraft = cls.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)

@@ -223,7 +223,7 @@ def test_the_bootstrap_records_are_there_to_be_read() -> None:
     ("voters", "local", "problem"),
     [
         (DYNAMIC, LOCAL, "has no voters"),
-        (STATIC, VoterNode(ReplicaKey(7, DIRECTORY_ID)), "this node, 7, is none of them"),
+        (STATIC, VoterNode(ReplicaKey(7, DIRECTORY_ID)), "this node, 7, is not one of them"),
         (VoterSet.of([VoterNode(ReplicaKey(1, b"x" * 16))]), LOCAL, "another directory id"),
     ],
 )

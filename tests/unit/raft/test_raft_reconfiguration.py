@@ -32,7 +32,7 @@ def add(cluster: Cluster, node_id: int, *, life: int = 0, **fields: Any) -> Any:
     )
     for name, value in fields.items():
         setattr(request, name, value)
-    return ask(cluster, cluster.elect().raft.handle_add_voter, request)
+    return ask(cluster, cluster.elect().raft.voter_changes.add, request)
 
 
 def remove(cluster: Cluster, key: ReplicaKey, **fields: Any) -> Any:
@@ -41,7 +41,7 @@ def remove(cluster: Cluster, key: ReplicaKey, **fields: Any) -> Any:
     )
     for name, value in fields.items():
         setattr(request, name, value)
-    return ask(cluster, cluster.elect().raft.handle_remove_voter, request)
+    return ask(cluster, cluster.elect().raft.voter_changes.remove, request)
 
 
 def controller(cluster: Cluster, node_id: int) -> None:
@@ -120,7 +120,7 @@ def test_a_change_that_is_not_committed_is_undone_with_the_log() -> None:
     cluster.network.isolate(old.node_id, cluster.ids)
     other = next(i for i in cluster.ids if i != old.node_id)
     answers: list[Any] = []
-    old.raft.handle_remove_voter(
+    old.raft.voter_changes.remove(
         m.RemoveRaftVoterRequest(
             cluster_id=CLUSTER_ID, voter_id=other, voter_directory_id=voter(other).key.directory_id
         ),
@@ -182,7 +182,7 @@ def test_only_the_leader_changes_voters() -> None:
     request = m.RemoveRaftVoterRequest(
         cluster_id=CLUSTER_ID, voter_id=1, voter_directory_id=voter(1).key.directory_id
     )
-    answer = ask(cluster, follower.raft.handle_remove_voter, request)
+    answer = ask(cluster, follower.raft.voter_changes.remove, request)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -194,7 +194,7 @@ def test_one_change_at_a_time() -> None:
         request = m.RemoveRaftVoterRequest(
             cluster_id=CLUSTER_ID, voter_id=node_id, voter_directory_id=voter(node_id).key.directory_id
         )
-        leader.raft.handle_remove_voter(request, answers.append)
+        leader.raft.voter_changes.remove(request, answers.append)
     cluster.run_until(lambda: len(answers) == 2)
     assert [a.error_code for a in answers] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
 
@@ -264,14 +264,16 @@ def test_an_update_of_a_voter_that_is_none() -> None:
         listeners=[cls.Listener(name="CONTROLLER", host="h", port=1)],
         kraft_version_feature=cls.KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
     )
-    answer = ask(cluster, leader.raft.handle_update_voter, request)
+    answer = ask(cluster, leader.raft.voter_changes.update, request)
     assert answer.error_code == ErrorCode.VOTER_NOT_FOUND
     assert (answer.current_leader.leader_id, answer.current_leader.port) == (
         leader.node_id,
         9000 + leader.node_id,
     )
     request.current_leader_epoch += 1
-    assert ask(cluster, leader.raft.handle_update_voter, request).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert (
+        ask(cluster, leader.raft.voter_changes.update, request).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    )
 
 
 def test_a_leader_that_has_its_own_removal_in_its_log_alone_is_not_lost_with_it() -> None:
@@ -285,7 +287,7 @@ def test_a_leader_that_has_its_own_removal_in_its_log_alone_is_not_lost_with_it(
     request = m.RemoveRaftVoterRequest(
         cluster_id=CLUSTER_ID, voter_id=key.id, voter_directory_id=key.directory_id
     )
-    old.raft.handle_remove_voter(request, lambda answer: None)
+    old.raft.voter_changes.remove(request, lambda answer: None)
     cluster.run(0.1)
     cluster.kill(old.node_id)
     cluster.start()

@@ -61,10 +61,12 @@ def only(response: Any) -> Any:
 
 def test_a_vote_in_an_old_epoch_is_fenced_and_told_the_leader(cluster: Cluster) -> None:
     leader, follower = leader_of(cluster), follower_of(cluster)
-    answer = follower.raft.handle_vote(vote(follower, epoch=leader.raft.leader_epoch - 1, pre_vote=True))
+    answer = follower.raft.requests.handle_vote(
+        vote(follower, epoch=leader.raft.leader_epoch - 1, pre_vote=True)
+    )
     told = only(answer)
     assert told.error_code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST)
-    answer = follower.raft.handle_vote(
+    answer = follower.raft.requests.handle_vote(
         vote(follower, epoch=leader.raft.leader_epoch - 1, log=OffsetAndEpoch(0, 0), pre_vote=True)
     )
     told = only(answer)
@@ -77,7 +79,7 @@ def test_a_vote_in_an_old_epoch_is_fenced_and_told_the_leader(cluster: Cluster) 
 def test_a_follower_that_hears_its_leader_gives_no_pre_vote(cluster: Cluster) -> None:
     leader, follower = leader_of(cluster), follower_of(cluster)
     request = vote(follower, epoch=leader.raft.leader_epoch, pre_vote=True, log=OffsetAndEpoch(99, 1))
-    told = only(follower.raft.handle_vote(request))
+    told = only(follower.raft.requests.handle_vote(request))
     assert told.error_code == ErrorCode.NONE and not told.vote_granted
     assert leader.raft.is_leader
 
@@ -96,13 +98,13 @@ def test_requests_for_another_cluster_or_topic(cluster: Cluster, change: Any, er
     epoch = follower.raft.leader_epoch
     key = voter(follower.node_id).key
     for handle, request in (
-        (follower.raft.handle_vote, vote(follower, epoch=epoch + 1)),
+        (follower.raft.requests.handle_vote, vote(follower, epoch=epoch + 1)),
         (
-            follower.raft.handle_begin_quorum_epoch,
+            follower.raft.requests.handle_begin_quorum_epoch,
             begin_request(CLUSTER_ID, BeginQuorumEpoch(ASKER.key, key, epoch + 1), ASKER),
         ),
         (
-            follower.raft.handle_end_quorum_epoch,
+            follower.raft.requests.handle_end_quorum_epoch,
             end_request(CLUSTER_ID, EndQuorumEpoch(ASKER.key, key, epoch + 1, ()), ASKER),
         ),
     ):
@@ -122,7 +124,7 @@ def test_requests_for_another_cluster_or_topic(cluster: Cluster, change: Any, er
 )
 def test_a_vote_whose_log_cannot_be(cluster: Cluster, log: OffsetAndEpoch, pre_vote: bool) -> None:
     follower = follower_of(cluster)
-    told = only(follower.raft.handle_vote(vote(follower, epoch=50, log=log, pre_vote=pre_vote)))
+    told = only(follower.raft.requests.handle_vote(vote(follower, epoch=50, log=log, pre_vote=pre_vote)))
     assert told.error_code == ErrorCode.INVALID_REQUEST
     assert follower.raft.leader_epoch < 50
 
@@ -133,7 +135,7 @@ def test_a_vote_meant_for_another_directory_is_not_given() -> None:
     follower = follower_of(cluster)
     request = vote(follower, epoch=20)
     request.topics[0].partitions[0].voter_directory_id = b"another director"
-    told = only(follower.raft.handle_vote(request))
+    told = only(follower.raft.requests.handle_vote(request))
     assert told.error_code == ErrorCode.INVALID_VOTER_KEY and not told.vote_granted
     assert follower.raft.leader_epoch == 20, "the epoch counts all the same"
 
@@ -144,12 +146,14 @@ def test_a_vote_is_given_once_an_epoch_and_only_to_an_up_to_date_log() -> None:
     cluster.run_until(cluster.settled)
     follower = follower_of(cluster)
     behind = vote(follower, epoch=20, log=OffsetAndEpoch(0, 0))
-    assert not only(follower.raft.handle_vote(behind)).vote_granted
+    assert not only(follower.raft.requests.handle_vote(behind)).vote_granted
     request = vote(follower, epoch=20)
-    assert only(follower.raft.handle_vote(request)).vote_granted
-    assert only(follower.raft.handle_vote(request)).vote_granted, "asked again, the answer is the same"
+    assert only(follower.raft.requests.handle_vote(request)).vote_granted
+    assert only(follower.raft.requests.handle_vote(request)).vote_granted, (
+        "asked again, the answer is the same"
+    )
     request.topics[0].partitions[0].replica_id = 8
-    assert not only(follower.raft.handle_vote(request)).vote_granted
+    assert not only(follower.raft.requests.handle_vote(request)).vote_granted
 
 
 # BeginQuorumEpoch, EndQuorumEpoch
@@ -158,13 +162,13 @@ def test_a_vote_is_given_once_an_epoch_and_only_to_an_up_to_date_log() -> None:
 def test_an_epoch_that_is_over_does_not_begin(cluster: Cluster) -> None:
     follower = follower_of(cluster)
     message = BeginQuorumEpoch(ASKER.key, voter(follower.node_id).key, 0)
-    told = only(follower.raft.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, ASKER)))
+    told = only(follower.raft.requests.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, ASKER)))
     assert told.error_code == ErrorCode.FENCED_LEADER_EPOCH
     message = BeginQuorumEpoch(ReplicaKey(-1), voter(follower.node_id).key, 99)
-    told = only(follower.raft.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, ASKER)))
+    told = only(follower.raft.requests.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, ASKER)))
     assert told.error_code == ErrorCode.INVALID_REQUEST
     end = EndQuorumEpoch(ASKER.key, voter(follower.node_id).key, 0, ())
-    told = only(follower.raft.handle_end_quorum_epoch(end_request(CLUSTER_ID, end, ASKER)))
+    told = only(follower.raft.requests.handle_end_quorum_epoch(end_request(CLUSTER_ID, end, ASKER)))
     assert told.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
@@ -173,7 +177,7 @@ def test_a_new_leader_is_followed_and_found_where_it_says() -> None:
     follower = follower_of(cluster)
     moved = voter(3 if follower.node_id != 3 else 2, port=9777)
     message = BeginQuorumEpoch(moved.key, voter(follower.node_id).key, 50)
-    told = only(follower.raft.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, moved)))
+    told = only(follower.raft.requests.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, moved)))
     assert (told.error_code, told.leader_id, told.leader_epoch) == (ErrorCode.NONE, moved.key.id, 50)
     assert follower.raft.leader_endpoint == (moved.key.id, "host", 9777)
 
@@ -186,7 +190,7 @@ def fetch(
 ) -> Any:
     request = fetch_request(CLUSTER_ID, ASKER.key, epoch, end, known, max_bytes=1 << 20, max_wait_ms=wait_ms)
     answers: list[Any] = []
-    process.raft.handle_fetch(request, answers.append)
+    process.raft.requests.handle_fetch(request, answers.append)
     return answers
 
 
@@ -269,7 +273,7 @@ def test_a_waiting_fetch_hears_that_the_leader_leads_no_more() -> None:
     waiting = fetch(
         leader, epoch=epoch, end=OffsetAndEpoch(end, epoch), wait_ms=500, known=leader.raft.high_watermark
     )
-    leader.raft.handle_vote(vote(leader, epoch=epoch + 5))
+    leader.raft.requests.handle_vote(vote(leader, epoch=epoch + 5))
     assert part(waiting).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
@@ -284,7 +288,7 @@ def test_a_fetch_of_another_topic_or_cluster(cluster: Cluster) -> None:
         )
         setattr(request, field, value)
         answers: list[Any] = []
-        leader.raft.handle_fetch(request, answers.append)
+        leader.raft.requests.handle_fetch(request, answers.append)
         assert answers[0].error_code == error
 
 
@@ -296,7 +300,7 @@ def snapshot(
 ) -> Any:
     epoch = process.raft.leader_epoch if epoch is None else epoch
     request = fetch_snapshot_request(CLUSTER_ID, ASKER.key, epoch, snapshot_id, position, 50)
-    return process.raft.handle_fetch_snapshot(request)
+    return process.raft.requests.handle_fetch_snapshot(request)
 
 
 def test_a_snapshot_is_given_in_pieces() -> None:
@@ -326,11 +330,14 @@ def test_a_snapshot_of_another_topic_or_cluster(cluster: Cluster) -> None:
     leader = leader_of(cluster)
     request = fetch_snapshot_request(CLUSTER_ID, ASKER.key, 1, OffsetAndEpoch(0, 0), 0, 50)
     request.topics[0].name = "other"
-    assert only(leader.raft.handle_fetch_snapshot(request)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (
+        only(leader.raft.requests.handle_fetch_snapshot(request)).error_code
+        == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
     request.cluster_id = "another"
-    assert leader.raft.handle_fetch_snapshot(request).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert leader.raft.requests.handle_fetch_snapshot(request).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     request.cluster_id, request.topics = None, []
-    assert leader.raft.handle_fetch_snapshot(request).error_code == ErrorCode.INVALID_REQUEST
+    assert leader.raft.requests.handle_fetch_snapshot(request).error_code == ErrorCode.INVALID_REQUEST
 
 
 # Versions

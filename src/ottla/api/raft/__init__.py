@@ -1,4 +1,4 @@
-"""What replicas of the metadata log ask of each other on the controllers' listeners; the quorum is `ottla.raft`."""
+"""The quorum's APIs on the controllers' listeners. The quorum itself is in `ottla.raft`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 An observer becomes a voter of a dynamic quorum.
 
-1 may ask for the answer before the change is committed.
+1 may request a response before the change is committed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, ctx: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse | Outcome:
-    node.raft.handle_add_voter(request, ctx.respond)
+    node.raft.voter_changes.add(request, ctx.respond)
     return PARKED
 
 

@@ -1,8 +1,8 @@
 """BeginQuorumEpoch (key 53), versions 0-1.
 
-A voter tells that it was elected.
+A new leader announces itself to this voter.
 
-1 names the voter that is meant and where the leader listens.
+1 names the addressed voter and the leader's address.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.api.base import Api, Outcome, RequestContext
-from ottla.api.raft.endpoints import fitting
+from ottla.api.raft.leader_endpoints import without_unsupported_endpoints
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: BeginQuorumEpochRequest
 ) -> BeginQuorumEpochResponse | Outcome:
-    answer = node.raft.handle_begin_quorum_epoch(request, ctx.listener_name)
-    return fitting(answer, ctx.version, told_from=1)
+    response = node.raft.requests.handle_begin_quorum_epoch(request, ctx.listener_name)
+    return without_unsupported_endpoints(response, ctx.version, supported_from=1)
 
 
 API = Api(ApiKey.BEGIN_QUORUM_EPOCH, handle)

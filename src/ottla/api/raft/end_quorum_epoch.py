@@ -1,8 +1,8 @@
 """EndQuorumEpoch (key 54), versions 0-1.
 
-The leader resigns, and says who should stand for election first.
+The leader resigns and proposes the order in which voters stand for election.
 
-1 names those with their directories, and where the leader listens.
+1 adds the candidates' directories and the leader's address.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.api.base import Api, Outcome, RequestContext
-from ottla.api.raft.endpoints import fitting
+from ottla.api.raft.leader_endpoints import without_unsupported_endpoints
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: EndQuorumEpochRequest
 ) -> EndQuorumEpochResponse | Outcome:
-    answer = node.raft.handle_end_quorum_epoch(request, ctx.listener_name)
-    return fitting(answer, ctx.version, told_from=1)
+    response = node.raft.requests.handle_end_quorum_epoch(request, ctx.listener_name)
+    return without_unsupported_endpoints(response, ctx.version, supported_from=1)
 
 
 API = Api(ApiKey.END_QUORUM_EPOCH, handle)

@@ -1,8 +1,8 @@
 """FetchSnapshot (key 59), versions 0-1.
 
-A piece of a snapshot of the metadata, for a replica whose log ends before the leader's begins.
+A part of a metadata snapshot, for a replica whose log ends before the leader's log begins.
 
-1 adds the directory of the replica, and where the leader listens.
+1 adds the replica's directory and the leader's address.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.api.base import Api, Outcome, RequestContext
-from ottla.api.raft.endpoints import fitting
+from ottla.api.raft.leader_endpoints import without_unsupported_endpoints
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, ctx: RequestContext, request: FetchSnapshotRequest) -> FetchSnapshotResponse | Outcome:
-    answer = node.raft.handle_fetch_snapshot(request, ctx.listener_name)
-    return fitting(answer, ctx.version, told_from=1)
+    response = node.raft.requests.handle_fetch_snapshot(request, ctx.listener_name)
+    return without_unsupported_endpoints(response, ctx.version, supported_from=1)
 
 
 API = Api(ApiKey.FETCH_SNAPSHOT, handle)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: RemoveRaftVoterRequest
 ) -> RemoveRaftVoterResponse | Outcome:
-    node.raft.handle_remove_voter(request, ctx.respond)
+    node.raft.voter_changes.remove(request, ctx.respond)
     return PARKED
 
 

@@ -1,6 +1,6 @@
 """UpdateRaftVoter (key 82), version 0.
 
-A voter tells where it listens now, and which levels of kraft.version it supports.
+A voter reports its listeners and the levels of kraft.version that it supports.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: UpdateRaftVoterRequest
 ) -> UpdateRaftVoterResponse | Outcome:
-    node.raft.handle_update_voter(request, ctx.respond, ctx.listener_name)
+    node.raft.voter_changes.update(request, ctx.respond, ctx.listener_name)
     return PARKED
 
 

@@ -2,7 +2,7 @@
 
 A voter asks for this node's vote.
 
-1 names the voter that is meant and the directories of both; 2 may ask first whether the vote would be given.
+1 names the addressed voter and the directories of both; 2 adds the pre-vote.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.api.base import Api, Outcome, RequestContext
-from ottla.api.raft.endpoints import fitting
+from ottla.api.raft.leader_endpoints import without_unsupported_endpoints
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, ctx: RequestContext, request: VoteRequest) -> VoteResponse | Outcome:
-    answer = node.raft.handle_vote(request, ctx.listener_name)
-    return fitting(answer, ctx.version, told_from=1)
+    response = node.raft.requests.handle_vote(request, ctx.listener_name)
+    return without_unsupported_endpoints(response, ctx.version, supported_from=1)
 
 
 API = Api(ApiKey.VOTE, handle)

@@ -1,7 +1,7 @@
-"""A replica of the metadata log: the pure node on a real log, made durable off the loop; commits, tells listeners.
+"""A replica of the metadata log: connects the pure node with a real log, syncs it off the loop, notifies listeners.
 
-It knows nothing of other nodes: what they say comes in through `step`, what the node says to them goes out through
-`send`, and `changed` is called after each turn of the wheel, for those who wait for something (`driver.py`).
+It has no connections. Messages of other nodes come in through `step`, messages to them go out through `send`.
+`changed` is called after each step so that waiting requests can be re-evaluated (`driver.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.clock import Clock
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.log.context import LogContext
 from ottla.log.fs import Fs
-from ottla.raft.batches import control_batch, data_batch
+from ottla.raft.batches import ControlMessages, control_batch, data_batch
 from ottla.raft.config import RaftConfig
 from ottla.raft.control_state import ControlState
 from ottla.raft.messages import Input, LogAppended, LogFlushed, Outgoing, Ready, VotersChanged
@@ -34,12 +35,16 @@ from ottla.raft.types import (
 )
 from ottla.raft.voters import VoterNode, VoterSet
 from ottla.records.batch import Buffer
+from ottla.wire import messages
+
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireMessage
 
 OnCommit = Callable[[int], None]
 Post = Callable[[Callable[[], None]], object]
 
 _SHARED_BYTES: Final = 8 << 20
-"""Up to this much of the log is held in memory, decoded, while a start hands it to the listeners."""
+"""At start, a log up to this size is decoded once and kept in memory while the listeners read it."""
 
 
 @dataclass(slots=True)
@@ -48,7 +53,7 @@ class _Pending:
     on_commit: OnCommit | None
 
 
-class Replica:
+class MetadataReplica:
     """Log, node, control state and listeners of one replica. All methods are called on the event loop."""
 
     log: MetadataLog
@@ -76,9 +81,9 @@ class Replica:
         self.clock = clock
         self.config = config
         self.listeners: list[RaftListener] = []
-        self.on_leader_change: list[Callable[[int | None, int], object]] = []
-        self.handed_offset = 0
-        """Everything below was handed to the listeners."""
+        self.on_leader_change: list[Callable[[BrokerId | None, int], object]] = []
+        self.delivered_offset = 0
+        """Everything below was delivered to the listeners."""
         self.closed = False
         self.fault: BaseException | None = None
         self._fs = fs
@@ -100,21 +105,21 @@ class Replica:
         self._snapshotting = False
         self._store: QuorumStateStore
 
-    # Life
+    # Lifecycle
 
     def now_ms(self) -> int:
         """The node's time, which never goes back."""
         return round(self.clock.monotonic() * 1000)
 
     def open(self, check: Callable[[VoterSet], None]) -> None:
-        """Load log, snapshot and election; `check` may refuse the voters that are in force."""
+        """Load the log, the snapshot and the election state. `check` may refuse the voters in force."""
         context = LogContext(self._fs, self.clock.now_ms, self.clock.random, remove_later=self._remove_later)
         self.log = MetadataLog(
             context, self._data_dir, self.config, self._serde, may_refill=not self._always_durable
         )
         self._store = QuorumStateStore(self._fs, self.log.directory)
         election = self._store.read()
-        self.log.cut_damage(None if election is None else election.epoch)
+        self.log.truncate_damage(None if election is None else election.epoch)
         self.control = self._load_control_state()
         check(self.control.voters)
         self.node = RaftNode(
@@ -130,7 +135,7 @@ class Replica:
         )
 
     def start(self) -> None:
-        """Begin; a quorum of one has committed everything and told its listeners when this returns."""
+        """Start. When this returns, a quorum of one has committed everything and notified its listeners."""
         self._starting = True
         self.node.start(self.now_ms())
         self._process()
@@ -148,7 +153,7 @@ class Replica:
         self.node.step(LogFlushed(end))
 
     def close(self) -> None:
-        """Make durable (and in a quorum of one commit) what was appended, then close."""
+        """Sync what was appended (a quorum of one also commits it), then close."""
         if self.closed:
             return
         if self.fault is None:
@@ -158,7 +163,7 @@ class Replica:
         self.log.close()
 
     def _remove_later(self, paths: Sequence[str], _delay_ms: int) -> None:
-        # No replica reads these files but this one: no need to wait, only to stay off the loop.
+        # Only this replica reads these files, so they can go at once, but off the loop.
         for path in paths:
             self._executor.submit(self._fs.remove, path)
 
@@ -186,7 +191,7 @@ class Replica:
         return not self.closed and self.fault is None
 
     def step(self, message: Input) -> None:
-        """Tell the node, and do what it wants done. A listener that cannot follow stops the replica."""
+        """Pass a message to the node and carry out its output. A listener that fails stops the replica."""
         if not self.running:
             return
         self.node.tick(self.now_ms())
@@ -201,11 +206,11 @@ class Replica:
     def process(self) -> None:
         try:
             self._process()
-        except Exception as e:  # noqa: BLE001 - a listener that cannot follow the log: the node must stop
+        except Exception as e:  # noqa: BLE001 - a listener cannot apply the log: the node must stop
             self.fail(e)
 
     def fail(self, error: BaseException) -> None:
-        # After a failed fsync nobody knows what is on the disk: nothing may be acknowledged any more.
+        # After a failed fsync the content of the disk is unknown: nothing may be acknowledged any more.
         if self.fault is None:
             self.fault = error
             self._pending.clear()
@@ -213,7 +218,7 @@ class Replica:
 
     # Appending
 
-    def append(self, records: Sequence[Any], on_commit: OnCommit | None = None) -> int:
+    def append(self, records: Sequence[WireMessage], on_commit: OnCommit | None = None) -> int:
         """See `RaftDriver.append`."""
         if not self.running or not self.node.is_leader:
             raise ApiException(
@@ -233,25 +238,27 @@ class Replica:
         if not self._processing:
             try:
                 self._changed()
-            except Exception as e:  # noqa: BLE001 - it is in the log, and whoever asked for it must know
+            except Exception as e:  # noqa: BLE001 - the records are in the log, and the caller must get their offset
                 self.fail(e)
         return last_offset
 
     def append_voters(self, voters: VoterSet) -> int:
-        """Write new voters into the log, which makes them count at once; gives the record's offset."""
+        """Write new voters into the log. They are in force at once. Returns the record's offset."""
         offset = self._append_control([voters.to_record()])
         self._request_flush()
         self.process()
         return offset
 
-    def _append_control(self, control: Sequence[Any]) -> int:
+    def _append_control(self, control: Sequence[WireMessage]) -> int:
         base_offset = self.log.end.offset
         buf = control_batch(control, base_offset, self.node.epoch, self.clock.now_ms())
         last_offset = self._write(buf, (), None, count=len(control))
         self._replay_control([(base_offset + i, message) for i, message in enumerate(control)])
         return last_offset
 
-    def _write(self, buf: bytes, records: Sequence[Any], on_commit: OnCommit | None, count: int = 0) -> int:
+    def _write(
+        self, buf: bytes, records: Sequence[WireMessage], on_commit: OnCommit | None, count: int = 0
+    ) -> int:
         base_offset = self.log.end.offset
         last_offset = base_offset + (count or len(records)) - 1
         epoch, now_ms = self.node.epoch, self.clock.now_ms()
@@ -265,15 +272,16 @@ class Replica:
         self.node.step(LogAppended(OffsetAndEpoch(last_offset + 1, epoch)))
         return last_offset
 
-    def _replay_control(self, control: Iterable[tuple[int, Any]]) -> None:
+    def _replay_control(self, control: ControlMessages) -> None:
         changed = False
         for offset, message in control:
             self.control.replay(offset, message)
-            changed = changed or message.NAME in ("VotersRecord", "KRaftVersionRecord")
+            if isinstance(message, messages.VotersRecord | messages.KRaftVersionRecord):
+                changed = True
         if changed:
-            self._tell_voters()
+            self._pass_on_voters()
 
-    def _tell_voters(self) -> None:
+    def _pass_on_voters(self) -> None:
         control = self.control
         self.node.step(
             VotersChanged(
@@ -285,12 +293,12 @@ class Replica:
 
     @property
     def is_durable(self) -> bool:
-        """Everything in the log is on disk, as far as it has to be: what a fetch from its end tells the leader."""
+        """The log is on disk as far as it must be. A fetch from its end claims this to the leader."""
         durable = self._durable_end >= self.log.end.offset or not self._must_be_durable
         return durable and not self._flushing
 
     def make_durable(self) -> None:
-        """Bring to disk what is not there yet (an observer's log need not be, until it becomes a voter)."""
+        """Sync what is not on disk yet. An observer need not do this until it becomes a voter."""
         if not self.is_durable:
             self._request_flush()
 
@@ -299,7 +307,7 @@ class Replica:
         return self._always_durable or self.node.is_voter
 
     def append_fetched(self, records: Buffer) -> None:
-        """Append what the leader gave. Raises ApiException for bytes that are no batches of it."""
+        """Append batches fetched from the leader. Raises ApiException when the bytes are not valid batches."""
         try:
             control = self.log.append_fetched(records, self.node.epoch)
         except ApiException as e:
@@ -312,7 +320,7 @@ class Replica:
             self._request_flush()
 
     def truncate(self, end: OffsetAndEpoch) -> None:
-        """The leader's log says that this one diverges from it after `end`."""
+        """Truncate: the leader has reported that this log diverges from its own after `end`."""
         committed = self.node.high_watermark
         offset = self.log.truncate_to_end_of(end)
         if committed is not None and offset < committed:
@@ -326,25 +334,25 @@ class Replica:
         self._durable_end = min(self._durable_end, offset)
         self.control.truncate(offset)
         self.node.step(LogAppended(self.log.end))
-        self._tell_voters()
+        self._pass_on_voters()
 
     def take_snapshot(self, snapshot_id: OffsetAndEpoch, size: int) -> None:
-        """A snapshot of the leader's was brought to disk: begin anew from it."""
+        """Start over from a snapshot that was downloaded from the leader."""
         snapshot = self.log.read_snapshot(snapshot_id)
         self.log.start_at(snapshot_id, size, snapshot.last_contained_log_timestamp)
         self._durable_end = snapshot_id.offset
         self.control.load_snapshot(snapshot_id.offset, snapshot.kraft_version, snapshot.voters)
         self.node.step(LogAppended(self.log.end))
-        self._tell_voters()
+        self._pass_on_voters()
         if self._loaded:
-            self.node.high_watermark = self.handed_offset = snapshot_id.offset
+            self.node.high_watermark = self.delivered_offset = snapshot_id.offset
             self.log.set_high_watermark(snapshot_id.offset)
-            self._hand_snapshot(snapshot_id)
+            self._deliver_snapshot(snapshot_id)
 
     # Durability
 
     def _request_flush(self) -> None:
-        """One fsync at a time: what is appended while it runs shares the next one."""
+        """Run one fsync at a time. Appends during an fsync share the next one."""
         if self._flushing:
             return
         self._flushing = True
@@ -365,7 +373,7 @@ class Replica:
         if self.running and self.log.end.offset > end and self._must_be_durable:
             self._request_flush()
 
-    # What the node wants done
+    # The node's output
 
     def _process(self) -> None:
         if self._processing:
@@ -386,7 +394,7 @@ class Replica:
             if not self._starting:
                 self._request_flush()
         if not self.node.is_leader:
-            # Of another epoch's leader now: if they are committed after all, they come from the log.
+            # These appends belong to a past leadership. If they are committed later, they are read from the log.
             self._pending.clear()
         for message in ready.outgoing:
             self._send(message)
@@ -402,7 +410,7 @@ class Replica:
         committed: list[_Pending] = []
         while self._pending and self._pending[0].batch.next_offset <= high_watermark:
             committed.append(self._pending.popleft())
-        start, self.handed_offset = self.handed_offset, high_watermark
+        start, self.delivered_offset = self.delivered_offset, high_watermark
         self.log.set_high_watermark(high_watermark)
         if not self._loaded:
             self._loaded = True
@@ -416,22 +424,22 @@ class Replica:
                 listener.handle_commit(read)
         for pending in committed:
             if pending.on_commit is not None:
-                # Each in a turn of its own: one that fails must not keep the others from being told.
+                # Each callback has its own turn of the loop, so that one failure does not block the others.
                 self._post(partial(pending.on_commit, pending.batch.last_offset))
 
     def _load(self, high_watermark: int) -> None:
-        """Bring the listeners from nothing to the high watermark."""
+        """Deliver everything up to the high watermark to the listeners for the first time."""
         start = self.log.start_offset
         snapshot_id = self.log.latest_snapshot_id
         if snapshot_id is not None:
             start = snapshot_id.offset
-            self._hand_snapshot(snapshot_id)
+            self._deliver_snapshot(snapshot_id)
         for listener, batches in self._for_each(
             partial(self._committed, start, high_watermark), self.log.size
         ):
             listener.handle_commit(batches)
 
-    def _hand_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+    def _deliver_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         snapshot = self.log.read_snapshot(snapshot_id)
         for listener, batches in self._for_each(snapshot.batches, snapshot.size):
             listener.handle_load_snapshot(snapshot_id, batches)
@@ -439,7 +447,7 @@ class Replica:
     def _for_each(
         self, read: Callable[[], Iterator[CommittedBatch]], size: int
     ) -> Iterator[tuple[RaftListener, Iterable[CommittedBatch]]]:
-        """The batches for every listener: decoded once for all if they are few, else as each one reads them."""
+        """The batches for each listener: decoded once for all when small, else decoded as each listener reads."""
         shared = list(read()) if size <= _SHARED_BYTES else None
         for listener in self.listeners:
             yield listener, read() if shared is None else shared
@@ -460,9 +468,9 @@ class Replica:
         latest = self.log.latest_snapshot_id
         if not self.can_snapshot or (latest is not None and latest.offset >= snapshot_id.offset):
             return
-        if snapshot_id.offset > self.handed_offset:
+        if snapshot_id.offset > self.delivered_offset:
             raise ValueError(
-                f"a snapshot at {snapshot_id.offset} is past the high watermark {self.handed_offset}"
+                f"a snapshot at {snapshot_id.offset} is past the high watermark {self.delivered_offset}"
             )
         kraft_version, voters = self.control.at(snapshot_id.offset)
         buffers = snapshot_buffers(
@@ -491,6 +499,6 @@ class Replica:
             return
         latest = self.log.latest_snapshot_id
         if latest is not None and latest.offset >= snapshot_id.offset:
-            return  # the leader's snapshot was loaded meanwhile
+            return  # a newer snapshot of the leader was loaded meanwhile
         self.log.add_snapshot(snapshot_id, future.result(), last_timestamp)
         self.log.clean(self.clock.now_ms())

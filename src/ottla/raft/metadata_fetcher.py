@@ -1,6 +1,6 @@
-"""The follower's side: fetches from the leader, or asks around for one; cuts what diverges; loads snapshots.
+"""The follower's side: finds the leader, fetches from it, truncates what diverges, downloads snapshots.
 
-One request at a time. A fetch goes out only when everything before it is on disk, because it tells the leader so.
+It sends one request at a time. A fetch claims that everything before its offset is on disk, so it waits for the sync.
 """
 
 from __future__ import annotations
@@ -9,41 +9,47 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from ottla.clock import Timer
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.peers import Endpoint, PeerFailure
 from ottla.raft.contacts import FETCHES, Contacts
-from ottla.raft.messages import LeaderFound, LeaderGone, LeaderHeard
+from ottla.raft.messages import LeaderFound, LeaderGone, LeaderResponded
+from ottla.raft.metadata_replica import MetadataReplica, Post
 from ottla.raft.node import State
-from ottla.raft.replica import Post, Replica
 from ottla.raft.requests import (
     fetch_request,
     fetch_snapshot_request,
     fetched_partition,
-    metadata_partition,
+    fetched_snapshot,
 )
 from ottla.raft.snapshots import SnapshotDownload
 from ottla.raft.types import OffsetAndEpoch
+from ottla.wire import messages
 
 log = logging.getLogger(__name__)
 
 MAX_WAIT_MS: Final = 500
-"""How long the leader may keep a fetch that has nothing to bring; Kafka's."""
+"""How long the leader may hold a fetch without new data; Kafka's value."""
 
 _FETCHING: Final = (State.FOLLOWER, State.UNATTACHED, State.RESIGNED)
-"""The states in which this node looks for a leader, or follows one. Who has resigned may have missed an election."""
+"""The states in which this node looks for a leader or follows one. A node that resigned may have missed an election."""
 
 _STALE: Final = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-class Fetcher:
-    """`kick` it whenever anything has changed: it sees for itself whether there is something to send."""
+Turn = tuple[int, BrokerId | None]
+"""An epoch and its leader."""
+
+
+class MetadataFetcher:
+    """Fetches the metadata log. Call `send_next` after every change: it decides whether there is a request to send."""
 
     def __init__(
         self,
-        replica: Replica,
+        replica: MetadataReplica,
         contacts: Contacts,
         cluster_id: str,
         executor: Executor,
@@ -56,19 +62,19 @@ class Fetcher:
         self._executor = executor
         self._post = post
         self._open_download = open_download
-        self._turn: tuple[int, int | None] | None = None
-        """The epoch and leader for which a request is under way; answers for any other are too late."""
+        self._turn: Turn | None = None
+        """The epoch and leader of the request in flight. Responses for any other come too late."""
         self._pause: Timer | None = None
-        self._paused_in: tuple[int, int | None] | None = None
-        self._ask_around = False
-        """The leader did not answer: try somebody else next."""
+        self._paused_in: Turn | None = None
+        self._ask_others = False
+        """The leader did not answer: ask another node next."""
         self._download: SnapshotDownload | None = None
         self._finishing = False
 
     # Sending
 
-    def kick(self) -> None:
-        """Send the next request if there is one to send now."""
+    def send_next(self) -> None:
+        """Send the next request if one is due."""
         replica, node = self._replica, self._replica.node
         if not replica.running or node.state not in _FETCHING:
             return
@@ -84,7 +90,7 @@ class Fetcher:
             return
         endpoint = self._target()
         if endpoint is None:
-            self._rest()
+            self._back_off()
             return
         self._turn = now
         self._send(endpoint)
@@ -94,9 +100,9 @@ class Fetcher:
         leader = None
         if node.state is State.FOLLOWER and node.leader_id is not None:
             leader = self._contacts.endpoint_of(node.leader_id)
-        if leader is not None and not self._ask_around:
+        if leader is not None and not self._ask_others:
             return leader
-        self._ask_around = False
+        self._ask_others = False
         places = self._contacts.places_to_ask()
         return self._replica.clock.random.choice(places) if places else leader
 
@@ -108,8 +114,9 @@ class Fetcher:
         if download is not None and download.epoch != node.epoch:
             download.discard()
             download = self._download = None
+        failed = partial(self._on_failure, turn, endpoint)
         if download is not None and endpoint.node_id == node.leader_id:
-            request = fetch_snapshot_request(
+            snapshot = fetch_snapshot_request(
                 self._cluster_id,
                 local,
                 node.epoch,
@@ -117,22 +124,22 @@ class Fetcher:
                 download.position,
                 config.fetch_snapshot_max_bytes,
             )
-            done = partial(self._on_snapshot, turn, endpoint, download)
-        else:
-            request = fetch_request(
-                self._cluster_id,
-                local,
-                node.epoch,
-                replica.log.end,
-                node.high_watermark,
-                max_bytes=config.fetch_max_bytes,
-                max_wait_ms=MAX_WAIT_MS,
-            )
-            done = partial(self._on_fetch, turn, endpoint)
-        self._contacts.send(endpoint, FETCHES, request, done, partial(self._on_failure, turn, endpoint))
+            on_snapshot = partial(self._on_snapshot, turn, endpoint, download)
+            self._contacts.send(endpoint, FETCHES, snapshot, on_snapshot, failed)
+            return
+        request = fetch_request(
+            self._cluster_id,
+            local,
+            node.epoch,
+            replica.log.end,
+            node.high_watermark,
+            max_bytes=config.fetch_max_bytes,
+            max_wait_ms=MAX_WAIT_MS,
+        )
+        self._contacts.send(endpoint, FETCHES, request, partial(self._on_fetch, turn, endpoint), failed)
 
-    def _rest(self) -> None:
-        """Nothing came of it: a pause before the next."""
+    def _back_off(self) -> None:
+        """Pause before the next request."""
         node = self._replica.node
         self._turn = None
         self._paused_in = (node.epoch, node.leader_id)
@@ -142,7 +149,7 @@ class Fetcher:
 
     def _resume(self) -> None:
         self._pause = None
-        self.kick()
+        self.send_next()
 
     def _stop_pause(self) -> None:
         if self._pause is not None:
@@ -151,12 +158,12 @@ class Fetcher:
 
     # Failing
 
-    def _on_failure(self, turn: tuple[int, int | None], endpoint: Endpoint, why: PeerFailure) -> None:
+    def _on_failure(self, turn: Turn, endpoint: Endpoint, why: PeerFailure) -> None:
         if turn != self._turn or not self._replica.running:
             return
         is_leader = endpoint.node_id >= 0 and endpoint.node_id == self._replica.node.leader_id
-        self._ask_around = is_leader
-        self._rest()
+        self._ask_others = is_leader
+        self._back_off()
         if not is_leader:
             return
         if why is PeerFailure.REFUSED:
@@ -164,17 +171,17 @@ class Fetcher:
         elif why is PeerFailure.DISCONNECTED:
             self._contacts.probe(endpoint, partial(self._probed, turn))
 
-    def _probed(self, turn: tuple[int, int | None], why: PeerFailure | None) -> None:
+    def _probed(self, turn: Turn, why: PeerFailure | None) -> None:
         node = self._replica.node
         if why is PeerFailure.REFUSED and turn == (node.epoch, node.leader_id):
             self._replica.step(LeaderGone())
 
-    # Answers
+    # Responses
 
-    def _on_fetch(self, turn: tuple[int, int | None], endpoint: Endpoint, response: Any) -> None:
+    def _on_fetch(self, turn: Turn, endpoint: Endpoint, response: messages.FetchResponse) -> None:
         if turn != self._turn or not self._replica.running:
             return
-        partition = fetched_partition(response.responses)
+        partition = fetched_partition(response)
         if response.error_code or partition is None:
             self._refused(endpoint, response.error_code)
             return
@@ -184,29 +191,33 @@ class Fetcher:
         self._turn = None
         replica = self._replica
         try:
-            self._take(partition)
+            self._apply(partition)
         except ApiException as e:
-            log.warning("What node %d gave of the metadata log cannot be used: %s", endpoint.node_id, e)
-            self._rest()
+            log.warning("Batches of the metadata log from node %d cannot be used: %s", endpoint.node_id, e)
+            self._back_off()
             return
         if replica.running:
             replica.process()
 
-    def _may_use(self, endpoint: Endpoint, partition: Any) -> bool:
-        """Whether the answer is this epoch's leader's. If not, what it says of the leader is taken in."""
+    def _may_use(
+        self,
+        endpoint: Endpoint,
+        partition: messages.FetchResponse.PartitionData | messages.FetchSnapshotResponse.PartitionSnapshot,
+    ) -> bool:
+        """Whether the response is from the leader of this epoch. If not, learn the leader that it reports."""
         replica, node = self._replica, self._replica.node
         leader_id = partition.current_leader.leader_id
         found = LeaderFound(None if leader_id < 0 else leader_id, partition.current_leader.leader_epoch)
         error = partition.error_code
         if found.epoch < node.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
-            self._rest()
+            self._back_off()
             return False
         if found.epoch > node.epoch or error in _STALE or node.leader_id is None:
-            own_word = error == ErrorCode.NOT_LEADER_OR_FOLLOWER and endpoint.node_id == node.leader_id
-            self._rest()
+            resigned = error == ErrorCode.NOT_LEADER_OR_FOLLOWER and endpoint.node_id == node.leader_id
+            self._back_off()
             replica.step(found)
-            if own_word and found.epoch == node.epoch and node.leader_id == endpoint.node_id:
-                # It is up but leads no more: it has resigned, or was restarted.
+            if resigned and found.epoch == node.epoch and node.leader_id == endpoint.node_id:
+                # The process is up but does not lead any more: it has resigned, or was restarted.
                 replica.step(LeaderGone())
             return False
         if error or leader_id != node.leader_id or node.state is not State.FOLLOWER:
@@ -216,11 +227,11 @@ class Fetcher:
 
     def _refused(self, endpoint: Endpoint, error: int) -> None:
         if error:
-            log.info("Node %d answers a fetch of the metadata log with error %d", endpoint.node_id, error)
-        self._ask_around = True
-        self._rest()
+            log.info("Node %d answered a fetch of the metadata log with error %d", endpoint.node_id, error)
+        self._ask_others = True
+        self._back_off()
 
-    def _take(self, partition: Any) -> None:
+    def _apply(self, partition: messages.FetchResponse.PartitionData) -> None:
         replica = self._replica
         diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
         high_watermark = None
@@ -236,16 +247,20 @@ class Fetcher:
             high_watermark = None if partition.high_watermark < 0 else partition.high_watermark
         if replica.running:
             replica.node.tick(replica.now_ms())
-            replica.node.step(LeaderHeard(high_watermark))
+            replica.node.step(LeaderResponded(high_watermark))
 
     # Snapshots
 
     def _on_snapshot(
-        self, turn: tuple[int, int | None], endpoint: Endpoint, download: SnapshotDownload, response: Any
+        self,
+        turn: Turn,
+        endpoint: Endpoint,
+        download: SnapshotDownload,
+        response: messages.FetchSnapshotResponse,
     ) -> None:
         if turn != self._turn or not self._replica.running or download is not self._download:
             return
-        partition = metadata_partition(response.topics)
+        partition = fetched_snapshot(response)
         if response.error_code or partition is None:
             self._give_up_download()
             self._refused(endpoint, response.error_code)
@@ -253,22 +268,22 @@ class Fetcher:
         self._contacts.learn_all(response.node_endpoints)
         if partition.error_code in (ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
             self._give_up_download()
-            self._rest()
-            self._replica.step(LeaderHeard())
+            self._back_off()
+            self._replica.step(LeaderResponded())
             return
         if not self._may_use(endpoint, partition):
             return
-        told = partition.snapshot_id
-        same = (told.end_offset, told.epoch) == tuple(download.snapshot_id)
+        sent = partition.snapshot_id
+        same = (sent.end_offset, sent.epoch) == tuple(download.snapshot_id)
         if not same or partition.position != download.position or not partition.unaligned_records:
             self._give_up_download()
-            self._rest()
+            self._back_off()
             return
         self._turn = None
         download.append(bytes(partition.unaligned_records))
         if download.position >= partition.size:
             self._finish(download)
-        self._replica.step(LeaderHeard())
+        self._replica.step(LeaderResponded())
 
     def _give_up_download(self) -> None:
         if self._download is not None:
