@@ -258,7 +258,7 @@ def test_a_taken_port_is_told_with_its_address() -> None:
     taken = bind("127.0.0.1", 0)
     taken[0].listen()
     port = taken[0].getsockname()[1]
-    with pytest.raises(BindError, match=f"127.0.0.1:{port}.*taken"):
+    with pytest.raises(BindError, match=f"127.0.0.1:{port}.*another process uses the port"):
         bind("127.0.0.1", port)
     taken[0].close()
 
@@ -283,7 +283,7 @@ def test_every_address_means_ipv4_and_where_there_is_one_ipv6() -> None:
                     continue
                 writer.write(api_versions(3))
                 assert await read_id(reader) == 3
-                peer = next(iter(listener.connections)).peer
+                peer = next(iter(listener.connections)).client
                 assert (peer.client_host, peer.local_host) == (host, host)
                 await close(writer)
                 await until(lambda: not listener.connections)

@@ -1,14 +1,15 @@
-"""What a node says of itself when it registers: where it listens and what it supports."""
+"""The registration requests of brokers and controllers: where a node listens, and what it supports."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Listener
+from ottla.ids import BrokerId
 from ottla.log.checkpoints import read_clean_shutdown
 from ottla.log.fs import Fs
 from ottla.log.manager import LogManager
@@ -16,6 +17,9 @@ from ottla.metadata.features import SUPPORTED_FEATURES
 from ottla.wire import messages
 
 Addresses = Mapping[str, tuple[str, int]]
+
+L = TypeVar("L")
+F = TypeVar("F")
 
 
 def broker_registration(
@@ -25,11 +29,11 @@ def broker_registration(
     log_manager: LogManager,
     cluster_id: str,
     addresses: Addresses,
-) -> Any:
-    """The BrokerRegistrationRequest. To be made before the logs are loaded, which takes the clean marks away."""
+) -> messages.BrokerRegistrationRequest:
+    """The broker's request. Build it before the logs are loaded: loading removes the clean-shutdown files."""
     request = messages.BrokerRegistrationRequest
     return request(
-        broker_id=config.node_id,
+        broker_id=BrokerId(config.node_id),
         cluster_id=cluster_id,
         incarnation_id=clock.random_uuid(),
         listeners=_endpoints(config, request.Listener, config.broker_listeners, addresses),
@@ -40,7 +44,9 @@ def broker_registration(
     )
 
 
-def controller_registration(config: BrokerConfig, clock: Clock, addresses: Addresses) -> Any:
+def controller_registration(
+    config: BrokerConfig, clock: Clock, addresses: Addresses
+) -> messages.ControllerRegistrationRequest:
     """The ControllerRegistrationRequest."""
     request = messages.ControllerRegistrationRequest
     return request(
@@ -52,8 +58,11 @@ def controller_registration(config: BrokerConfig, clock: Clock, addresses: Addre
 
 
 def _endpoints(
-    config: BrokerConfig, listener_class: Any, listeners: Iterable[Listener], addresses: Addresses
-) -> list[Any]:
+    config: BrokerConfig,
+    listener_class: Callable[..., L],
+    listeners: Iterable[Listener],
+    addresses: Addresses,
+) -> list[L]:
     found = []
     for listener in listeners:
         advertised = config.advertised(listener.name)
@@ -71,13 +80,13 @@ def _endpoints(
 
 
 def _previous_epoch(fs: Fs, log_manager: LogManager) -> int:
-    """The broker epoch of the last clean stop, which tells the controller that nothing was lost since; or -1."""
+    """The broker epoch of the last clean shutdown, by which the controller knows that no data was lost; or -1."""
     epochs = {read_clean_shutdown(fs, directory.path) for directory in log_manager.dirs}
     epoch = epochs.pop() if len(epochs) == 1 else None
     return -1 if epoch is None else epoch
 
 
-def _features(feature_class: Any) -> list[Any]:
+def _features(feature_class: Callable[..., F]) -> list[F]:
     return [
         feature_class(name=name, min_supported_version=levels.min, max_supported_version=levels.max)
         for name, levels in SUPPORTED_FEATURES.items()

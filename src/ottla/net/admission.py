@@ -1,7 +1,7 @@
-"""Who may connect: caps on connections in all, per listener and per address, and on how fast they come.
+"""Connection limits: in total, per listener, per address, and per second.
 
-Pure bookkeeping on a given time; the listener does what it is told. As in Kafka, a full broker makes newcomers wait
-in the listen queue, while an address over its own cap is turned away.
+Pure bookkeeping on a given time; the listener acts on the result. As in Kafka, new connections to a full broker wait in
+the listen queue, while connections from an address over its own limit are refused.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ _UNLIMITED = 2**31 - 1
 
 
 class Verdict(Enum):
+    """What happens to an accepted socket."""
+
     ACCEPT = "accept"
     REFUSE = "refuse"
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Caps of the whole broker. `per_ip_overrides` is by address."""
+    """Limits of the whole broker. `per_ip_overrides` is by address."""
 
     max_connections: int = MAX_CONNECTIONS
     max_per_ip: int = MAX_CONNECTIONS_PER_IP
@@ -35,7 +37,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
-        """Kafka's keys, with finite numbers where it has none."""
+        """Kafka's settings, with finite limits in place of its unlimited defaults."""
         return cls(
             max_connections=_finite(config.int("max.connections"), MAX_CONNECTIONS),
             max_per_ip=_finite(config.int("max.connections.per.ip"), MAX_CONNECTIONS_PER_IP),
@@ -45,7 +47,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class ListenerLimits(msgspec.Struct, frozen=True):
-    """Caps of one listener (`listener.name.<name>.max.connections` and `.max.connection.creation.rate`)."""
+    """Limits of one listener (`listener.name.<name>.max.connections` and `.max.connection.creation.rate`)."""
 
     max_connections: int = _UNLIMITED
     max_rate_per_s: int = _UNLIMITED
@@ -56,7 +58,7 @@ def _finite(value: int, bound: int) -> int:
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """`host:count,host:count`, the last colon being the separator (addresses may be IPv6)."""
+    """Parse `host:count,host:count`. The last colon separates, since addresses may be IPv6."""
     overrides = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         host, _, count = entry.rpartition(":")
@@ -65,7 +67,7 @@ def parse_overrides(text: str) -> dict[str, int]:
 
 
 class RateLimit:
-    """A bucket of one second's connections that refills at the rate."""
+    """A token bucket that holds one second's connections."""
 
     __slots__ = ("_at", "_tokens", "rate_per_s")
 
@@ -75,7 +77,7 @@ class RateLimit:
         self._at = now
 
     def delay(self, now: float) -> float:
-        """Seconds until the next connection may come: 0 when it may come now."""
+        """Seconds until the next connection may be accepted, 0 for now."""
         self._tokens = min(float(self.rate_per_s), self._tokens + (now - self._at) * self.rate_per_s)
         self._at = now
         return 0.0 if self._tokens >= 1 else (1 - self._tokens) / self.rate_per_s
@@ -107,14 +109,14 @@ class Admission:
         self._by_listener: dict[str, int] = {}
 
     def add_listener(self, name: str, limits: ListenerLimits, now: float) -> None:
-        """Make a listener known, or give it other limits."""
+        """Add a listener, or change its limits."""
         if limits != self._listener_limits.get(name):
             self._listener_limits[name] = limits
             self._listener_rates[name] = RateLimit(limits.max_rate_per_s, now)
         self._by_listener.setdefault(name, 0)
 
     def update(self, limits: Limits, now: float) -> None:
-        """Take over changed limits; connections that are there stay."""
+        """Apply changed limits; open connections stay."""
         if limits.max_rate_per_s != self._limits.max_rate_per_s:
             self._rate = RateLimit(limits.max_rate_per_s, now)
         self._limits = limits
@@ -146,7 +148,7 @@ class Admission:
         return Verdict.ACCEPT
 
     def release(self, listener: str, ip: str) -> None:
-        """An admitted connection is gone."""
+        """An admitted connection was closed."""
         self._total -= 1
         self._by_listener[listener] -= 1
         if self._by_ip[ip] == 1:

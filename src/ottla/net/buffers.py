@@ -1,7 +1,7 @@
-"""Memory for what is received: one scratch buffer for all connections, and a pool for unfinished requests.
+"""Memory for received bytes: one scratch buffer for all connections, and a pool for incomplete requests.
 
-A connection owns memory only while a request of it is partly there, so that idle connections cost nothing. How
-frames are cut is left to the connection.
+A connection owns memory only while it holds an incomplete request, so that idle connections cost nothing. The
+connection cuts the frames.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Final
 
 SCRATCH_BYTES: Final = 512 << 10
-"""What one read of any connection may bring."""
+"""The size of one read of any connection."""
 
 FIRST_GROWTH_BYTES: Final = 1 << 20
-"""What an unfinished request gets at once, whatever it announced, as long as few others are unfinished."""
+"""The first buffer of an incomplete request, whatever size it announced, while few others are incomplete."""
 
 GROWTH: Final = 4
-"""A buffer grows to so many times of what has really come."""
+"""A buffer grows to this multiple of the bytes that have arrived."""
 
 _POOLED_BUFFER_BYTES: Final = FIRST_GROWTH_BYTES
 _POOLED_BUFFERS: Final = 16
@@ -27,8 +27,8 @@ _SMALLEST_BYTES: Final = 4 << 10
 class ReceiveBuffers:
     """Buffers for the connections of one event loop.
 
-    `max_bytes` is `queued.max.request.bytes`: while unfinished requests hold more, connections that need memory
-    wait; 0 or less means no bound.
+    `max_bytes` is `queued.max.request.bytes`: while incomplete requests hold more, connections that need memory
+    wait. 0 or less means no limit.
     """
 
     __slots__ = ("_free", "_held", "_pooled", "_waiting", "max_bytes", "scratch")
@@ -38,13 +38,13 @@ class ReceiveBuffers:
         self.max_bytes = max_bytes
         self._held = 0
         self._pooled = 0
-        """Buffers of the pool's size that connections have."""
+        """Buffers of the pool's size that connections hold."""
         self._free: list[bytearray] = []
         self._waiting: deque[Callable[[], None]] = deque()
 
     @property
     def held_bytes(self) -> int:
-        """What unfinished requests hold now."""
+        """Bytes that incomplete requests hold now."""
         return self._held
 
     @property
@@ -52,16 +52,16 @@ class ReceiveBuffers:
         return 0 < self.max_bytes <= self._held
 
     def take(self, wanted: int, least: int) -> bytearray:
-        """A buffer of `wanted` bytes or more, or, where many have such a one already, of `least`.
+        """A buffer of at least `wanted` bytes, or of `least` bytes while many large ones are in use.
 
-        Its content is whatever was there before.
+        It is not cleared.
         """
         if wanted > _POOLED_BUFFER_BYTES:
             buffer = bytearray(wanted)
         elif wanted > _SMALLEST_BYTES and self._free:
             buffer = self._free.pop()
         elif wanted > _SMALLEST_BYTES and self._pooled < _POOLED_BUFFERS:
-            # Fresh memory of this size costs page faults at each request: keep a few warm ones.
+            # New memory of this size costs page faults at each request: keep a few warm buffers.
             buffer = bytearray(_POOLED_BUFFER_BYTES)
         else:
             buffer = bytearray(max(least, _SMALLEST_BYTES))
@@ -79,5 +79,5 @@ class ReceiveBuffers:
             self._waiting.popleft()()
 
     def wait(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once when memory is there again."""
+        """Call `resume` once when memory is available again."""
         self._waiting.append(resume)

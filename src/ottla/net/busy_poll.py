@@ -1,9 +1,9 @@
-"""Stays awake for a client that asks, waits for its answer, and asks again.
+"""Busy polling for a client that sends a request, waits for the response, and sends the next request.
 
-A thread that sleeps until the next request comes is woken late: some fifty microseconds on an idle core, as long as a
-small request takes. While one client keeps asking at a pace at which that matters, the loop looks for its next
-request instead of sleeping. It lets everyone else who wants the core go first, and it goes to sleep as usual when
-the pace drops, when another client asks too (then the loop hardly sleeps anyway), or when there is one core only.
+A thread that sleeps until the next request arrives is woken late: by about fifty microseconds on an idle core, as long
+as a small request takes. While one client sends requests so fast that this matters, the loop polls for its next request
+instead of sleeping. It yields the core to other threads first. It sleeps as usual when the client slows down, when
+another client is active too (the loop hardly sleeps then), or on a machine with one core.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import os
 from collections.abc import Callable
 
 BUSY_POLL = "OTTLA_BUSY_POLL"
-"""The environment variable that turns it off when it is `off`."""
+"""The environment variable that turns busy polling off if it is `off`."""
 
 _SLOW_S = 0.001
 _QUICK_S = 0.0004
-"""Below this time from one request to the next, on average, being woken late costs more than staying awake."""
+"""Below this mean time between requests, a late wake-up costs more than polling."""
 _SMOOTHING = 1 / 16
 _LOOK_S = 0.00025
 _MAX_LOOKS = 500
-"""For how long, and how often at most, it looks for the next request."""
+"""How long, and at most how often, the loop polls for the next request."""
 _MIN_CORES = 2
 
 
 class BusyPoller:
-    """Told of every small read with which requests begin; keeps the loop awake where that pays."""
+    """Watches the small reads with which requests begin, and polls while that saves time."""
 
     __slots__ = (
         "_awake",
@@ -73,7 +73,7 @@ class BusyPoller:
                 self._call_soon(self._look)
 
     def _look(self) -> None:
-        """One turn of the loop: it asks the system for events without waiting, because this is to be called again."""
+        """One turn of the loop: it polls for events without waiting, because this callback is scheduled again."""
         self._looks -= 1
         if self._looks > 0 and self._monotonic() < self._until:
             self._yield()
@@ -85,7 +85,7 @@ class BusyPoller:
 def busy_poll(
     monotonic: Callable[[], float], call_soon: Callable[[Callable[[], None]], object]
 ) -> BusyPoller | None:
-    """One for this machine, or None where it would not help or is not wanted."""
+    """A poller, or None if it would not help on this machine or is turned off."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if cores < _MIN_CORES or not hasattr(os, "sched_yield") or os.environ.get(BUSY_POLL, "") == "off":
         return None

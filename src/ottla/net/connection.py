@@ -1,7 +1,7 @@
-"""One client's connection: cuts frames, keeps the order of answers, and never holds more than its bounds.
+"""One client's connection: cuts frames, keeps the order of responses, and never holds more than its bounds.
 
-Requests are taken in order and answered in order; the next one is handled while an earlier one is still parked. What
-a frame means is left to the dispatcher, whether a connection is let in to `ottla.net.admission`.
+Requests are taken in order and answered in order; the next one is handled while an earlier one is still parked. The
+dispatcher interprets frames, and `ottla.net.admission` decides which connections are accepted.
 """
 
 from __future__ import annotations
@@ -29,21 +29,19 @@ log = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
 _PROGRESS_BYTES = 1024
-"""Fewer bytes at once, that do not complete a request, are no use of a connection: who trickles is idle."""
+"""Smaller reads that do not complete a request do not count as activity: slow-drip clients count as idle."""
 _JOIN_BELOW_BYTES = 16 << 10
-"""Answers smaller than this are joined: one copy is cheaper than several entries in the write queue."""
-
-
+"""Responses smaller than this are joined: one copy is cheaper than several entries in the write queue."""
 _SMALL_READ_BYTES = 4 << 10
 _BYTES_PER_TURN = 1 << 20
-"""After so much from one client the others and the timers come first: libuv would read 32 times in a row."""
+"""After this much from one client the others and the timers come first: libuv would read 32 times in a row."""
 _SECONDS_PER_TURN = 0.01
-"""The same for the time that its requests take, be they as small as they are."""
+"""The same limit in time, however small the requests."""
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
-    """Who is at the other end, and by which door it came in."""
+class ClientConnection:
+    """The client at the other end of a connection, and the listener that accepted it."""
 
     connection_id: str
     client_host: str
@@ -76,10 +74,10 @@ class Connection(asyncio.BufferedProtocol):
         "_slots",
         "_transport",
         "_write_paused",
+        "client",
         "dispatcher",
         "last_active",
         "on_disconnect",
-        "peer",
     )
 
     def __init__(
@@ -90,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         *,
         call_soon: Callable[[Callable[[], None]], object],
         max_request_bytes: int,
-        peer: Peer,
+        client: ClientConnection,
         on_lost: Callable[[Connection], None],
         busy_poll: BusyPoller | None = None,
     ) -> None:
@@ -99,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self._clock = clock
         self._call_soon = call_soon
         self._max_request_bytes = max_request_bytes
-        self.peer = peer
+        self.client = client
         self._on_lost = on_lost
         self._busy_poller = busy_poll
         self._transport: asyncio.Transport | None = None
@@ -113,13 +111,13 @@ class Connection(asyncio.BufferedProtocol):
         self._write_paused = False
         self._finishing = False
         self._held_by: WriteGate | None = None
-        """The gate that the next request waits at."""
+        """The gate that the next request waits for."""
         self._resume_scheduled = False
         self.last_active = clock.monotonic()
         self.on_disconnect: dict[Hashable, Callable[[], None]] = {}
-        """What lives as long as the connection, and how to end it."""
+        """Callbacks of state that lives as long as the connection."""
 
-    # -- what the event loop calls
+    # -- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -127,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         own = self._own
-        # All connections share the scratch buffer: it is filled and emptied within one turn of the loop.
+        # All connections share the scratch buffer, which is filled and emptied within one turn of the loop.
         return self._buffers.scratch if own is None else memoryview(own)[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -148,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
             self._let_others()
 
     def eof_received(self) -> bool:
-        # Parked requests of a client that closed its side are of no use to it any more.
+        # A client that closed its side does not read the responses to its parked requests any more.
         return False
 
     def pause_writing(self) -> None:
@@ -169,12 +167,12 @@ class Connection(asyncio.BufferedProtocol):
         self._held_answer_bytes = 0
         self._on_lost(self)
         for request in slots:
-            for callback in request.peer_gone():
+            for callback in request.client_gone():
                 callback()
         for callback in self.on_disconnect.values():
             callback()
 
-    # -- what requests, the reaper and the listener call
+    # -- called by requests, the reaper and the listener
 
     @property
     def pending(self) -> int:
@@ -187,15 +185,15 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def closing(self) -> bool:
-        """It is to be closed as soon as everything that was written has been sent."""
+        """It is closed as soon as everything that was written has been sent."""
         return self._closing
 
     def add(self, request: Request) -> None:
-        """Take the next place in the queue of answers."""
+        """Take the next slot in the queue of responses."""
         self._slots.append(request)
 
     def hold(self, gate: WriteGate) -> None:
-        """Leave the request that is being looked at where it is, and take none until the gate opens."""
+        """Leave the current request in the buffer, and take no request until the gate opens."""
         self._held_by = gate
         gate.wait(self._let_through)
 
@@ -205,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         self._schedule_resume()
 
     def answered(self, request: Request) -> None:
-        """A request has its answer: write all answers whose turn it is."""
+        """A request has its response: write all responses that are next in order."""
         slots = self._slots
         if slots and slots[0] is not request:
             self._held_answer_bytes += request.size
@@ -248,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
     def _blocked(self) -> bool:
         if self._write_paused or self._finishing or self._held_by is not None:
             return True
-        # Mostly every request has been answered at once, and there is nothing to count.
+        # In most cases every request was answered at once, and there is nothing to count.
         slots = self._slots
         return bool(slots) and (
             len(slots) >= MAX_PIPELINED_REQUESTS or self._held_answer_bytes > MAX_WRITE_BUFFER_BYTES
@@ -257,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
     def _take_frames(self, view: memoryview, now: float) -> bool:
         """Hand every whole frame to the dispatcher, as far as the bounds allow, and keep the rest.
 
-        True: that took so long that the rest has to come in another turn.
+        Returns True if that took so long that the rest has to wait for another turn.
         """
         position, end = 0, len(view)
         missing = 0
@@ -300,18 +298,18 @@ class Connection(asyncio.BufferedProtocol):
             self._schedule_resume()
 
     def _keep(self, view: memoryview, position: int, missing: int) -> None:
-        """Keep what was not taken, with room for the bytes that its first frame still misses."""
+        """Keep what was not taken, with room for the missing bytes of its first frame."""
         rest = len(view) - position
         old = self._own
         if rest == 0:
             self._release_own()
         elif old is None and self._buffers.exhausted:
-            # Not granted by the pool: else those who wait for memory would be the ones who hold it.
+            # Not counted by the pool: else the connections that wait for memory would be the ones that hold it.
             self._own, self._granted = bytearray(view[position:]), False
         else:
             if old is None or (rest == len(old) and self._held_by is None):
                 whole = rest + max(missing, 1)
-                # A length that was only announced is believed step by step.
+                # The announced length is not trusted: memory grows with the bytes that have arrived.
                 least = min(whole, rest * GROWTH)
                 self._own = own = self._buffers.take(min(whole, max(least, FIRST_GROWTH_BYTES)), least)
                 own[:rest] = view[position:]
@@ -329,8 +327,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse_size(self, size: int) -> None:
         log.warning(
-            "Closing %s: it announced a request of %d bytes, the limit (socket.request.max.bytes) is %d",
-            self.peer.connection_id,
+            "Closing %s: it announced a request of %d bytes, more than socket.request.max.bytes (%d)",
+            self.client.connection_id,
             size,
             self._max_request_bytes,
         )
@@ -342,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _schedule_resume(self) -> None:
-        # Answers come from inside other connections' requests: go on in a turn of our own.
+        # Responses can come from inside other connections' requests: continue in a separate turn.
         if not self._resume_scheduled and not self._reading and self._transport is not None:
             self._resume_scheduled = True
             self._call_soon(self._resume)

@@ -1,6 +1,6 @@
-"""From a frame to a handler and from its answer to buffers: headers, versions, decoding, errors.
+"""From a frame to a handler: headers, versions, decoding, errors.
 
-The connection gives frames and writes buffers; the handlers know what a request means.
+The connection cuts frames and writes responses; the handlers know what a request means.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, AnyApi
 from ottla.api.forwarding.envelope import pass_on
-from ottla.broker.controller_channel import mentions
 from ottla.errors import ApiException, ErrorCode
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
 from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
-from ottla.wire.headers import decode_request_header, encode_response, read_request_start
+from ottla.wire.headers import decode_request_header, read_request_start
 from ottla.wire.messages import request_class
 
 if TYPE_CHECKING:
@@ -42,15 +41,15 @@ class Dispatcher:
         self._node = node
         self._apis = apis
         self._gate = gate
-        """What producers have to pass, if anything."""
+        """Holds back requests of gated APIs while the disk cannot keep up."""
         self._served: dict[tuple[int, int], _Served] = {}
-        """By API key and version, those found to be served, with their requests. Filled as they come."""
+        """The APIs that were asked for so far, by key and version."""
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, hold its connection, or close it."""
         try:
             key, version, correlation_id, client_id, offset = read_request_start(frame)
-            served = self._served.get((key, version)) or self._learn(connection, key, version)
+            served = self._served.get((key, version)) or self._look_up(connection, key, version)
             if served is None:
                 if key == ApiKey.API_VERSIONS:
                     self._answer_unknown_version(connection, correlation_id, now)
@@ -62,7 +61,7 @@ class Dispatcher:
             # As in Kafka, trailing bytes are ignored: librdkafka sends three when it asks for all topics.
             message, _ = decode_prefix(asked, version, frame, offset)
         except DecodeError as error:
-            log.warning("Closing %s: %s", connection.peer.connection_id, error.message)
+            log.warning("Closing %s: %s", connection.client.connection_id, error.message)
             connection.close()
             return
         request = Request(connection, api, version, correlation_id, client_id, now)
@@ -70,12 +69,12 @@ class Dispatcher:
         if api.forward and not request.on_controller_listener:
             request.frame = bytes(frame)
             if not self._node.is_controller:
-                self._pass_on(request)
+                self.forward(request)
                 return
         self._handle(request, message)
 
-    def _learn(self, connection: Connection, key: int, version: int) -> _Served | None:
-        """The API, if it is served in this version. As Kafka does, a client that asks for another one is cut off."""
+    def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
+        """The API, if it is served in this version. As in Kafka, the connection of other clients is closed."""
         api = self._apis.get(key)
         if api is not None and version in api.versions:
             served = self._served[key, version] = api, request_class(key), self._gate if api.gated else None
@@ -83,8 +82,8 @@ class Dispatcher:
         if key != ApiKey.API_VERSIONS:
             name = ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
             log.warning(
-                "Closing %s: it sent a request of API %s in version %d, which is not served here",
-                connection.peer.connection_id,
+                "Closing %s: it sent a request of API %s in version %d, which this listener does not serve",
+                connection.client.connection_id,
                 name,
                 version,
             )
@@ -95,7 +94,7 @@ class Dispatcher:
         api = self._apis[ApiKey.API_VERSIONS]
         request = Request(connection, api, 0, correlation_id, None, now)
         connection.add(request)
-        error = ApiException(ErrorCode.UNSUPPORTED_VERSION, "this version of ApiVersions is not known")
+        error = ApiException(ErrorCode.UNSUPPORTED_VERSION, "this version of ApiVersions is not supported")
         self._fail(request, None, error)
 
     def _handle(self, request: Request, message: WireRequest[WireResponse]) -> None:
@@ -104,17 +103,17 @@ class Dispatcher:
         except ApiException as error:
             self._fail(request, message, error)
         except Exception:
-            # Whatever goes wrong in one request, the broker goes on.
-            log.exception("Unexpected error in a request of API %s", _describe(request))
+            # An error in one request must not stop the broker.
+            log.exception("Unexpected error in a request of API %s", request)
             self._fail(request, message, UNEXPECTED)
         else:
             if answer is NO_RESPONSE:
                 request.complete([], 0)
             elif answer is not PARKED:
-                self.answer(request, answer)
+                request.respond(answer)
 
-    def _pass_on(self, request: Request) -> None:
-        """Have the active controller answer it."""
+    def forward(self, request: Request) -> None:
+        """Have the active controller answer the request."""
         frame, request.frame = request.frame, None
         assert frame is not None
 
@@ -139,28 +138,9 @@ class Dispatcher:
             answer = request.api.error_answer(request, message, error)
         except Exception:
             log.exception(
-                "The error of a request of API %s cannot be told; closing its connection", _describe(request)
+                "The error of a request of API %s cannot be reported; closing its connection", request
             )
             request.complete([], 0)
             request.abort()
         else:
-            self.answer(request, answer)
-
-    def answer(self, request: Request, response: WireResponse) -> None:
-        """Encode the answer and put it into its place in the queue."""
-        if request.frame is not None and mentions(response, ErrorCode.NOT_CONTROLLER):
-            # We were the controller, and are not any more: another is.
-            self._pass_on(request)
-            return
-        try:
-            buffers = encode_response(request.correlation_id, response, request.version)
-        except ApiException:
-            log.exception("An answer of API %s cannot be written", _describe(request))
-            request.complete([], 0)
-            request.abort()
-            return
-        request.complete(buffers, len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers)))
-
-
-def _describe(request: Request) -> str:
-    return f"{ApiKey(request.api_key).name} version {request.version} from {request.connection_id}"
+            request.respond(answer)

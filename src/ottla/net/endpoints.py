@@ -1,6 +1,6 @@
-"""The node's whole front to the network: all of its listeners and what they share.
+"""All listeners of a node, and what they share: connection limits, receive buffers, the idle reaper.
 
-Sockets are bound when it is made, so that a taken port is known before anything is written; they are opened when the
+Sockets are bound early, so that a port that is in use is found before anything is written. They are opened when the
 node can answer.
 """
 
@@ -26,7 +26,11 @@ from ottla.net.listener import Listener, ListenerSettings, bind
 
 
 class ListenerSet:
-    """Binds on creation (raises `BindError`), serves between `open` and `stop`."""
+    """The listeners of one node. Creation binds their sockets (raises `BindError`); `open` starts serving.
+
+    Controller listeners open first, when the node joins the metadata quorum; broker listeners open when the broker
+    has loaded its logs. They stop in the reverse order.
+    """
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
@@ -75,7 +79,7 @@ class ListenerSet:
         self._reaper.start()
 
     def update(self, config: BrokerConfig) -> None:
-        """Put changed caps in force; those who are connected stay."""
+        """Apply changed limits; open connections stay."""
         now = self._clock.monotonic()
         self._admission.update(Limits.of(config), now)
         for name in self._listeners:
@@ -83,7 +87,7 @@ class ListenerSet:
         self._room()
 
     async def stop(self, grace_s: float, *, controllers: bool) -> None:
-        """Accept no more, answer what was taken (at most for `grace_s`), close these connections."""
+        """Stop accepting, answer the requests that were taken (for at most `grace_s`), close the connections."""
         going = [
             self._listeners.pop(configured.name)
             for configured in self._configured(controllers=controllers)
@@ -94,7 +98,7 @@ class ListenerSet:
         await asyncio.gather(*(listener.stop(grace_s) for listener in going))
 
     def discard(self) -> None:
-        """Give the ports back."""
+        """Close the listening sockets."""
         for sock in chain.from_iterable(self._sockets.values()):
             sock.close()
 
@@ -105,7 +109,7 @@ class ListenerSet:
         return chain.from_iterable(listener.connections for listener in self._listeners.values())
 
     def _room(self) -> None:
-        # The cap is the broker's: room that one listener makes may be what another waits for.
+        # The limit is the broker's: a connection that one listener closes may let another one accept.
         for listener in self._listeners.values():
             listener.resume_accepting()
 
@@ -124,8 +128,8 @@ def _settings(config: BrokerConfig, listener: listeners.Listener) -> ListenerSet
 
 
 def _receive_buffer_bytes(config: BrokerConfig) -> int:
-    # Kafka's default of 100 kB switches the kernel's own tuning off and costs throughput: only what is asked for.
-    # Not so when sending: a small buffer is still in the processor's cache when the reader's copy is made of it.
+    # Kafka's default of 100 kB disables the kernel's auto-tuning and costs throughput: only an explicit setting counts.
+    # For sending the default is kept: a small buffer is still in the processor's cache when the reader copies it.
     key = "socket.receive.buffer.bytes"
     return config.int(key) if config.is_set(key) else -1
 

@@ -1,4 +1,4 @@
-"""Closes connections that nobody uses: one periodic look at all of them, no timer per connection."""
+"""Closes idle connections: one periodic check of all of them, no timer per connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHORTEST_INTERVAL_S = 0.05
 
 
 class IdleReaper:
-    """Looks at each connection every tenth of the allowed idle time (at most every 15 s)."""
+    """Checks each connection every tenth of the allowed idle time (at least every 15 s)."""
 
     __slots__ = ("_clock", "_connections", "_max_idle_s", "_timer")
 
@@ -30,7 +30,7 @@ class IdleReaper:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Begin to look. A negative idle time means that connections stay for ever."""
+        """Start to check. With a negative idle time connections are never closed."""
         self.stop()
         if self._max_idle_s >= 0:
             interval = min(max(self._max_idle_s / 10, _SHORTEST_INTERVAL_S), _LONGEST_INTERVAL_S)
@@ -46,12 +46,12 @@ class IdleReaper:
         for connection in list(self._connections()):
             if connection.last_active > oldest:
                 continue
-            # One that waits for its answer is not idle; one that does not read its answers is, and would never let
-            # a close come to its end.
+            # A client that waits for a response is not idle. One that does not read its responses is, and a close
+            # would never complete.
             if connection.write_paused or connection.closing:
-                log.info("Closing %s: it has not read its answers", connection.peer.connection_id)
+                log.info("Closing %s: it does not read its responses", connection.client.connection_id)
                 connection.abort()
             elif connection.pending == 0:
-                log.debug("Closing idle connection %s", connection.peer.connection_id)
+                log.debug("Closing idle connection %s", connection.client.connection_id)
                 connection.close()
         self.start()

@@ -1,6 +1,6 @@
-"""Listening sockets: bound early, opened late, and an accept loop that can hold newcomers back.
+"""Listening sockets: bound early, opened late, with an accept loop that can delay new connections.
 
-Accepted sockets become connections; who is let in is decided by `ottla.net.admission`.
+Accepted sockets become connections; `ottla.net.admission` decides which sockets are accepted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.clock import Clock, Timer
 from ottla.net.admission import Admission, Verdict
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.busy_poll import BusyPoller
-from ottla.net.connection import Connection, Peer
+from ottla.net.connection import ClientConnection, Connection
 from ottla.net.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
@@ -24,12 +24,12 @@ log = logging.getLogger(__name__)
 _ACCEPTS_PER_TURN = 64
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _RETRY_ACCEPT_S = 1.0
-_TELL_FULL_EACH_S = 60.0
+_WARN_FULL_EACH_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
-    """What a listener needs to know of the configuration."""
+    """The configuration of one listener."""
 
     name: str
     host: str
@@ -39,16 +39,16 @@ class ListenerSettings:
     max_request_bytes: int
     backlog: int
     send_buffer_bytes: int
-    """-1 leaves it to the operating system."""
+    """-1 for the default of the operating system."""
     receive_buffer_bytes: int
 
 
 class BindError(OSError):
-    """A listener's address cannot be used; the text says which and why."""
+    """A listener cannot use its address; the message says which address and why."""
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Bind, without listening, every address that the host stands for; all get the same port."""
+    """Bind, without listening, every address of the host; all get the same port."""
     sockets: list[socket.socket] = []
     try:
         for family, address in _addresses(host):
@@ -62,7 +62,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
             try:
                 sock.bind((address, bound_port))
             except OSError as error:
-                # A name may stand for an address that this machine does not have (::1 without IPv6).
+                # A name can resolve to an address that this machine does not have (::1 without IPv6).
                 if error.errno != errno.EADDRNOTAVAIL or len(sockets) == 1:
                     raise
                 sockets.pop().close()
@@ -72,7 +72,8 @@ def bind(host: str, port: int) -> list[socket.socket]:
         where = f"{host or '*'}:{port}"
         if error.errno == errno.EADDRINUSE:
             raise BindError(
-                error.errno, f"cannot listen on {where}: the port is taken by another process"
+                error.errno,
+                f"cannot listen on {where}: another process uses the port; stop it, or change `listeners`",
             ) from error
         raise BindError(error.errno or 0, f"cannot listen on {where}: {error.strerror or error}") from error
     return sockets
@@ -112,10 +113,10 @@ class Listener:
         self._held_back: Timer | None = None
         self._opening: set[asyncio.Task[None]] = set()
         self._count = 0
-        self._tell_full_again_at = 0.0
-        self._all_gone: asyncio.Event | None = None
+        self._warn_full_again_at = 0.0
+        self._all_closed: asyncio.Event | None = None
         self.on_room: Callable[[], None] = self.resume_accepting
-        """Called when a connection has gone: listeners that wait for room may go on."""
+        """Called when a connection has closed: listeners at their limit may accept again."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -127,7 +128,7 @@ class Listener:
         """Listen and accept."""
         for sock in self._sockets:
             if self.settings.receive_buffer_bytes >= 0:
-                # Accepted sockets inherit it; set later it would not widen the window any more.
+                # Accepted sockets inherit it; if set later, it would not widen the TCP window.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.settings.receive_buffer_bytes)
             sock.listen(self.settings.backlog)
         self.resume_accepting()
@@ -143,7 +144,7 @@ class Listener:
             loop.add_reader(sock.fileno(), self._accept, sock)
 
     async def stop(self, grace_s: float) -> None:
-        """Accept no more, let what runs finish for a moment, then close every connection."""
+        """Stop accepting, let running requests finish within the grace time, then close every connection."""
         self._stopped = True
         self._pause_accepting()
         if self._held_back is not None:
@@ -154,11 +155,11 @@ class Listener:
             await asyncio.wait(self._opening)
         if not self.connections:
             return
-        self._all_gone = all_gone = asyncio.Event()
+        self._all_closed = all_closed = asyncio.Event()
         for connection in self.connections.copy():
             connection.finish()
         abort = self._clock.call_later(grace_s, self._abort_all)
-        await all_gone.wait()
+        await all_closed.wait()
         abort.cancel()
 
     def _abort_all(self) -> None:
@@ -185,7 +186,7 @@ class Listener:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
             if self._admission.full(self.settings.name):
-                self._tell_full()
+                self._warn_full()
                 self._pause_accepting()
                 return
             delay_s = self._admission.delay(self.settings.name, self._clock.monotonic())
@@ -200,21 +201,24 @@ class Listener:
                 if error.errno not in _OUT_OF_RESOURCES:
                     raise
                 log.error(
-                    "Cannot accept connections: %s; trying again in %.0f s", error.strerror, _RETRY_ACCEPT_S
+                    "Cannot accept connections: %s. Trying again in %.0f s", error.strerror, _RETRY_ACCEPT_S
                 )
                 self._hold_back(_RETRY_ACCEPT_S)
                 return
             self._admit(accepted, _plain(str(address[0])), int(address[1]))
 
-    def _tell_full(self) -> None:
+    def _warn_full(self) -> None:
         now = self._clock.monotonic()
-        if now >= self._tell_full_again_at:
-            self._tell_full_again_at = now + _TELL_FULL_EACH_S
-            log.warning("Listener %s is full (max.connections): new connections wait", self.settings.name)
+        if now >= self._warn_full_again_at:
+            self._warn_full_again_at = now + _WARN_FULL_EACH_S
+            log.warning(
+                "Listener %s has max.connections connections: new ones wait until others close",
+                self.settings.name,
+            )
 
     def _admit(self, accepted: socket.socket, ip: str, port: int) -> None:
         if self._admission.admit(self.settings.name, ip) is Verdict.REFUSE:
-            log.info("Refusing a connection of %s: it has too many (max.connections.per.ip)", ip)
+            log.info("Refusing a connection from %s: it has max.connections.per.ip connections already", ip)
             accepted.close()
             return
         connection = Connection(
@@ -223,7 +227,7 @@ class Listener:
             self._clock,
             call_soon=asyncio.get_running_loop().call_soon,
             max_request_bytes=self.settings.max_request_bytes,
-            peer=self._peer(accepted, ip, port),
+            client=self._client(accepted, ip, port),
             on_lost=self._lost,
             busy_poll=self._busy_poller,
         )
@@ -240,15 +244,15 @@ class Listener:
                 accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.settings.send_buffer_bytes)
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
         except OSError as error:
-            log.info("%s was lost while it was opened: %s", connection.peer.connection_id, error)
+            log.info("Connection %s was lost while it was opened: %s", connection.client.connection_id, error)
             accepted.close()
             self._lost(connection)
 
-    def _peer(self, accepted: socket.socket, ip: str, port: int) -> Peer:
+    def _client(self, accepted: socket.socket, ip: str, port: int) -> ClientConnection:
         local = accepted.getsockname()
         local_host, local_port = _plain(str(local[0])), int(local[1])
         self._count += 1
-        return Peer(
+        return ClientConnection(
             connection_id=f"{local_host}:{local_port}-{ip}:{port}-{self._count}",
             client_host=ip,
             local_host=local_host,
@@ -260,12 +264,12 @@ class Listener:
     def _lost(self, connection: Connection) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
-            self._admission.release(self.settings.name, connection.peer.client_host)
+            self._admission.release(self.settings.name, connection.client.client_host)
             self.on_room()
-        if self._all_gone is not None and not self.connections:
-            self._all_gone.set()
+        if self._all_closed is not None and not self.connections:
+            self._all_closed.set()
 
 
 def _plain(address: str) -> str:
-    """An IPv4 address as such, also when it came in through a dual-stack socket."""
+    """An IPv4 address in its usual form, also if it was accepted by a dual-stack socket."""
     return address.removeprefix("::ffff:") if "." in address else address

@@ -1,23 +1,32 @@
-"""One request in flight: a slot in its connection's queue of answers.
+"""One request in flight: a slot in its connection's queue of responses.
 
-It knows who asks and takes the answer; the order of answers is kept by the connection.
+It encodes the response; the connection keeps the order of responses and writes them.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from ottla.api.base import AnyApi, RequestContext
+from ottla.broker.controller_channel import mentions
+from ottla.errors import ErrorCode
+from ottla.wire.apis import ApiKey
 from ottla.wire.classes import WireResponse
+from ottla.wire.errors import EncodeError
+from ottla.wire.headers import encode_response
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.net.connection import Connection
 
 
+log = logging.getLogger(__name__)
+
+
 class Request(RequestContext):
-    """What handlers see as their `ctx`. `buffers` is None until the answer is there."""
+    """The `ctx` of handlers. `buffers` is None until the request is answered."""
 
     __slots__ = (
         "_connection",
@@ -27,7 +36,7 @@ class Request(RequestContext):
         "buffers",
         "client_host",
         "client_id",
-        "closed_by_peer",
+        "closed_by_client",
         "connection_id",
         "correlation_id",
         "frame",
@@ -61,27 +70,39 @@ class Request(RequestContext):
         self.buffers: list[Buffer] | None = None
         self.size = 0
         self.frame: bytes | None = None
-        """The request as it came, where it may have to be passed on."""
-        self.closed_by_peer = False
-        peer = connection.peer
-        self.principal = peer.principal
-        self.client_host = peer.client_host
-        self.listener_name = peer.listener_name
-        self.local_host = peer.local_host
-        self.local_port = peer.local_port
-        self.on_controller_listener = peer.on_controller_listener
-        self.connection_id = peer.connection_id
+        """The request as it arrived, if it may have to be forwarded to the active controller."""
+        self.closed_by_client = False
+        client = connection.client
+        self.principal = client.principal
+        self.client_host = client.client_host
+        self.listener_name = client.listener_name
+        self.local_host = client.local_host
+        self.local_port = client.local_port
+        self.on_controller_listener = client.on_controller_listener
+        self.connection_id = client.connection_id
 
     def respond(self, response: WireResponse) -> None:
-        if self.buffers is None and not self.closed_by_peer:
-            self._connection.dispatcher.answer(self, response)
+        if self.buffers is not None or self.closed_by_client:
+            return
+        if self.frame is not None and mentions(response, ErrorCode.NOT_CONTROLLER):
+            # This node was the active controller, and another one is now.
+            self._connection.dispatcher.forward(self)
+            return
+        try:
+            buffers = encode_response(self.correlation_id, response, self.version)
+        except EncodeError:
+            log.exception("The response to %s cannot be encoded; closing its connection", self)
+            self.complete([], 0)
+            self.abort()
+            return
+        self.complete(buffers, len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers)))
 
     def abort(self) -> None:
         self._connection.close()
 
     @property
     def closed(self) -> bool:
-        return self.closed_by_peer
+        return self.closed_by_client
 
     def on_close(self, callback: Callable[[], None]) -> None:
         if self._on_close is None:
@@ -93,14 +114,17 @@ class Request(RequestContext):
         self._connection.on_disconnect[key] = callback
 
     def complete(self, buffers: list[Buffer], size: int) -> None:
-        """Put the encoded answer (none at all for an empty list) into the slot and let the connection write it."""
+        """Put the encoded response into the slot and let the connection write it. An empty list is no response."""
         self.buffers = buffers
         self.size = size
         self._on_close = None
         self._connection.answered(self)
 
-    def peer_gone(self) -> list[Callable[[], None]]:
-        """The connection is lost: what has to be called because of it."""
-        self.closed_by_peer = True
+    def client_gone(self) -> list[Callable[[], None]]:
+        """The connection is lost. Returns the callbacks that wait for that."""
+        self.closed_by_client = True
         callbacks, self._on_close = self._on_close or [], None
         return callbacks
+
+    def __str__(self) -> str:
+        return f"{ApiKey(self.api_key).name} version {self.version} from {self.connection_id}"

@@ -1,7 +1,7 @@
-"""Measures how long the event loop is kept from its next turn. Off unless the benchmark or a curious operator asks.
+"""Measures how long the event loop is blocked. Off unless the benchmark or an operator turns it on.
 
-A timer that comes late tells that something held the loop: that lateness, less the time in which the system had no
-core for us, is all that is measured. Where the findings go is the caller's affair.
+A timer that fires late shows that something blocked the loop. The measure is that delay, less the time in which the
+thread was ready to run but had no core.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
@@ -21,21 +21,28 @@ _KEPT_STALLS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The loop was held for `seconds` until `at`, on the monotonic clock."""
+    """The loop was blocked for `seconds` until `at`, on the monotonic clock."""
 
     at: float
     seconds: float
 
 
+class Findings(TypedDict):
+    """What a watchdog has measured."""
+
+    longest_s: float
+    stalls: list[dict[str, float]]
+
+
 class LoopWatchdog:
-    """Looks every 10 ms how late it is; keeps the latest stalls of 20 ms and more, and the longest of all."""
+    """Checks every 10 ms how late it is. Keeps the latest stalls of 20 ms and more, and the longest of all."""
 
     __slots__ = ("_clock", "_due", "_timer", "_waited", "_waited_before", "longest_s", "stalls")
 
     def __init__(self, clock: Clock, waited_for_core_s: Callable[[], float] = lambda: 0.0) -> None:
         self._clock = clock
         self._waited = waited_for_core_s
-        """How long in all the loop's thread was ready to run and had no core: not the loop's fault."""
+        """The total time in which the loop's thread was ready to run but had no core."""
         self._waited_before = 0.0
         self._timer: Timer | None = None
         self._due = 0.0
@@ -61,8 +68,8 @@ class LoopWatchdog:
             self.stalls.append(Stall(now, late))
         self.start()
 
-    def findings(self) -> dict[str, Any]:
-        """What was seen, fit for JSON."""
+    def findings(self) -> Findings:
+        """The measurements, as JSON."""
         return {
             "longest_s": self.longest_s,
             "stalls": [{"at": stall.at, "seconds": stall.seconds} for stall in self.stalls],

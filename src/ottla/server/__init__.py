@@ -1,4 +1,4 @@
-"""A node, wired together: the only place that knows all of its parts, their order of birth and of death."""
+"""Assembles a node: the only package that knows all of its parts, and their order of start and stop."""
 
 from __future__ import annotations
 

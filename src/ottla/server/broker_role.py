@@ -1,4 +1,4 @@
-"""What makes a node a broker: the partitions it hosts, its coordinators, and its standing with the controller."""
+"""Builds the broker role of a node: the partitions that it hosts, its coordinators, its registration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.coordinators import Coordinators, CoordinatorSet
@@ -19,6 +19,7 @@ from ottla.config.broker import BrokerConfig
 from ottla.config.topic import TopicConfig
 from ottla.controller.settings import Settings
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.log.manager import LogManager
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.metadata.image import MetadataImage
@@ -29,6 +30,9 @@ from ottla.replica.producer_ids import BlockDone, ProducerIds
 from ottla.wire import messages
 from ottla.wire.enums import ConfigResourceType
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import BrokerRegistrationRequest
+
 
 def make_lifecycle(
     config: BrokerConfig,
@@ -36,9 +40,9 @@ def make_lifecycle(
     channel: ControllerChannel,
     loader: MetadataLoader,
     log_manager: LogManager,
-    registration: Any,
+    registration: BrokerRegistrationRequest,
 ) -> BrokerLifecycle:
-    """The broker's side of its registration, by way of the active controller."""
+    """The broker's side of its registration with the active controller."""
 
     def cordoned() -> list[bytes] | None:
         if loader.image.metadata_version < CORDONED_LOG_DIRS_FROM:
@@ -56,7 +60,7 @@ def make_lifecycle(
 
 
 def topic_configs(settings: Settings, image: MetadataImage) -> Callable[[str], TopicConfig]:
-    """Each topic's configuration in force, for loading its logs."""
+    """The effective configuration of each topic, for loading its logs."""
     config = settings.current(image)
 
     def of(topic: str) -> TopicConfig:
@@ -72,7 +76,7 @@ def make_broker(
     executor: Executor,
     loop: asyncio.AbstractEventLoop,
 ) -> Broker:
-    """All services of a broker, on logs that are loaded. Nothing of it follows the metadata yet."""
+    """All services of a broker, on loaded logs. None of them follows the metadata yet."""
     config, clock = node.config, node.clock
     replicas = ReplicaManager(
         log_manager,
@@ -89,12 +93,8 @@ def make_broker(
         gate=node.gate,
     )
 
-    def end_offsets(*marker: Any) -> None:
-        """A transaction that committed offsets has ended."""
-        broker.groups.runtime.complete_transaction(*marker)
-
     def coordinators() -> CoordinatorSet:
-        # Loaded when they are needed: see `Coordinators`.
+        # Loaded at first use: see `Coordinators`.
         from ottla.broker.coordinator_factory import make_coordinators
 
         return make_coordinators(broker, loop)
@@ -108,23 +108,27 @@ def make_broker(
         departures=RecentlyFencedBrokers(clock),
         producer_ids=ProducerIds(_allocator(node, lifecycle)),
         coordinators=Coordinators(coordinators),
-        local_markers=LocalMarkers(replicas, clock, end_offsets),
+        local_markers=LocalMarkers(
+            replicas, clock, lambda *marker: broker.groups.runtime.complete_transaction(*marker)
+        ),
     )
     return broker
 
 
 def _allocator(node: Node, lifecycle: BrokerLifecycle) -> Callable[[BlockDone], None]:
-    """Blocks of producer ids, from the controller."""
+    """A function that gets blocks of producer ids from the controller."""
 
     def allocate(done: BlockDone) -> None:
-        def answered(response: Any) -> None:
+        def answered(response: messages.AllocateProducerIdsResponse) -> None:
             error = None
             if response.error_code:
-                error = ApiException(ErrorCode.of(response.error_code), "the controller gave no producer ids")
+                error = ApiException(
+                    ErrorCode.of(response.error_code), "the controller allocated no producer ids"
+                )
             done(response.producer_id_start, response.producer_id_len, error)
 
         request = messages.AllocateProducerIdsRequest(
-            broker_id=node.node_id, broker_epoch=lifecycle.broker_epoch
+            broker_id=BrokerId(node.node_id), broker_epoch=lifecycle.broker_epoch
         )
         timeout_s = node.config.int("request.timeout.ms") / 1000
         node.to_controller.send(request, answered, lambda error: done(-1, 0, error), timeout_s=timeout_s)

@@ -1,13 +1,16 @@
-"""What makes a node a controller: its part in deciding, and that the others know where it listens."""
+"""Registers a controller with the active one, so that the other nodes know where it listens."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.clock import Clock, Timer
 from ottla.errors import ApiException, ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import ControllerRegistrationRequest, ControllerRegistrationResponse
 
 log = logging.getLogger(__name__)
 
@@ -16,9 +19,11 @@ _TIMEOUT_S: Final = 30.0
 
 
 class ControllerRegistrar:
-    """Registers this controller with the active one, until that has been done."""
+    """Registers this controller with the active one, and retries until that succeeds."""
 
-    def __init__(self, clock: Clock, channel: ControllerChannel, registration: Any) -> None:
+    def __init__(
+        self, clock: Clock, channel: ControllerChannel, registration: ControllerRegistrationRequest
+    ) -> None:
         self._clock = clock
         self._channel = channel
         self._registration = registration
@@ -34,16 +39,16 @@ class ControllerRegistrar:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _answered(self, response: Any) -> None:
+    def _answered(self, response: ControllerRegistrationResponse) -> None:
         if response.error_code:
             self._failed(ApiException(ErrorCode.of(response.error_code), response.error_message or ""))
 
     def _failed(self, error: ApiException) -> None:
         if self._stopped or error.code is ErrorCode.UNSUPPORTED_VERSION:
-            # An older metadata.version has no registrations of controllers.
+            # An older metadata.version does not know controller registrations.
             return
         log.warning(
-            "Registering controller %d failed: %s %s",
+            "Controller %d could not register: %s %s. Trying again",
             self._registration.controller_id,
             error.code.name,
             error.message,

@@ -1,4 +1,4 @@
-"""What a node takes from the world: time, files, threads and the network. A simulation hands in its own."""
+"""A node's access to its machine: time, files, threads and the network. A simulation passes its own."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ottla.net.endpoints import ListenerSet
 from ottla.server.page_cache import page_cache_probe
 
 _THREADS: Final = 4
-"""For fsync, cold reads and codecs: enough to keep a disk busy, few enough to leave the loop its core."""
+"""For fsync, cold reads and codecs: enough to keep a disk busy, few enough to leave a core to the event loop."""
 
 
 class Listeners(Protocol):
-    """The node's listeners, bound when made. `ottla.net.endpoints.ListenerSet` has them on sockets."""
+    """The node's listeners, bound at creation. `ottla.net.endpoints.ListenerSet` implements them with sockets."""
 
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
@@ -34,15 +34,15 @@ class Listeners(Protocol):
         ...
 
     def update(self, config: BrokerConfig) -> None:
-        """Put changed settings in force."""
+        """Apply changed settings."""
         ...
 
     async def stop(self, grace_s: float, *, controllers: bool) -> None:
-        """Accept no more on these, answer what was taken, close their connections."""
+        """Stop accepting on these, answer the requests that were taken, close the connections."""
         ...
 
     def discard(self) -> None:
-        """Give the addresses back."""
+        """Release the addresses."""
         ...
 
 
@@ -52,14 +52,14 @@ def _threads() -> Executor:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The machine, unless said otherwise."""
+    """The real machine by default."""
 
     clock: Clock = field(default_factory=SystemClock)
     fs: Fs = field(default_factory=OsFs)
     executor: Executor = field(default_factory=_threads)
-    """Ends with the node."""
+    """The node shuts it down when it stops."""
     page_cache: Probe | None = field(default_factory=page_cache_probe)
-    """How much waits for the disk; None where nobody can tell."""
+    """Reads how much of the page cache waits for the disk; None on systems that do not report it."""
     cleaner_threads: MakeThreads = make_threads
     connect: Connect = connect_socket
     make_listeners: Callable[[BrokerConfig, Clock], Listeners] = ListenerSet

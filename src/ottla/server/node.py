@@ -1,6 +1,6 @@
-"""One node: what it is made of by its roles, in which order the parts are born, and how it ends.
+"""One node: the parts that its roles need, and their order of start and stop.
 
-Each part's behaviour is its own module's; here is only who gets to know whom, and when.
+The parts' own modules define their behaviour; this one only connects them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import gc
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, Final
+from typing import Final
 
 from ottla.api.forwarding.serving import serve_here
 from ottla.broker.controller_channel import ControllerChannel
@@ -32,34 +32,35 @@ from ottla.net.peer import SocketPeers
 from ottla.raft.driver import RaftDriver
 from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
 from ottla.server.controller_role import ControllerRegistrar
+from ottla.server.directories import open_directories
 from ottla.server.environment import Environment, Listeners
-from ottla.server.foundation import make_loader, make_raft, open_directories, peer_settings
 from ottla.server.publishers import broker_publishers, node_publishers
+from ottla.server.quorum import make_loader, make_raft, peer_settings
 
 log = logging.getLogger(__name__)
 
 _STOP_GRACE_S: Final = 2.0
-"""How long requests that were taken may still run when the node stops."""
+"""How long requests in progress may still run when the node stops."""
 
 _HANDOVER_S: Final = 10.0
-"""How long a broker that stops waits until others lead what it led."""
+"""How long a stopping broker waits for other brokers to take over its leaderships."""
 
 _SILENT_MS: Final = 1000
-"""A voter that has not fetched for so long is of no help to a leader that is about to stop."""
+"""A voter that has not fetched for this long cannot help a leader that is about to stop."""
 
 _LEADERLESS_S: Final = 0.8
-"""It does not wait for a controller that is not there: the others may all have stopped already."""
+"""A stopping broker waits no longer for a quorum without a leader: all other nodes may have stopped already."""
 
 _LOOK_FOR_LEADER_S: Final = 0.1
 
-_SAY_WHAT_IS_MISSING_EACH_S: Final = 5.0
+_WARN_WAITING_EACH_S: Final = 5.0
 
 _GC_THRESHOLDS: Final = (50_000, 20, 50)
-"""Requests make few cycles: the collector may look rarely."""
+"""Requests make few reference cycles, so the collector can run rarely."""
 
 
 class Server:
-    """A node. `start` returns when it answers requests, `stop` when everything is on disk and closed."""
+    """A node. `start` returns when it answers requests; `stop` returns when everything is on disk and closed."""
 
     def __init__(self, config: BrokerConfig, environment: Environment | None = None) -> None:
         self._config = config
@@ -67,19 +68,19 @@ class Server:
         self._clock = self._environment.clock
         self._fs = self._environment.fs
         self._gate = WriteGate(self._clock, self._environment.page_cache)
-        self._undo: list[Callable[[], Any]] = []
-        """What has to be taken down, in the order it was put up."""
+        self._undo: list[Callable[[], object]] = []
+        """Functions that stop what was started, in the order of the start. Some return a coroutine."""
         self._failure: asyncio.Future[BaseException] | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
         """Host and port of each listener by name, once started."""
         self.cluster_id = ""
         self.node: Node | None = None
-        """What every node has, once it takes part in the quorum."""
+        """The services of any node, once it takes part in the quorum."""
         self.broker: Broker | None = None
         """None on a node without the broker role, and until its logs are loaded."""
 
     async def start(self) -> None:
-        """Bring the node up. Raises `ApiException` or `OSError` with one clear sentence, and leaves nothing open."""
+        """Start the node. Raises `ApiException` or `OSError` with one clear sentence, and leaves nothing open."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._on_loop_exception)
         self._failure = loop.create_future()
@@ -90,7 +91,7 @@ class Server:
             raise
 
     async def stop(self) -> None:
-        """Take the node down in the reverse order of its start; a part that fails does not keep the others up."""
+        """Stop the parts in the reverse order of the start. A part that fails does not keep the others running."""
         failed: BaseException | None = None
         while self._undo:
             try:
@@ -98,23 +99,23 @@ class Server:
                 if asyncio.iscoroutine(result):
                     await result
             except Exception as error:
-                log.exception("A part of the node did not stop in order")
+                log.exception("A part of the node failed to stop")
                 failed = failed or error
         if failed is not None:
             raise failed
 
     async def wait_failed(self) -> BaseException:
-        """Wait until the node cannot go on; gives the reason, which is logged already."""
+        """Wait until the node cannot continue; returns the reason, which is already logged."""
         assert self._failure is not None
         return await self._failure
 
     def fail(self, error: BaseException) -> None:
-        """The node cannot go on."""
+        """Stop the node because of this error, which it cannot recover from."""
         if self._failure is not None and not self._failure.done():
             log.critical("The node stops: %s", error, exc_info=error)
             self._failure.set_result(error)
 
-    # -- coming up
+    # -- start
 
     async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         config, clock, fs = self._config, self._clock, self._fs
@@ -195,7 +196,7 @@ class Server:
     def _start_quorum(
         self, listeners: Listeners, node: Node, raft: RaftDriver, loader: MetadataLoader
     ) -> None:
-        """Take part in the metadata quorum; a controller answers the others from here on."""
+        """Join the metadata quorum. A controller answers the other nodes from here on."""
         controller = node.local_controller
         raft.add_listener(loader)
         if controller is not None:
@@ -235,10 +236,10 @@ class Server:
         lifecycle.start(running.set, on_caught_up=caught_up.set)
         await self._wait_for(
             caught_up,
-            "the active controller to register this broker, and for the metadata up to there",
+            "the active controller to register this broker, and for the metadata up to its registration",
             config.int("initial.broker.registration.timeout.ms") / 1000,
         )
-        # Only now is the image known to be no older than this start: what it lacks is stray.
+        # Only now the image is known to be as new as this start: logs of partitions that it lacks are stray.
         await loop.run_in_executor(executor, log_manager.load, topic_configs(settings, loader.image))
         broker = self.broker = make_broker(node, lifecycle, log_manager, executor, loop)
         for publisher in broker_publishers(broker, settings):
@@ -250,15 +251,15 @@ class Server:
         self._undo.append(broker.coordinators.stop_transactions)
         listeners.open(broker, controllers=False)
         self._undo.append(lambda: listeners.stop(_STOP_GRACE_S, controllers=False))
-        # Wakes who is parked, so that the listeners find them answered.
+        # Completes parked requests, so that the listeners have no open requests when they stop.
         self._undo.append(broker.replicas.shutdown)
         self._undo.append(broker.coordinators.stop_groups)
         self._undo.append(lambda: self._leave(lifecycle, node.raft))
         lifecycle.ready()
-        await self._wait_for(running, "the active controller to let this broker serve")
+        await self._wait_for(running, "the active controller to unfence this broker")
 
     async def _wait_for(self, done: asyncio.Event, what: str, timeout_s: float | None = None) -> None:
-        """Wait for it or for the node's failure, and say so when it takes long."""
+        """Wait for the event or for the node's failure, and log a warning if that takes long."""
         assert self._failure is not None
         waiting = asyncio.ensure_future(done.wait())
         loop = asyncio.get_running_loop()
@@ -268,27 +269,27 @@ class Server:
                 if self._failure.done():
                     raise self._failure.result()
                 waited_s = loop.time() - began
-                left_s = _SAY_WHAT_IS_MISSING_EACH_S if timeout_s is None else timeout_s - waited_s
+                left_s = _WARN_WAITING_EACH_S if timeout_s is None else timeout_s - waited_s
                 if left_s <= 0:
                     raise ApiException(
-                        ErrorCode.REQUEST_TIMED_OUT, f"waited {waited_s:.0f} s in vain for {what}"
+                        ErrorCode.REQUEST_TIMED_OUT, f"timed out after {waited_s:.0f} s waiting for {what}"
                     )
-                if waited_s >= _SAY_WHAT_IS_MISSING_EACH_S:
-                    log.warning("Waiting for %s, since %.0f s", what, waited_s)
+                if waited_s >= _WARN_WAITING_EACH_S:
+                    log.warning("Waiting for %.0f s for %s", waited_s, what)
                 await asyncio.wait(
                     (waiting, self._failure),
-                    timeout=min(_SAY_WHAT_IS_MISSING_EACH_S, left_s),
+                    timeout=min(_WARN_WAITING_EACH_S, left_s),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
         finally:
             waiting.cancel()
 
-    # -- faults and the end
+    # -- faults and stop
 
     def _on_dir_failure(self, directory: LogDir) -> None:
-        """Partitions of a failed directory are gone; the node goes on while it has the metadata and a directory."""
+        """Take a failed directory's partitions offline. The node continues with the metadata and one directory."""
         if self.broker is None:
-            # While the logs are loaded; the log manager refuses to go on without any directory.
+            # The logs are still being loaded. The log manager refuses to continue without any directory.
             return
         self.broker.replicas.directory_failed()
         error = ApiException(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} failed: {directory.error}")
@@ -297,19 +298,21 @@ class Server:
             self.fail(error)
         else:
             timeout_s = self._config.int("log.dir.failure.timeout.ms") / 1000
-            # Leadership of its partitions stays here until the controller knows: better to stop than to block them.
+            # This broker keeps leading its partitions until the controller knows. After the timeout it stops instead.
             self.broker.lifecycle.directory_failed(
                 directory.directory_id, timeout_s, lambda: self.fail(error)
             )
 
-    def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _on_loop_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")
+        if not isinstance(error, BaseException):
+            error = None
         log.error("%s", context.get("message", "Unexpected error in the event loop"), exc_info=error)
         if isinstance(context.get("future"), asyncio.Task) and error is not None:
             self.fail(error)
 
     async def _leave(self, lifecycle: BrokerLifecycle, raft: RaftDriver) -> None:
-        """Let the controller move leadership away before anything is closed; but not for ever."""
+        """Controlled shutdown: let the controller move leaderships away first, within a time limit."""
         if not self._config.bool("controlled.shutdown.enable"):
             return
         done = asyncio.Event()
@@ -317,8 +320,8 @@ class Server:
         waited_s = leaderless_s = 0.0
         while not done.is_set():
             if waited_s >= _HANDOVER_S or leaderless_s >= _LEADERLESS_S:
-                why = "nobody leads the quorum" if leaderless_s else f"it takes over {_HANDOVER_S:.0f} s"
-                log.warning("Stopping without having handed over: %s", why)
+                why = "the quorum has no leader" if leaderless_s else f"it took more than {_HANDOVER_S:.0f} s"
+                log.warning("Stopping without a complete controlled shutdown: %s", why)
                 break
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(done.wait(), _LOOK_FOR_LEADER_S)
@@ -327,13 +330,13 @@ class Server:
         lifecycle.stop()
 
     async def _close_logs(self, log_manager: LogManager, executor: Executor) -> None:
-        """In a thread: thousands of logs take seconds."""
+        """Close the logs in a thread, since thousands of logs take seconds."""
         epoch = -1 if self.broker is None else self.broker.broker_epoch
         log_manager.stop()
         await asyncio.get_running_loop().run_in_executor(executor, log_manager.shutdown, epoch)
 
     def _is_led(self, raft: RaftDriver) -> bool:
-        """There is a leader of the quorum that can still decide something, as far as this node knows."""
+        """Whether the quorum has a leader that can still commit, as far as this node knows."""
         info = raft.describe_quorum() if raft.is_leader else None
         if info is None:
             return raft.leader_endpoint is not None
@@ -347,7 +350,7 @@ class Server:
 
 
 def _tune_gc() -> None:
-    """What start-up made stays: keep the collector from looking at it again and again."""
+    """Exempt the objects of the start-up from garbage collection, since they live as long as the process."""
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()

@@ -1,4 +1,4 @@
-"""Loading ahead: what a node did not need for its first answer, and what the next requests should not wait for."""
+"""Loads modules after the start that the first answer did not need, so that later requests do not wait for them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ottla.api import registry
 
 
 def preload() -> None:
-    """Load the APIs and the coordinators. For a thread: it takes a few hundred milliseconds."""
+    """Load the APIs and the coordinators. Run it in a thread: it takes a few hundred milliseconds."""
     registry.load_all()
     import_module("ottla.broker.coordinator_factory")
-    # These stay, too.
+    # These modules live as long as the process, too.
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Following the metadata: who is told of a new image, and in which order."""
+"""The parts of a node that follow the metadata, in the order in which they get a new image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.wire.enums import ConfigResourceType
 
 
 def node_publishers(node: Node, listeners: Listeners, settings: Settings) -> Iterable[Publisher]:
-    """For a node of any role: its settings in force, and the image that requests see."""
+    """For a node of any role: its effective settings, and the image that requests see."""
     own = _own_resources(node)
 
     def publish_config(delta: MetadataDelta, image: MetadataImage) -> None:
@@ -29,7 +29,7 @@ def node_publishers(node: Node, listeners: Listeners, settings: Settings) -> Ite
 
 
 def broker_publishers(broker: Broker, settings: Settings) -> Iterable[Publisher]:
-    """For a broker: settings first, then what it hosts, then the image, then those who serve from both."""
+    """For a broker: settings first, then the hosted partitions, then the image, then the coordinators."""
     own = _own_resources(broker)
 
     def publish_config(delta: MetadataDelta, image: MetadataImage) -> None:
