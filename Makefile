@@ -5,13 +5,14 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 PYSPARK := $(VENV)/.ready-pyspark
 SPARK  := $(VENV)/.ready-spark
+DOCS   := $(VENV)/.ready-docs
 # Each test process would compile everything again where the environment forbids to keep what was compiled.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Under another name, so that `make -n run` shows the demo and does not start it.
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults sim lint format chaos exactly-once fuzz bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults sim lint format docs docs-serve chaos exactly-once fuzz bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -67,6 +68,16 @@ format: setup  ## put the code into the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(DOCS)  ## build the documentation site into build/site; a warning fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+docs-serve: $(DOCS)  ## serve the documentation on localhost:8000 and rebuild it on each change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict
+
+$(DOCS): requirements/docs.txt $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@touch $@
+
 chaos: setup  ## faults on three real nodes, with a checker: make chaos [MINUTES=60] [FAULTS=kill,pause]
 	$(BIN)/python -m ottla.testing.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FAULTS),--faults $(FAULTS))
 
@@ -77,13 +88,14 @@ fuzz: setup  ## hostile input to everything that reads bytes, and to a running b
 	PYTHONPATH=tests $(BIN)/python -m fuzz.run $(if $(COUNT),--count $(COUNT))
 
 bench: setup-spark  ## measure beside Apache Kafka: make bench [ROWS=throughput,latency] [QUICK=1]
-	$(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick) $(if $(ROWS)$(QUICK),,--charts docs)
+	$(BIN)/python -m bench $(if $(ROWS),--rows $(ROWS)) $(if $(QUICK),--quick) $(if $(ROWS)$(QUICK),,--charts docs/images)
 
 lock: setup  ## pin the dependencies again, with hashes
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra spark --constraint requirements/dev.txt pyproject.toml -o requirements/spark.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra docs --constraint requirements/dev.txt pyproject.toml -o requirements/docs.txt
 
 clean:  ## remove what was built, keep the data
 	rm -rf $(VENV) build dist .ruff_cache .mypy_cache .hypothesis

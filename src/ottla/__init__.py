@@ -1,4 +1,4 @@
-"""Kafka, whole, for people who work in Python.
+"""A Kafka-compatible message broker, client and stream processor.
 
 The client API is reached from here (`from ottla import KafkaProducer`) and loaded when it is asked for: a broker
 starts without it.

@@ -75,6 +75,6 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="ottla", message="%(prog)s %(version)s")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Ottla: Kafka, whole, for people who work in Python."""
+    """Ottla: a Kafka-compatible message broker, client and stream processor."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

@@ -44,12 +44,6 @@ def test_every_key_that_is_read_is_in_the_table():
     assert set() == READ - ACTED_ON
 
 
-def test_the_documentation_lists_the_table():
-    text = (ROOT / "docs" / "CONFIGURATION.md").read_text()
-    listed = text[text.index("## Keys in force") :]
-    assert set(re.findall(r"`([a-z0-9.]+)`", listed)) == ACTED_ON
-
-
 def test_keys_without_effect_are_named():
     assert unused_keys(["num.io.threads", "node.id", "listener.name.x.ssl.protocol"]) == [
         "listener.name.x.ssl.protocol",

@@ -1,0 +1,72 @@
+"""Every shell and Python block of README and of the documentation works, and prints what the page shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from doc_blocks import PAGES, ROOT, RUNNABLE, SHOWN, Block, all_fences, blocks, needs
+from doc_page import PageRun, matches
+
+MAX_NOT_RUN = 16
+
+
+def _runs(block: Block) -> bool:
+    return block.language in RUNNABLE and block.how != "no"
+
+
+def _pages(*, spark: bool) -> list[object]:
+    return [
+        pytest.param(page, id=str(page.relative_to(ROOT)))
+        for page in PAGES
+        if ("spark" in needs(page)) == spark and any(map(_runs, blocks(page)))
+    ]
+
+
+def _read_and_type(page: Path, directory: Path) -> None:
+    with PageRun(directory) as run:
+        if "broker" in needs(page):
+            run.start_broker()
+        for block in blocks(page):
+            if block.title is not None or _runs(block):
+                run.run(block)
+
+
+@pytest.mark.parametrize("page", _pages(spark=False))
+def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
+    _read_and_type(page, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.parametrize("page", _pages(spark=True))
+def test_a_page_about_spark_does_what_it_shows(page: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="the pipeline needs Spark: make setup-spark")
+    _read_and_type(page, tmp_path)
+
+
+def test_every_block_is_run_or_says_why_not() -> None:
+    every = [block for page in PAGES for block in blocks(page)]
+    assert [block.where for block in every if block.language not in RUNNABLE + SHOWN] == []
+    left_out = [block for block in every if block.how == "no"]
+    assert [block.where for block in left_out if len(block.reason) < 10] == []
+    assert len(left_out) <= MAX_NOT_RUN, [block.where for block in left_out]
+
+
+def test_no_block_is_overlooked() -> None:
+    for page in PAGES:
+        shown = sum(1 + (block.output is not None) for block in blocks(page) if block.language)
+        assert shown == all_fences(page), page
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        ("a ... c", "a b c\n", True),
+        ("ready (cluster gLFecZcXQEWBTVXHQ0N7QA)", "ready (cluster AAAAAAAAAAAAAAAAAAAAAA)", True),
+        ("1 passed in 0.51s", "1 passed in 2.03s", True),
+        ("greetings 0 0", "greetings 0 1", False),
+    ],
+)
+def test_output_is_compared_but_for_what_varies(expected: str, printed: str, same: bool) -> None:
+    assert matches(expected, printed) == same

@@ -1,0 +1,47 @@
+"""The documentation's form: short lines, one title, layers drawn as they are enforced."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from doc_blocks import PAGES, ROOT
+
+MAX_COLUMNS = 120
+ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_are_short(page: Path) -> None:
+    long = [
+        f"{number}: {line[:60]}"
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if len(line) > MAX_COLUMNS
+    ]
+    assert long == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_has_one_title(page: Path) -> None:
+    outside = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert len(re.findall(r"^# ", outside, re.MULTILINE)) == 1
+
+
+def test_the_layers_are_drawn_as_they_are_enforced() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    text = ARCHITECTURE.read_text()
+    section = text[text.index("## Layers") :]
+    (drawn, *_) = re.findall(r"```text\n(.*?)```", section, re.DOTALL)
+    assert drawn.splitlines() == [layer.replace("ottla.", "") for layer in layers]
+
+
+def test_the_packages_are_listed() -> None:
+    listed = set(re.findall(r"^\| `([a-z_]+)(?:/|\.py)`", ARCHITECTURE.read_text(), re.MULTILINE))
+    package = ROOT / "src" / "ottla"
+    found = {
+        path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert {name for name in found if not name.startswith("_")} - listed == set()
