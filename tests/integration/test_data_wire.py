@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from integration.raw_client import RawClient
 from ottla.errors import ErrorCode
 from ottla.records.batch import build_batch, iter_batches, iter_records
 from ottla.records.codecs import Compression
 from ottla.records.record import Record
 from ottla.testing.process import BrokerProcess
+from ottla.testing.raw_client import RawClient
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.messages import (
     CreateTopicsRequest,
@@ -166,10 +166,10 @@ def test_requests_after_a_long_poll_are_handled_while_it_waits(client, topic):
     topic_id = create(client, topic)
     waiting = client.send(fetch_request(topic, topic_id, 0), 17)
     produced = client.send(produce_request(topic, topic_id, batch(b"a")), 12)
-    first, response = client.receive()
+    first, response = client.receive_with_id()
     assert first == waiting, "answers come in the order of the requests"
     assert values(partitions(response)[0].records) == [b"a"]
-    assert client.receive()[0] == produced
+    assert client.receive_with_id()[0] == produced
 
 
 def test_a_long_poll_ends_after_its_time(client, topic):
@@ -217,28 +217,28 @@ def test_an_incremental_session(client, topic):
 
 def test_acks_zero_is_not_answered(client, topic):
     topic_id = create(client, topic)
-    client.send(produce_request(topic, topic_id, batch(b"a"), acks=0), 12)
+    client.send(produce_request(topic, topic_id, batch(b"a"), acks=0), 12, expects_answer=False)
     (part,) = partitions_after(client, fetch_request(topic, topic_id, 0))
     assert values(part.records) == [b"a"]
 
 
 def partitions_after(client: RawClient, request: Any) -> list[Any]:
     sent = client.send(request, 17)
-    correlation_id, response = client.receive()
+    correlation_id, response = client.receive_with_id()
     assert correlation_id == sent, "the request before was answered"
     return partitions(response)
 
 
 def test_an_error_with_acks_zero_closes_the_connection(client, topic):
     topic_id = create(client, topic)
-    client.send(produce_request(topic, topic_id, batch(b"a"), acks=0, index=99), 12)
+    client.send(produce_request(topic, topic_id, batch(b"a"), acks=0, index=99), 12, expects_answer=False)
     with pytest.raises(ConnectionError):
         client.receive()
 
 
 def test_a_produce_version_that_is_only_advertised_closes_the_connection(broker):
     with RawClient(broker.host, broker.port) as client:
-        client._socket.sendall(
+        client.socket.sendall(
             bytes.fromhex("0000000e 0000 0002 00000001 ffff 0001 00000000".replace(" ", ""))
         )
         with pytest.raises(ConnectionError):
@@ -285,7 +285,7 @@ def test_batches_are_encoded_anew_where_the_topic_asks_for_another_codec(client,
         value = b"%d" % number * 300
         sent.append(value)
         client.send(produce_request(topic, topic_id, batch(value, compression=codec)), 12)
-    answers = [client.receive()[1].responses[0].partition_responses[0] for _ in range(20)]
+    answers = [client.receive().responses[0].partition_responses[0] for _ in range(20)]
     assert [(part.error_code, part.base_offset) for part in answers] == [(0, offset) for offset in range(20)]
     (part,) = partitions(client.ask(fetch_request(topic, topic_id, 0), 17))
     assert values(part.records) == sent
@@ -308,7 +308,7 @@ def test_deleting_a_topic_wakes_the_fetches_that_wait_for_it(client, broker, top
     client.send(fetch_request(topic, topic_id, 0, max_wait_ms=30_000), 17)
     with RawClient(broker.host, broker.port) as other:
         other.ask(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 5)
-    (part,) = partitions(client.receive()[1])
+    (part,) = partitions(client.receive())
     assert part.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from integration.raw_client import RawClient
 from ottla.config.broker import BrokerConfig
 from ottla.log import write_gate
 from ottla.log.write_gate import WriteGate
@@ -17,6 +17,7 @@ from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.server import Environment, Server
 from ottla.testing.ports import free_ports
+from ottla.testing.raw_client import RawClient
 from ottla.wire import messages
 
 T = TypeVar("T")
@@ -81,12 +82,13 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         gate.hold()  # have it look at the very next request
         gate.release()
         for n, acks in enumerate((0, 1, 0, -1)):
-            await in_thread(producer.send, produce(topic_id, b"%d" % n, acks), 13)
+            send = partial(producer.send, expects_answer=acks != 0)
+            await in_thread(send, produce(topic_id, b"%d" % n, acks), 13)
         await waiting.wait()
         answer = await in_thread(reader.ask, fetch(topic_id), 13)
         assert end_of(answer) == 1, "a reader is answered, and nothing was appended"
         full[0] = 0.0
-        answers = [(await in_thread(producer.receive))[1] for _ in range(2)]
+        answers = [await in_thread(producer.receive) for _ in range(2)]
         offsets = [each.responses[0].partition_responses[0].base_offset for each in answers]
         assert offsets == [2, 4]
         assert end_of(await in_thread(reader.ask, fetch(topic_id), 13)) == 5

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
+from ottla.ids import TopicName
 from ottla.log.files import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE
 from ottla.log.fs import Fs
 from ottla.log.types import TopicPartition
@@ -44,7 +45,9 @@ def read_offsets(fs: Fs, path: str) -> dict[TopicPartition, int]:
         return {}
     try:
         rows = parse_checkpoint(fs.read_bytes(path), 3)
-        return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+        return {
+            TopicPartition(TopicName(topic), int(partition)): int(offset) for topic, partition, offset in rows
+        }
     except (CheckpointError, ValueError):
         return {}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ottla.ids import TopicName
 from ottla.log.types import TopicPartition
 
 LOG_SUFFIX = ".log"
@@ -60,10 +61,10 @@ def parse_dir_name(name: str) -> tuple[TopicPartition, str] | None:
     """The partition of a directory and its mark (`-delete`, `-future`, `-stray` or nothing), or None."""
     marked = _MARKED_DIR.match(name)
     if marked is not None:
-        return TopicPartition(marked[1], int(marked[2])), "-" + marked[4]
+        return TopicPartition(TopicName(marked[1]), int(marked[2])), "-" + marked[4]
     if name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)):
         return None
     plain = _PLAIN_DIR.match(name)
     if plain is None:
         return None
-    return TopicPartition(plain[1], int(plain[2])), ""
+    return TopicPartition(TopicName(plain[1]), int(plain[2])), ""

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ottla.ids import TopicName
+
 NO_TIMESTAMP = -1
 NO_EPOCH = -1
 UNKNOWN_OFFSET = -1
@@ -18,7 +20,7 @@ UNKNOWN_OFFSET = -1
 class TopicPartition(NamedTuple):
     """A partition by its topic's name: the key of every map of logs, and the stem of its directory."""
 
-    topic: str
+    topic: TopicName
     partition: int
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.clock import Clock, Timer
 from ottla.config.topic import TopicConfig
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.log.creation import write_epochs
 from ottla.log.types import NO_EPOCH, TopicPartition
 from ottla.metadata.image import EMPTY_IMAGE
@@ -263,12 +264,12 @@ class ReplicaManager:
             self._drop_topic(topic)
         for change in delta.changed_topics.values():
             for index, registration in change.partition_changes.items():
-                self._reconcile(change.name, change.id, index, registration)
+                self._reconcile(TopicName(change.name), change.id, index, registration)
         if delta.changed_brokers:
             self._brokers_changed(delta.changed_brokers)
         for resource_type, name in delta.changed_configs:
             if resource_type == ConfigResourceType.TOPIC and name in self._hosted:
-                self._later(partial(self._update_topic_config, name))
+                self._later(partial(self._update_topic_config, TopicName(name)))
 
     def _brokers_changed(self, brokers: Collection[int]) -> None:
         """Followers may have become fit to be in sync, and leaders may be somewhere else."""
@@ -287,7 +288,7 @@ class ReplicaManager:
             self._fetchers.update_config(config)
         self._default_topic_config = self._built_config = None
         for topic in [topic for topic in self._hosted if isinstance(topic, str)]:
-            self._later(partial(self._update_topic_config, topic))
+            self._later(partial(self._update_topic_config, TopicName(topic)))
 
     def topic_config(self, topic: str) -> TopicConfig:
         """A topic's configuration in force. Topics without configs of their own share one object."""
@@ -313,7 +314,7 @@ class ReplicaManager:
             _logger.warning("Set aside the log of %s: the metadata knows no such replica here", tp)
 
     def _reconcile(
-        self, topic: str, topic_id: bytes, index: int, registration: PartitionRegistration
+        self, topic: TopicName, topic_id: bytes, index: int, registration: PartitionRegistration
     ) -> None:
         partitions = self._hosted.get(topic_id)
         partition = None if partitions is None else partitions.get(index)
@@ -369,7 +370,7 @@ class ReplicaManager:
         self._doomed[tp] = partition.topic_id
         self._later(partial(self._delete_log, tp))
 
-    def _update_topic_config(self, topic: str) -> None:
+    def _update_topic_config(self, topic: TopicName) -> None:
         partitions = self._hosted.get(topic)
         if not partitions:
             return

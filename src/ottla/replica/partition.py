@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ottla.clock import Clock
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.log.types import AppendInfo, AppendOrigin, TopicPartition
 from ottla.records.batch import read_header
 from ottla.records.validation import ValidatedBatch, finish
@@ -81,7 +82,7 @@ class Partition:
         "waiters",
     )
 
-    def __init__(self, topic: str, index: int, topic_id: bytes, host: PartitionHost) -> None:
+    def __init__(self, topic: TopicName, index: int, topic_id: bytes, host: PartitionHost) -> None:
         self.topic = topic
         self.index = index
         self.topic_id = topic_id

@@ -12,7 +12,7 @@ With pytest, the fixtures `ottla_broker`, `start_ottla_broker` and `ottla_cluste
 installed.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.testing.process import BrokerFailed, BrokerProcess
 from ottla.testing.running import running_broker
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["BrokerFailed", "BrokerProcess", "Cluster", "running_broker", "running_cluster"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     # Every run of pytest imports this package: what formats a cluster is loaded by those who want one.
     if name in ("Cluster", "running_cluster"):
         from ottla.testing import cluster
 
-        return getattr(cluster, name)
+        found: object = getattr(cluster, name)
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ottla.cli.local_cluster import Address, NodePlan, plan_nodes, prepare_nodes
 from ottla.errors import ErrorCode
+from ottla.ids import BrokerId, TopicName
 from ottla.testing.ports import free_ports
 from ottla.testing.process import BrokerProcess
-from ottla.testing.raw_client import RawClient
+from ottla.testing.raw_client import RawClient, Resp
 from ottla.testing.running import QUICK_SETTINGS
 from ottla.wire import messages
+from ottla.wire.classes import WireRequest
 
 T = TypeVar("T")
 
@@ -160,7 +162,9 @@ class Cluster:
 
     # -- what it says of itself
 
-    def ask(self, request: Any, version: int, *, node_id: int | None = None, timeout_s: float = 10.0) -> Any:
+    def ask(
+        self, request: WireRequest[Resp], version: int, *, node_id: int | None = None, timeout_s: float = 10.0
+    ) -> Resp:
         """One request to one node; without an id to any broker that answers. Those that are paused are not asked."""
         if node_id is not None:
             with RawClient(*self.plans[node_id].address, timeout_s=timeout_s) as client:
@@ -180,20 +184,25 @@ class Cluster:
         asked = request(
             topics=[
                 request.TopicData(
-                    topic_name="__cluster_metadata", partitions=[request.PartitionData(partition_index=0)]
+                    topic_name=TopicName("__cluster_metadata"),
+                    partitions=[request.PartitionData(partition_index=0)],
                 )
             ]
         )
         answer = self.ask(asked, 2)
         if answer.error_code or answer.topics[0].partitions[0].error_code:
             return None
-        leader: int = answer.topics[0].partitions[0].leader_id
+        leader = answer.topics[0].partitions[0].leader_id
         return leader if leader >= 0 else None
 
-    def partition(self, topic: str, partition: int = 0, *, node_id: int | None = None) -> Any | None:
+    def partition(
+        self, topic: str, partition: int = 0, *, node_id: int | None = None
+    ) -> messages.MetadataResponse.MetadataResponsePartition | None:
         """A partition as Metadata shows it (`leader_id`, `replica_nodes`, `isr_nodes`); None if it is not there."""
         request = messages.MetadataRequest
-        asked = request(topics=[request.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        asked = request(
+            topics=[request.MetadataRequestTopic(name=TopicName(topic))], allow_auto_topic_creation=False
+        )
         found = self.ask(asked, 12, node_id=node_id).topics[0]
         if found.error_code != ErrorCode.NONE:
             return None
@@ -218,11 +227,13 @@ class Cluster:
         """Create a topic, and wait until every broker that runs and is not paused knows it."""
         request = messages.CreateTopicsRequest
         new = request.CreatableTopic(
-            name=topic,
+            name=TopicName(topic),
             num_partitions=-1 if assignments else partitions,
             replication_factor=-1 if assignments else replication_factor,
             assignments=[
-                request.CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+                request.CreatableReplicaAssignment(
+                    partition_index=index, broker_ids=[BrokerId(i) for i in replicas]
+                )
                 for index, replicas in enumerate(assignments)
             ],
             configs=[

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
-from ottla.clock import Clock
-from ottla.peers import Endpoint, Message, PeerFailure
+from ottla.clock import Args, Clock, Timer
+from ottla.peers import Endpoint, PeerFailure, Resp
+from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.codec import decode, encode
 from ottla.wire.messages import response_class
 
-Respond = Callable[[Message], None]
-Handler = Callable[[int, Message, int, Respond], object]
+Respond = Callable[[WireResponse], None]
+Handler = Callable[[int, WireRequest[WireResponse], int, Respond], object]
 """Called with the sender's node id, the request, its version, and the one way to answer (now or later)."""
 
 
@@ -79,7 +80,7 @@ class MemoryNetwork:
     def is_cut(self, one: int, other: int) -> bool:
         return frozenset((one, other)) in self._cut
 
-    def later(self, callback: Callable[..., object], *args: Any) -> None:
+    def later(self, callback: Callable[[*Args], object], *args: *Args) -> None:
         delay = self.delay_s
         if self.jitter_s:
             delay += self.clock.random.random() * self.jitter_s
@@ -136,19 +137,28 @@ class _Sent:
 
     __slots__ = ("answer", "done", "failed", "over", "timer")
 
-    def __init__(self, done: Callable[[Message], object], failed: Callable[[PeerFailure], object]) -> None:
+    def __init__(
+        self, done: Callable[[WireResponse], object], failed: Callable[[PeerFailure], object]
+    ) -> None:
         self.done = done
         self.failed = failed
-        self.answer: Message | None = None
+        self.answer: WireResponse | None = None
         self.over = False
-        self.timer: Any = None
+        self.timer: Timer | None = None
 
     def fail(self, why: PeerFailure) -> None:
         if not self.over:
-            self.over = True
-            if self.timer is not None:
-                self.timer.cancel()
+            self._end()
             self.failed(why)
+
+    def finish(self, answer: WireResponse) -> None:
+        self._end()
+        self.done(answer)
+
+    def _end(self) -> None:
+        self.over = True
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 class MemoryPeer:
@@ -177,14 +187,14 @@ class MemoryPeer:
 
     def send(
         self,
-        request: Message,
-        done: Callable[[Message], object],
+        request: WireRequest[Resp],
+        done: Callable[[Resp], object],
         failed: Callable[[PeerFailure], object],
         *,
         timeout_s: float,
         max_version: int | None = None,
     ) -> None:
-        sent = _Sent(done, failed)
+        sent = _Sent(cast("Callable[[WireResponse], object]", done), failed)
         network = self._network
         if self._closed:
             network.clock.call_later(0, sent.fail, PeerFailure.CLOSED)
@@ -217,7 +227,7 @@ class MemoryPeer:
         node_id = self._endpoint.node_id if self._endpoint.node_id >= 0 else self._network.node_at(address)
         return node_id is not None and self._network.is_cut(self.sender, node_id)
 
-    def _arrive(self, sent: _Sent, cls: Any, frame: bytes, version: int) -> None:
+    def _arrive(self, sent: _Sent, cls: type[WireRequest[WireResponse]], frame: bytes, version: int) -> None:
         if sent.over or self._closed or self._cut():
             return
         served = self._network.served((self._endpoint.host, self._endpoint.port))
@@ -232,7 +242,7 @@ class MemoryPeer:
             return
         self._life = life = served.life
 
-        def respond(answer: Message) -> None:
+        def respond(answer: WireResponse) -> None:
             answered = encode(answer, version)
             self._network.later(self._answered, sent, cls.API_KEY, answered, version, life)
 
@@ -244,10 +254,8 @@ class MemoryPeer:
         sent.answer = decode(response_class(api_key), version, frame)
         while self._sent and (self._sent[0].over or self._sent[0].answer is not None):
             first = self._sent.popleft()
-            if not first.over:
-                first.over = True
-                first.timer.cancel()
-                first.done(first.answer)
+            if not first.over and first.answer is not None:
+                first.finish(first.answer)
 
     def _settle(self, sent: _Sent, why: PeerFailure) -> None:
         if sent in self._sent:

@@ -5,8 +5,8 @@ Importing this costs next to nothing: what a fixture needs is loaded when a test
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,7 +25,7 @@ def start_ottla_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]
 
     started: list[BrokerProcess] = []
 
-    def start(name: str = "ottla", settings: dict[str, Any] | None = None) -> BrokerProcess:
+    def start(name: str = "ottla", settings: Mapping[str, object] | None = None) -> BrokerProcess:
         broker = quick_broker(tmp_path / name, settings)
         started.append(broker)
         return broker.start()

@@ -1,4 +1,4 @@
-"""A client that says exactly what a test wants said: one blocking socket, messages in any version, raw bytes."""
+"""A client that sends exactly what a test wants: one blocking socket, messages in any version, raw bytes."""
 
 from __future__ import annotations
 
@@ -6,43 +6,55 @@ import itertools
 import socket
 import struct
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
+from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.codec import decode
 from ottla.wire.headers import decode_response_header, encode_request
 from ottla.wire.messages import response_class
 
+Resp = TypeVar("Resp", bound=WireResponse)
+
 
 class RawClient:
-    """`ask` is `send` and `receive`; several `send`s pipeline, and `receive` checks that answers keep the order."""
+    """`ask` is `send` and `receive`. Several `send`s pipeline; `receive` checks that responses keep the order."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, host: str, port: int, *, timeout_s: float = 60.0) -> None:
         self.socket = socket.create_connection((host, port), timeout_s)
         self._ids = itertools.count(1)
-        self._pending: list[tuple[int, int, int]] = []
+        self._pending: dict[int, tuple[int, int]] = {}
 
-    def send(self, request: Any, version: int, *, expects_answer: bool = True) -> None:
+    def send(self, request: WireRequest[WireResponse], version: int, *, expects_answer: bool = True) -> int:
+        """Send a request and return its correlation id. A produce with acks=0 expects no answer."""
         correlation_id = next(self._ids)
         self.socket.sendall(b"".join(encode_request(correlation_id, "raw", request, version)))
         if expects_answer:
-            self._pending.append((correlation_id, request.API_KEY, version))
+            self._pending[correlation_id] = (request.API_KEY, version)
+        return correlation_id
 
     def receive(self) -> Any:
-        """The next answer; ConnectionError where the broker has closed the connection."""
-        expected, api_key, version = self._pending.pop(0)
+        """Return the next response. Raises ConnectionError if the broker has closed the connection."""
+        return self.receive_with_id()[1]
+
+    def receive_with_id(self) -> tuple[int, Any]:
+        """Return the correlation id of the next response, and the response."""
         size = struct.unpack(">i", self._read(4))[0]
         frame = self._read(size)
+        expected = next(iter(self._pending))
+        api_key, version = self._pending.pop(expected)
         header, offset = decode_response_header(api_key, version, frame)
         if header.correlation_id != expected:
-            raise AssertionError(f"the answer to {header.correlation_id} came in the place of {expected}")
-        return decode(response_class(api_key), version, frame[offset:])
+            raise AssertionError(f"expected the response to {expected}, got that to {header.correlation_id}")
+        return expected, decode(response_class(api_key), version, frame[offset:])
 
-    def ask(self, request: Any, version: int) -> Any:
+    def ask(self, request: WireRequest[Resp], version: int) -> Resp:
+        """Send a request and wait for its response."""
         self.send(request, version)
-        return self.receive()
+        response: Resp = self.receive()
+        return response
 
     def closed_by_broker(self) -> bool:
-        """Wait for the broker to close the connection; False if it says something instead."""
+        """Wait for the broker to close the connection; False if it sends something instead."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

@@ -13,14 +13,16 @@ import re
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ottla.testing.chaos.checker import COPY_MARK
 from ottla.testing.chaos.history import GroupOffsets, Outcome, Poll, Recorder, Renewal, Send, Transaction
 
-QUICK: Final[dict[str, Any]] = {
+Settings = dict[str, str | int | float | bool]
+
+QUICK: Final[Settings] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 500,
     "retry.backoff.ms": 20,
@@ -89,10 +91,19 @@ class Worker(threading.Thread):
 class Sender(Worker):
     """An idempotent producer that writes to any partition, many in flight."""
 
-    def __init__(self, client: str, bootstrap: str, recorder: Recorder, seed: int, **given: Any) -> None:
+    def __init__(
+        self,
+        client: str,
+        bootstrap: str,
+        recorder: Recorder,
+        seed: int,
+        *,
+        partitions: Sequence[TopicPartition],
+        pause_s: float = 0.01,
+    ) -> None:
         super().__init__(client, bootstrap, recorder, seed)
-        self._partitions: Sequence[TopicPartition] = given["partitions"]
-        self._pause_s: float = given.get("pause_s", 0.01)
+        self._partitions = partitions
+        self._pause_s = pause_s
         self._numbers = itertools.count()
         self._under_way = threading.Semaphore(_IN_FLIGHT)
         self._given: dict[str, list[str]] = {}
@@ -165,12 +176,23 @@ class Transactor(Worker):
     A copy's offsets are committed in its transaction, so that every record has one copy in the end.
     """
 
-    def __init__(self, client: str, bootstrap: str, recorder: Recorder, seed: int, **given: Any) -> None:
+    def __init__(
+        self,
+        client: str,
+        bootstrap: str,
+        recorder: Recorder,
+        seed: int,
+        *,
+        partitions: Sequence[TopicPartition],
+        source: str | None = None,
+        source_partitions: int = 0,
+        aborts: float = 0.1,
+    ) -> None:
         super().__init__(client, bootstrap, recorder, seed)
-        self._partitions: Sequence[TopicPartition] = given["partitions"]
-        self._source: str | None = given.get("source")
-        self._source_partitions: int = given.get("source_partitions", 0)
-        self._aborts: float = given.get("aborts", 0.1)
+        self._partitions = partitions
+        self._source = source
+        self._source_partitions = source_partitions
+        self._aborts = aborts
         self._numbers = itertools.count()
         self._transactions = itertools.count()
         self._producer: Producer | None = None
@@ -305,11 +327,21 @@ class Transactor(Worker):
 class Reader(Worker):
     """A consumer of all partitions: assigned from the beginning, with a jump now and then, or a member of a group."""
 
-    def __init__(self, client: str, bootstrap: str, recorder: Recorder, seed: int, **given: Any) -> None:
+    def __init__(
+        self,
+        client: str,
+        bootstrap: str,
+        recorder: Recorder,
+        seed: int,
+        *,
+        partitions: Sequence[TopicPartition],
+        group: str = "",
+        committed: bool = True,
+    ) -> None:
         super().__init__(client, bootstrap, recorder, seed)
-        self._partitions: Sequence[TopicPartition] = given["partitions"]
-        self._group: str = given.get("group", "")
-        self._committed: bool = given.get("committed", True)
+        self._partitions = partitions
+        self._group = group
+        self._committed = committed
         self._sessions = itertools.count()
         self._session = next(self._sessions)
         self._consumer: Consumer | None = None

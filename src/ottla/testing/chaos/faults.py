@@ -7,9 +7,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ottla.errors import ErrorCode
+from ottla.ids import BrokerId, TopicName
 from ottla.testing.chaos.broken_disk import OPERATIONS, BrokenDisk
 from ottla.testing.chaos.disk import SmallDisk
 from ottla.testing.chaos.network import OUTSIDE, Network
@@ -283,9 +283,11 @@ def move(cluster: Cluster, topic: str, wanted: dict[int, list[int]]) -> None:
         timeout_ms=20_000,
         topics=[
             request.ReassignableTopic(
-                name=topic,
+                name=TopicName(topic),
                 partitions=[
-                    request.ReassignablePartition(partition_index=index, replicas=replicas)
+                    request.ReassignablePartition(
+                        partition_index=index, replicas=[BrokerId(i) for i in replicas]
+                    )
                     for index, replicas in wanted.items()
                 ],
             )
@@ -325,7 +327,7 @@ def add_and_remove(scene: Scene) -> str:
     for topic in _internal(scene.cluster):
         _withdraw(scene, topic, newcomer, members)
     scene.cluster.stop(newcomer, 60)
-    request = messages.UnregisterBrokerRequest(broker_id=newcomer)
+    request = messages.UnregisterBrokerRequest(broker_id=BrokerId(newcomer))
 
     def unregistered() -> bool:
         code: int = scene.cluster.ask(request, 0, timeout_s=20).error_code
@@ -336,13 +338,16 @@ def add_and_remove(scene: Scene) -> str:
 
 
 def _internal(cluster: Cluster) -> list[str]:
-    answer: Any = cluster.ask(messages.MetadataRequest(topics=None), 12)
-    return [topic.name for topic in answer.topics if topic.is_internal]
+    answer = cluster.ask(messages.MetadataRequest(topics=None), 12)
+    return [topic.name for topic in answer.topics if topic.is_internal and topic.name is not None]
 
 
 def _withdraw(scene: Scene, topic: str, leaver: int, members: list[int]) -> None:
-    answer: Any = scene.cluster.ask(
-        messages.MetadataRequest(topics=[messages.MetadataRequest.MetadataRequestTopic(name=topic)]), 12
+    answer = scene.cluster.ask(
+        messages.MetadataRequest(
+            topics=[messages.MetadataRequest.MetadataRequestTopic(name=TopicName(topic))]
+        ),
+        12,
     )
     wanted = {
         part.partition_index: scene.rng.sample(members, 3)

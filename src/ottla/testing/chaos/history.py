@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 
 class Outcome(StrEnum):
@@ -184,7 +184,7 @@ def read_history(path: Path) -> History:
 def _read(path: Path) -> Iterator[Operation]:
     with path.open(encoding="utf-8") as lines:
         for line in lines:
-            fields: dict[str, Any] = json.loads(line)
+            fields = json.loads(line)
             kind = _KINDS[fields.pop("op")]
             if "outcome" in fields:
                 fields["outcome"] = Outcome(fields["outcome"])

@@ -8,6 +8,7 @@ from ottla.cli.formatting import FormatRequest, format_node
 from ottla.cli.settings import node_config
 from ottla.clock import SystemClock
 from ottla.errors import ErrorCode
+from ottla.ids import TopicName
 from ottla.testing.cluster import Cluster
 from ottla.wire import messages
 from ottla.wire.uuid import uuid_to_str
@@ -41,7 +42,7 @@ class DynamicCluster(Cluster):
         """The directory ids of the voters by node id."""
         request = messages.DescribeQuorumRequest
         topic = request.TopicData(
-            topic_name="__cluster_metadata", partitions=[request.PartitionData(partition_index=0)]
+            topic_name=TopicName("__cluster_metadata"), partitions=[request.PartitionData(partition_index=0)]
         )
         answer = self.ask(request(topics=[topic]), 2)
         if answer.error_code or answer.topics[0].partitions[0].error_code:

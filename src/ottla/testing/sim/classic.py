@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import Any, Final
+from typing import Final
 
 from ottla.errors import ErrorCode
+from ottla.ids import GroupId, TopicName
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.history import Commit, History, Outcome
 from ottla.testing.sim.readers import Reader
-from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
+from ottla.testing.sim.wire_client import NotSent, Resp, Unanswered, WireClient
 from ottla.wire import messages
+from ottla.wire.classes import WireMessage, WireRequest
 from ottla.wire.codec import decode_prefix, encode
+from ottla.wire.primitives import Buffer
 
 _JOIN: Final = 9
 _SYNC: Final = 5
@@ -32,7 +35,9 @@ _NOBODY_ELSE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAI
 class Membership:
     """One member of one group. `owned` is what it may work on, in generation `generation`."""
 
-    def __init__(self, client: WireClient, history: History, group: str, topic: str, count: int) -> None:
+    def __init__(
+        self, client: WireClient, history: History, group: GroupId, topic: TopicName, count: int
+    ) -> None:
         self.client = client
         self.history = history
         self.group = group
@@ -71,7 +76,7 @@ class Membership:
     def _give_up(self) -> None:
         self.generation, self.owned = -1, ()
 
-    async def ask(self, request: Any, version: int, timeout_s: float = 5.0) -> Any:
+    async def ask(self, request: WireRequest[Resp], version: int, timeout_s: float = 5.0) -> Resp:
         address = await self.client.coordinator(_GROUP, self.group)
         try:
             return await self.client.ask(address, request, version, timeout_s)
@@ -104,7 +109,7 @@ class Membership:
             self.member_id = answer.member_id
             await self._sync(answer)
 
-    async def _sync(self, joined: Any) -> None:
+    async def _sync(self, joined: messages.JoinGroupResponse) -> None:
         request = messages.SyncGroupRequest
         assignments = []
         if joined.leader == self.member_id:
@@ -171,7 +176,7 @@ class ClassicMember:
         self,
         client: WireClient,
         history: History,
-        group: str,
+        group: GroupId,
         partitions: tuple[TopicPartition, ...],
         pause_s: float,
     ) -> None:
@@ -234,20 +239,20 @@ class ClassicMember:
         member.refused(code)
 
 
-def _embedded(message: Any) -> bytes:
+def _embedded(message: WireMessage) -> bytes:
     return struct.pack(">h", _EMBEDDED) + encode(message, _EMBEDDED)
 
 
 def _assignment(partitions: list[TopicPartition]) -> bytes:
     assignment = messages.ConsumerProtocolAssignment
-    by_topic: dict[str, list[int]] = {}
+    by_topic: dict[TopicName, list[int]] = {}
     for tp in partitions:
         by_topic.setdefault(tp.topic, []).append(tp.partition)
     topics = [assignment.TopicPartition(topic=topic, partitions=found) for topic, found in by_topic.items()]
     return _embedded(assignment(assigned_partitions=topics))
 
 
-def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+def _assigned(data: Buffer) -> tuple[TopicPartition, ...]:
     if not data:
         return ()
     message, _ = decode_prefix(messages.ConsumerProtocolAssignment, _EMBEDDED, data, 2)

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
+from ottla.ids import GroupId, TopicName, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.classic import ClassicMember
 from ottla.testing.sim.copiers import Copier
@@ -20,17 +21,22 @@ from ottla.testing.sim.readers import Reader
 from ottla.testing.sim.sharers import Sharer, read_from_the_beginning
 from ottla.testing.sim.wire_client import WireClient
 
-PLAIN: Final = (TopicPartition("plain", 0), TopicPartition("plain", 1))
-TRANSACTIONAL: Final = (TopicPartition("txn", 0), TopicPartition("txn", 1))
-QUEUE: Final = (TopicPartition("queue", 0),)
-COPIES: Final = (TopicPartition("copies", 0),)
+
+def _partition(topic: str, index: int) -> TopicPartition:
+    return TopicPartition(TopicName(topic), index)
+
+
+PLAIN: Final = (_partition("plain", 0), _partition("plain", 1))
+TRANSACTIONAL: Final = (_partition("txn", 0), _partition("txn", 1))
+QUEUE: Final = (_partition("queue", 0),)
+COPIES: Final = (_partition("copies", 0),)
 """Of all that is committed in the transactional topic."""
 EVERYTHING: Final = PLAIN + TRANSACTIONAL + QUEUE + COPIES
 
-_GROUP: Final = "readers"
-_CLASSIC_GROUP: Final = "classics"
-COPY_GROUP: Final = "copiers"
-_SHARE_GROUP: Final = "workers"
+_GROUP: Final = GroupId("readers")
+_CLASSIC_GROUP: Final = GroupId("classics")
+COPY_GROUP: Final = GroupId("copiers")
+_SHARE_GROUP: Final = GroupId("workers")
 _KILLED_AND_HELD: Final = "tgscx"
 """Kinds that come to harm. A producer's records of unknown fate would be all that its death brought to light."""
 
@@ -54,7 +60,7 @@ class Clients:
         self._draw = draw
         self._pause_s = pause_s
         self._processes: dict[str, Process] = {}
-        self._tasks: list[tuple[str, asyncio.Task[Any]]] = []
+        self._tasks: list[tuple[str, asyncio.Task[None]]] = []
         self._lives: dict[str, int] = {}
 
     def client(self, name: str) -> WireClient:
@@ -85,14 +91,16 @@ class Clients:
             case "q":
                 return Producer(client, history, list(QUEUE), pause_s).run()
             case "t":
-                return TransactionalProducer(client, history, list(TRANSACTIONAL), pause_s, name).run()
+                return TransactionalProducer(
+                    client, history, list(TRANSACTIONAL), pause_s, TransactionalId(name)
+                ).run()
             case "g":
                 return Member(client, history, _GROUP, PLAIN[0].topic, life, pause_s).run()
             case "c":
                 return ClassicMember(client, history, _CLASSIC_GROUP, PLAIN, pause_s).run()
             case "x":
                 return Copier(
-                    client, history, COPY_GROUP, TRANSACTIONAL, COPIES[0], pause_s, transactional_id=name
+                    client, history, COPY_GROUP, TRANSACTIONAL, COPIES[0], pause_s, TransactionalId(name)
                 ).run()
             case "s":
                 return Sharer(client, history, _SHARE_GROUP, QUEUE[0], pause_s).run()

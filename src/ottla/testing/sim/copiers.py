@@ -10,6 +10,7 @@ import asyncio
 from typing import Final
 
 from ottla.errors import ErrorCode
+from ottla.ids import GroupId, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.classic import Membership
 from ottla.testing.sim.history import COPY_OF, Commit, History, Outcome, Transaction
@@ -42,11 +43,11 @@ class Copier(TransactionalProducer):
         self,
         client: WireClient,
         history: History,
-        group: str,
+        group: GroupId,
         source: tuple[TopicPartition, ...],
         target: TopicPartition,
         pause_s: float,
-        transactional_id: str,
+        transactional_id: TransactionalId,
     ) -> None:
         super().__init__(client, history, [target], pause_s, transactional_id)
         self._membership = Membership(client, history, group, source[0].topic, len(source))

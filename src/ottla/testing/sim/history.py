@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from ottla.ids import GroupId, TransactionalId
 from ottla.log.types import TopicPartition
 
 COPY_OF: Final = b"@"
@@ -34,7 +35,7 @@ class Send:
 class Transaction:
     """`OK` is committed, `FAILED` is aborted."""
 
-    producer: str
+    producer: TransactionalId
     number: int
     sends: list[Send] = field(default_factory=list)
     outcome: Outcome = Outcome.UNKNOWN
@@ -56,7 +57,7 @@ class Poll:
 class Commit:
     """A group's offset, as a member committed or found it."""
 
-    group: str
+    group: GroupId
     partition: TopicPartition
     offset: int
     outcome: Outcome = Outcome.UNKNOWN
@@ -90,7 +91,7 @@ class History:
     transactions: list[Transaction] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
-    owned: dict[tuple[str, int, TopicPartition], str] = field(default_factory=dict)
+    owned: dict[tuple[GroupId, int, TopicPartition], str] = field(default_factory=dict)
     """Who owned a partition in which generation or member epoch of a group."""
     seen_offsets: list[Commit] = field(default_factory=list)
     """What members were told when they asked where their group is."""

@@ -12,14 +12,17 @@ import contextvars
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ottla.clock import Args
 from ottla.testing.sim.process import Process
 
 if TYPE_CHECKING:
-    from ottla.testing.sim.network import Network
+    from ottla.testing.sim.network import Network, Proto, Transport
+
+T = TypeVar("T")
 
 _current: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar("process", default=None)
 
@@ -55,7 +58,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._moment_began = 0
         """`steps` when time last moved."""
         self.on_step: Callable[[], None] | None = None
-        self.on_failure: Callable[[Process | None, dict[str, Any]], None] = lambda process, context: None
+        self.on_failure: Callable[[Process | None, Mapping[str, object]], None] = lambda process, context: (
+            None
+        )
         """Told of exceptions that nobody caught."""
         self._tasks: list[asyncio.Task[Any]] = []
         """Kept, done or not: what the collector finds it closes, and that must not happen at a time of its own."""
@@ -65,36 +70,38 @@ class SimLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return self._now
 
-    def call_soon(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    def call_soon(
+        self, callback: Callable[[*Args], object], *args: *Args, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+    call_soon_threadsafe = call_soon
 
-    def call_later(  # type: ignore[override]
+    def call_later(
         self,
         delay: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Args], object],
+        *args: *Args,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now + max(delay, 0.0), callback, *args, context=context)
 
-    def call_at(  # type: ignore[override]
+    def call_at(
         self,
         when: float,
-        callback: Callable[..., object],
-        *args: Any,
+        callback: Callable[[*Args], object],
+        *args: *Args,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._order), handle))
         return handle
 
-    def call_soon_as(self, process: Process | None, callback: Callable[..., object], *args: Any) -> None:
+    def call_soon_as(
+        self, process: Process | None, callback: Callable[[*Args], object], *args: *Args
+    ) -> None:
         """As the process, whoever asks for it."""
         token = _current.set(process)
         try:
@@ -103,7 +110,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             _current.reset(token)
 
     def call_at_as(
-        self, process: Process | None, when: float, callback: Callable[..., object], *args: Any
+        self, process: Process | None, when: float, callback: Callable[[*Args], object], *args: *Args
     ) -> None:
         token = _current.set(process)
         try:
@@ -124,7 +131,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Run until something is so, or the time is over; tells which."""
         return self._run(self._now + timeout_s, done)
 
-    def run_until_complete(self, future: Any, timeout_s: float = 3600.0) -> Any:
+    def run_until_complete(self, future: Awaitable[T], timeout_s: float = 3600.0) -> T:  # type: ignore[override]
         task = asyncio.ensure_future(future, loop=self)
         if not self._run(self._now + timeout_s, task.done):
             raise StuckError(f"{future!r} did not end within {timeout_s} s of simulated time")
@@ -193,7 +200,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         finally:
             _current.reset(token)
 
-    def spawn(self, process: Process, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, process: Process, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a coroutine as the process."""
         with self.on_behalf_of(process):
             return self.create_task(work)
@@ -205,11 +212,11 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def create_task(  # type: ignore[override]
         self,
-        coro: Coroutine[Any, Any, Any],
+        coro: Coroutine[Any, Any, T],
         *,
         name: str | None = None,
         context: contextvars.Context | None = None,
-    ) -> asyncio.Task[Any]:
+    ) -> asyncio.Task[T]:
         task = asyncio.Task(coro, loop=self, name=name, context=context)
         # A process that is killed leaves its tasks as they are.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -218,25 +225,25 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._tasks = [each for each in self._tasks if not each.done()]
         return task
 
-    def run_in_executor(  # type: ignore[override]
-        self, executor: Executor | None, func: Callable[..., Any], *args: Any
-    ) -> asyncio.Future[Any]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Args], T], *args: *Args
+    ) -> asyncio.Future[T]:
         if executor is None:
             raise ValueError("the simulation has no threads of its own: give an executor")
         return asyncio.wrap_future(executor.submit(func, *args), loop=self)
 
-    async def create_connection(
-        self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any
-    ) -> Any:
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Proto], host: str = "", port: int = 0, **_: object
+    ) -> tuple[Transport, Proto]:
         assert self.network is not None
         return await self.network.connect(protocol_factory, host, port)
 
-    def set_exception_handler(self, handler: Any) -> None:
+    def set_exception_handler(self, handler: Callable[..., object] | None) -> None:
         process = current_process()
         if process is not None:
             process.exception_handler = handler
 
-    def call_exception_handler(self, context: dict[str, Any]) -> None:
+    def call_exception_handler(self, context: Mapping[str, object]) -> None:
         process = current_process()
         self.on_failure(process, context)
         if process is not None and process.exception_handler is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from ottla.errors import ErrorCode
+from ottla.ids import GroupId, TopicName
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.history import Commit, History, Outcome
 from ottla.testing.sim.readers import Reader
-from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
+from ottla.testing.sim.wire_client import NotSent, Resp, Unanswered, WireClient
 from ottla.wire import messages
+from ottla.wire.classes import WireRequest
 from ottla.wire.uuid import uuid_to_str
 
 _HEARTBEAT: Final = 1
@@ -24,7 +26,13 @@ class Member:
     """Of the consumer protocol; one thing after the other: heartbeat, poll, commit."""
 
     def __init__(
-        self, client: WireClient, history: History, group: str, topic: str, number: int, pause_s: float
+        self,
+        client: WireClient,
+        history: History,
+        group: GroupId,
+        topic: TopicName,
+        number: int,
+        pause_s: float,
     ) -> None:
         self.client = client
         self.history = history
@@ -49,7 +57,7 @@ class Member:
                 self.client.forget_coordinator(_GROUP, self.group)
             await asyncio.sleep(0.1 + self.client.random.random() * self.pause_s)
 
-    async def _ask(self, request: Any, version: int) -> Any:
+    async def _ask(self, request: WireRequest[Resp], version: int) -> Resp:
         return await self.client.ask(await self.client.coordinator(_GROUP, self.group), request, version)
 
     async def _heartbeat(self) -> None:

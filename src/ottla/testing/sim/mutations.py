@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from ottla.broker.markers import LocalMarkers
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.host import ShardHost
+from ottla.coordinator.shard import CoordinatorShard
+from ottla.coordinator.transaction.marker_manager import MarkersDone, TxnMarker
 from ottla.errors import ErrorCode
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.types import TopicPartition
 from ottla.raft.quorum_state import ElectionState, QuorumStateStore
+from ottla.records.batch import BatchHeader
 from ottla.replica import follower_read, replica_fetcher
 from ottla.replica.isr import InSyncSet, Proposal
 from ottla.replica.partition import Partition
@@ -22,7 +25,7 @@ from ottla.replica.partition import Partition
 _Undo = list[Callable[[], None]]
 
 
-def _replace(undo: _Undo, owner: Any, name: str, value: Any) -> None:
+def _replace(undo: _Undo, owner: object, name: str, value: object) -> None:
     before = getattr(owner, name)
     undo.append(lambda: setattr(owner, name, before))
     setattr(owner, name, value)
@@ -75,7 +78,7 @@ def _own_high_watermark(undo: _Undo) -> None:
 def _ignore_epochs(undo: _Undo) -> None:
     """A leader does not look whether a follower's log went another way than its own."""
 
-    def same(part: Any, log: PartitionLog) -> None:
+    def same(part: object, log: PartitionLog) -> None:
         return None
 
     _replace(undo, follower_read, "diverging_epoch", same)
@@ -95,7 +98,7 @@ def _shrink_early(undo: _Undo) -> None:
 def _coordinate_early(undo: _Undo) -> None:
     """A coordinator answers when it has written, whatever its followers have."""
 
-    def moved(self: ShardHost[Any]) -> None:
+    def moved(self: ShardHost[CoordinatorShard]) -> None:
         while self._pending:
             self._pending.popleft().succeed()
 
@@ -106,7 +109,9 @@ def _lose_markers(undo: _Undo) -> None:
     """Of a transaction over several partitions, one does not get its marker."""
     write = LocalMarkers.write
 
-    def lose(self: LocalMarkers, marker: Any, partitions: Iterable[TopicPartition], done: Any) -> None:
+    def lose(
+        self: LocalMarkers, marker: TxnMarker, partitions: Iterable[TopicPartition], done: MarkersDone
+    ) -> None:
         asked = list(partitions)
         lost = {tp: ErrorCode.NONE for tp in asked[1:] if tp.topic == "txn"}
         write(self, marker, [tp for tp in asked if tp not in lost], lambda found: done({**found, **lost}))
@@ -117,7 +122,7 @@ def _lose_markers(undo: _Undo) -> None:
 def _forget_sequences(undo: _Undo) -> None:
     """A batch that is sent again is not known again."""
 
-    def find_duplicate(self: ProducerStateManager, header: Any) -> None:
+    def find_duplicate(self: ProducerStateManager, header: BatchHeader) -> None:
         return None
 
     _replace(undo, ProducerStateManager, "find_duplicate", find_duplicate)
@@ -136,7 +141,7 @@ def _read_ahead(undo: _Undo) -> None:
 def _any_generation(undo: _Undo) -> None:
     """A classic group takes offsets from anybody, member or not."""
 
-    def validate(self: ClassicGroup, *words: Any) -> None:
+    def validate(self: ClassicGroup, *words: object) -> None:
         return None
 
     _replace(undo, ClassicGroup, "validate_offset_commit", validate)

@@ -11,12 +11,16 @@ import asyncio
 import errno
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+from ottla.clock import Args
 from ottla.testing.sim.loop import SimLoop, current_process
 from ottla.testing.sim.process import Process
+from ottla.wire.primitives import Buffer
+
+Proto = TypeVar("Proto", bound=asyncio.BaseProtocol)
 
 _CONNECT_TIMEOUT_S: Final = 75.0
 """When an operating system gives up on an address that does not answer."""
@@ -84,7 +88,7 @@ class Transport(asyncio.Transport):
 
     # -- what the protocol calls
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         return {"peername": self.remote, "sockname": self.local}.get(name, default)
 
     def is_closing(self) -> bool:
@@ -103,10 +107,10 @@ class Transport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return self._unread
 
-    def write(self, data: Any) -> None:
+    def write(self, data: Buffer) -> None:
         self._send(bytes(data))
 
-    def writelines(self, list_of_data: Any) -> None:
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         self._send(b"".join(list_of_data))
 
     def _send(self, data: bytes) -> None:
@@ -165,10 +169,11 @@ class Transport(asyncio.Transport):
             self._hand_over(data)
 
     def _hand_over(self, data: bytes) -> None:
-        protocol: Any = self._protocol
-        if not isinstance(protocol, asyncio.BufferedProtocol):
+        protocol = self._protocol
+        if isinstance(protocol, asyncio.Protocol):
             protocol.data_received(data)
             return
+        assert isinstance(protocol, asyncio.BufferedProtocol)
         view = memoryview(data)
         while view:
             if self.lost or self.closing:
@@ -176,7 +181,7 @@ class Transport(asyncio.Transport):
             if not self._reading:
                 self._inbox.appendleft(bytes(view))
                 return
-            room: Any = protocol.get_buffer(len(view))
+            room = memoryview(protocol.get_buffer(len(view)))
             size = min(len(room), len(view))
             room[:size] = view[:size]
             protocol.buffer_updated(size)
@@ -258,8 +263,8 @@ class Network:
     # -- connecting
 
     async def connect(
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
-    ) -> Any:
+        self, protocol_factory: Callable[[], Proto], host: str, port: int
+    ) -> tuple[Transport, Proto]:
         process = current_process()
         source = process.host if process is not None else "outside"
         opened: asyncio.Future[Transport] = self.loop.create_future()
@@ -354,7 +359,7 @@ class Network:
         else:
             self.run_as(receiver.process, receiver.arrived, data)
 
-    def run_as(self, process: Process, callback: Callable[..., object], *args: Any) -> None:
+    def run_as(self, process: Process, callback: Callable[[*Args], object], *args: *Args) -> None:
         """Let the process do it in a turn of its own (later, if it is held still; never, if it is dead)."""
         self.loop.call_soon_as(process, callback, *args)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.broker.lifecycle import BrokerState
 from ottla.config.broker import BrokerConfig
@@ -137,8 +137,8 @@ class SimNode:
         self._on_failed(self, failure)
         self.kill()
 
-    async def _connect(self, new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> Any:
-        return await self.network.connect(new_protocol, host, port)
+    async def _connect(self, new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> None:
+        await self.network.connect(new_protocol, host, port)
 
     def _disk_delay(self) -> float:
         delay = self.random.random() * 0.002

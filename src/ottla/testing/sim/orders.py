@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from ottla.ids import BrokerId, TopicName
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.clients import EVERYTHING
 from ottla.testing.sim.node import CLUSTER_ID, CONTROLLER_PORT, SimNode
-from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
+from ottla.testing.sim.wire_client import NotSent, Resp, Unanswered, WireClient
 from ottla.wire import messages
+from ottla.wire.classes import WireRequest
 
 if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage, PartitionRegistration
@@ -38,7 +40,7 @@ class Orders:
         self._note = note
         self._brokers = [node for node in nodes if node.config.is_broker]
 
-    async def _ask(self, request: Any, version: int) -> Any | None:
+    async def _ask(self, request: WireRequest[Resp], version: int) -> Resp | None:
         try:
             return await self._client.ask_any(request, version)
         except (NotSent, Unanswered):
@@ -65,10 +67,12 @@ class Orders:
 
     async def _move(self, wanted: dict[TopicPartition, list[int]]) -> None:
         request = messages.AlterPartitionReassignmentsRequest
-        topics: dict[str, list[Any]] = {}
+        topics: dict[TopicName, list[messages.AlterPartitionReassignmentsRequest.ReassignablePartition]] = {}
         for tp, replicas in wanted.items():
             self._note(f"reassign {tp} to {replicas}")
-            partition = request.ReassignablePartition(partition_index=tp.partition, replicas=replicas)
+            partition = request.ReassignablePartition(
+                partition_index=tp.partition, replicas=[BrokerId(i) for i in replicas]
+            )
             topics.setdefault(tp.topic, []).append(partition)
         named = [request.ReassignableTopic(name=name, partitions=parts) for name, parts in topics.items()]
         await self._ask(request(topics=named, timeout_ms=3000), 1)
@@ -81,7 +85,7 @@ class Orders:
         image = self._image()
         for name, topic in image.topics.by_name.items() if image is not None else ():
             for index, partition in topic.partitions.items():
-                yield TopicPartition(name, index), partition
+                yield TopicPartition(TopicName(name), index), partition
 
     # -- voters
 
@@ -188,5 +192,5 @@ class Orders:
             image = self._image()
             return image is not None and node.node_id not in image.brokers
 
-        request = messages.UnregisterBrokerRequest(broker_id=node.node_id)
+        request = messages.UnregisterBrokerRequest(broker_id=BrokerId(node.node_id))
         await self._until(gone, lambda: self._ask(request, 0))

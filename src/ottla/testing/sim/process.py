@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from ottla.testing.sim.loop import SimLoop
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -81,7 +82,7 @@ class SimExecutor(Executor):
         self._delay = delay
         self._closed = False
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: _Work[T] = _Work(lambda: fn(*args, **kwargs))
@@ -89,8 +90,12 @@ class SimExecutor(Executor):
         return future
 
     def map(
-        self, fn: Callable[..., T], *iterables: Any, timeout: float | None = None, chunksize: int = 1
-    ) -> Any:
+        self,
+        fn: Callable[..., T],
+        *iterables: Iterable[object],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[T]:
         """Who takes a map's results waits for them: they are there at once."""
         return iter([fn(*each) for each in zip(*iterables, strict=False)])
 

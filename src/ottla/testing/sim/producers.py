@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from ottla.errors import ErrorCode
+from ottla.ids import ProducerId, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -35,7 +36,7 @@ class Producer:
         self.pause_s = pause_s
         self.history = history
         self.partitions = partitions
-        self._id = -1
+        self._id = ProducerId(-1)
         self._epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
         self._count = 0
@@ -50,7 +51,7 @@ class Producer:
                 await self.begin()
             await asyncio.sleep(self.client.random.random() * self.pause_s)
 
-    async def begin(self, transactional_id: str | None = None) -> None:
+    async def begin(self, transactional_id: TransactionalId | None = None) -> None:
         """Get a producer id."""
         request = messages.InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=6_000
@@ -109,7 +110,9 @@ class Producer:
         self._sequences[tp] = sequence + len(values)
         return send
 
-    def _request(self, tp: TopicPartition, values: tuple[bytes, ...], sequence: int, txn: str | None) -> Any:
+    def _request(
+        self, tp: TopicPartition, values: tuple[bytes, ...], sequence: int, txn: TransactionalId | None
+    ) -> messages.ProduceRequest:
         now_ms = 1_700_000_000_000 + int(self.client.loop.time() * 1000)
         batch = build_batch(
             [Record(i, now_ms, None, value) for i, value in enumerate(values)],
@@ -127,7 +130,9 @@ class Producer:
             topic_data=[request.TopicProduceData(name=tp.topic, partition_data=[data])],
         )
 
-    async def _try(self, tp: TopicPartition, request: Any) -> tuple[ErrorCode, int] | None:
+    async def _try(
+        self, tp: TopicPartition, request: messages.ProduceRequest
+    ) -> tuple[ErrorCode, int] | None:
         try:
             address = await self.client.leader(tp)
             answer = await self.client.ask(address, request, _PRODUCE)
@@ -150,7 +155,7 @@ class TransactionalProducer(Producer):
         history: History,
         partitions: list[TopicPartition],
         pause_s: float,
-        transactional_id: str,
+        transactional_id: TransactionalId,
     ) -> None:
         super().__init__(client, history, partitions, pause_s)
         self.transactional_id = transactional_id
@@ -196,7 +201,7 @@ class TransactionalProducer(Producer):
             except (NotSent, Unanswered):
                 answer = None
             code = ErrorCode.of(answer.error_code) if answer is not None else None
-            if code is ErrorCode.NONE:
+            if answer is not None and code is ErrorCode.NONE:
                 transaction.outcome = Outcome.OK if commit else Outcome.FAILED
                 self._id, self._epoch = answer.producer_id, answer.producer_epoch
                 self._sequences.clear()

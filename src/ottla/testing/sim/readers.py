@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from ottla.errors import ErrorCode
+from ottla.ids import BrokerId
 from ottla.log.types import TopicPartition
 from ottla.records.batch import HEADER_SIZE, iter_batches, iter_records
 from ottla.testing.sim.history import History, Poll
@@ -56,7 +57,7 @@ class Reader:
             partition_max_bytes=1 << 20,
         )
         asked = request(
-            replica_id=-1,
+            replica_id=BrokerId(-1),
             max_wait_ms=50,
             min_bytes=1,
             max_bytes=1 << 20,
@@ -83,14 +84,14 @@ class Reader:
         self._note(tp, position, found)
         return True
 
-    def _note(self, tp: TopicPartition, position: int, found: Any) -> None:
+    def _note(self, tp: TopicPartition, position: int, found: messages.FetchResponse.PartitionData) -> None:
         limit = found.last_stable_offset if self.committed_only else found.high_watermark
         aborted = sorted((a.first_offset, a.producer_id) for a in found.aborted_transactions or ())
         records: list[tuple[int, bytes]] = []
         dead: set[int] = set()
-        data = found.records
+        data = found.records or b""
         end = position
-        for pos, header in iter_batches(data) if data is not None and len(data) >= HEADER_SIZE else ():
+        for pos, header in iter_batches(data) if len(data) >= HEADER_SIZE else ():
             while aborted and aborted[0][0] <= header.last_offset:
                 dead.add(aborted.pop(0)[1])
             end = max(end, header.last_offset + 1)

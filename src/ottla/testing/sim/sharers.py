@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from ottla.errors import ErrorCode
+from ottla.ids import GroupId
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.history import Delivery, History, Outcome
+from ottla.testing.sim.network import Address
 from ottla.testing.sim.wire_client import NotSent, Unanswered, WireClient
 from ottla.wire import messages
 from ottla.wire.uuid import uuid_to_str
@@ -20,7 +22,7 @@ _GONE: Final = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 _GROUP_RESOURCE: Final = 32
 
 
-async def read_from_the_beginning(client: WireClient, group: str) -> None:
+async def read_from_the_beginning(client: WireClient, group: GroupId) -> None:
     """What a share group without offsets of its own begins with."""
     request = messages.IncrementalAlterConfigsRequest
     config = request.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
@@ -41,7 +43,7 @@ class Sharer:
     """A member of a share group with one topic of one partition."""
 
     def __init__(
-        self, client: WireClient, history: History, group: str, tp: TopicPartition, pause_s: float
+        self, client: WireClient, history: History, group: GroupId, tp: TopicPartition, pause_s: float
     ) -> None:
         self.client = client
         self.history = history
@@ -51,7 +53,7 @@ class Sharer:
         self._member_id = uuid_to_str(client.random.randbytes(16))
         self._epoch = 0
         self._session_epoch = 0
-        self._session_at: Any = None
+        self._session_at: Address | None = None
         """The broker that has the session."""
         self._assigned = False
         self._answered = False
@@ -137,7 +139,7 @@ class Sharer:
         self._session_epoch = 0
         self.client.forget_leader(self.tp)
 
-    async def _acknowledge(self, address: Any, topic_id: bytes, taken: list[Delivery]) -> None:
+    async def _acknowledge(self, address: Address, topic_id: bytes, taken: list[Delivery]) -> None:
         request = messages.ShareAcknowledgeRequest
         accepted = [d for d in taken if self.client.random.random() < 0.9]
         wanted = {id(delivery) for delivery in accepted}

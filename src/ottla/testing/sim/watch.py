@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from ottla.testing.sim.network import FIRST_CLIENT_PORT, Transport
 from ottla.wire import messages
@@ -17,7 +17,7 @@ from ottla.wire.headers import decode_request_header, decode_response_header
 _PRODUCE: Final = messages.ProduceRequest.API_KEY
 _VOTE: Final = messages.VoteRequest.API_KEY
 
-_Asked = tuple[int, int, Any]
+_Asked = tuple[int, int, messages.VoteRequest | None]
 
 
 class Watch:
@@ -55,7 +55,7 @@ class Watch:
         if sender.local[1] >= FIRST_CLIENT_PORT:
             size, key, version, correlation_id = struct.unpack_from(">ihhi", frame)
             if key in (_PRODUCE, _VOTE):
-                asked: Any = None
+                asked: messages.VoteRequest | None = None
                 if key == _VOTE:
                     _, offset = decode_request_header(frame[4 : 4 + size])
                     asked = decode(messages.VoteRequest, version, frame[4 + offset : 4 + size])
@@ -67,15 +67,17 @@ class Watch:
             if found is not None:
                 self._answered(sender, frame[4 : 4 + size], *found)
 
-    def _stands(self, host: str, request: Any) -> None:
+    def _stands(self, host: str, request: messages.VoteRequest) -> None:
         for topic in request.topics:
             for asked in topic.partitions:
                 if not asked.pre_vote:
                     self._vote(host, asked.replica_epoch, asked.replica_id)
 
-    def _answered(self, sender: Transport, frame: bytes, key: int, version: int, request: Any) -> None:
+    def _answered(
+        self, sender: Transport, frame: bytes, key: int, version: int, request: messages.VoteRequest | None
+    ) -> None:
         host = sender.local[0]
-        if key == _PRODUCE:
+        if request is None:
             if self.on_acknowledge is not None:
                 self.on_acknowledge(host)
             return

@@ -6,17 +6,21 @@ import asyncio
 import itertools
 import random
 import struct
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla.errors import ErrorCode
+from ottla.ids import TopicName
 from ottla.log.types import TopicPartition
 from ottla.testing.sim.loop import SimLoop
 from ottla.testing.sim.network import Address
 from ottla.wire import messages
+from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.codec import decode
 from ottla.wire.frames import FrameDecoder
 from ottla.wire.headers import decode_response_header, encode_request
 from ottla.wire.messages import response_class
+
+Resp = TypeVar("Resp", bound=WireResponse)
 
 METADATA_VERSION: Final = 12
 _CONNECT_S: Final = 2.0
@@ -61,10 +65,10 @@ class _Wire(asyncio.Protocol):
             if not answer.done():
                 answer.set_result(decode(response_class(key), version, frame[offset:]))
 
-    def ask(self, request: Any, version: int) -> asyncio.Future[Any]:
+    def ask(self, request: WireRequest[Resp], version: int) -> asyncio.Future[Resp]:
         assert self._transport is not None
         correlation_id = next(self._ids)
-        answer: asyncio.Future[Any] = self._loop.create_future()
+        answer: asyncio.Future[Resp] = self._loop.create_future()
         self._pending[correlation_id] = (request.API_KEY, version, answer)
         self._transport.writelines(encode_request(correlation_id, self._name, request, version))
         return answer
@@ -86,12 +90,14 @@ class WireClient:
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._coordinators: dict[tuple[int, str], Address] = {}
-        self._topic_ids: dict[str, bytes] = {}
+        self._topic_ids: dict[TopicName, bytes] = {}
         self._epochs: dict[TopicPartition, int] = {}
 
     # -- asking
 
-    async def ask(self, address: Address, request: Any, version: int, timeout_s: float = 5.0) -> Any:
+    async def ask(
+        self, address: Address, request: WireRequest[Resp], version: int, timeout_s: float = 5.0
+    ) -> Resp:
         """Raises `NotSent` or `Unanswered`."""
         wire = await self._wire(address)
         try:
@@ -117,7 +123,7 @@ class WireClient:
         if (wire := self._wires.pop(address, None)) is not None:
             wire.close()
 
-    async def ask_any(self, request: Any, version: int, timeout_s: float = 5.0) -> Any:
+    async def ask_any(self, request: WireRequest[Resp], version: int, timeout_s: float = 5.0) -> Resp:
         """Ask one broker after the other until one answers."""
         known = [*self._brokers.values(), *self._bootstrap]
         last: Exception = NotSent("no broker is known")
@@ -130,7 +136,7 @@ class WireClient:
 
     # -- finding
 
-    async def refresh(self, topics: list[str]) -> None:
+    async def refresh(self, topics: list[TopicName]) -> None:
         request = messages.MetadataRequest
         wanted = [request.MetadataRequestTopic(name=topic) for topic in topics]
         answer = await self.ask_any(
@@ -138,6 +144,8 @@ class WireClient:
         )
         self._brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
         for topic in answer.topics:
+            if topic.name is None:
+                continue
             if not topic.error_code:
                 self._topic_ids[topic.name] = topic.topic_id
             for each in topic.partitions:
@@ -156,7 +164,7 @@ class WireClient:
             raise NotSent(f"{tp} has no leader")
         return address
 
-    async def topic_id(self, topic: str) -> bytes:
+    async def topic_id(self, topic: TopicName) -> bytes:
         if topic not in self._topic_ids:
             await self.refresh([topic])
         if topic not in self._topic_ids:

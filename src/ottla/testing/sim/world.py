@@ -11,7 +11,7 @@ import struct
 import zlib
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla.clock import random_uuid_from
 from ottla.errors import ErrorCode
@@ -43,6 +43,8 @@ from ottla.testing.sim.readers import Reader
 from ottla.testing.sim.watch import Watch
 from ottla.testing.sim.wire_client import NotSent, Unanswered
 from ottla.wire import messages
+
+T = TypeVar("T")
 
 _LOOK_EACH_S: Final = 0.1
 _pack_time: Final = struct.Struct(">d").pack
@@ -134,7 +136,7 @@ class World:
         if not node.sick:
             self.say(f"{node.host} gave up: {type(failure).__name__}: {failure}")
 
-    def _uncaught(self, process: Process | None, context: dict[str, Any]) -> None:
+    def _uncaught(self, process: Process | None, context: Mapping[str, object]) -> None:
         if process is None or not self._is_sick(process):
             self.say(f"{process}: {context.get('message')}: {context.get('exception')!r}")
 
@@ -193,7 +195,7 @@ class World:
             self._campaign.rounds if self._campaign is not None else 0,
         )
 
-    def _do(self, what: str, work: Coroutine[Any, Any, Any], timeout_s: float) -> Any:
+    def _do(self, what: str, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         task = self.loop.create_task(work)
         if not self.loop.run_until(task.done, timeout_s):
             task.cancel()

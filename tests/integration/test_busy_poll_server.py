@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from integration.raw_client import RawClient
 from ottla.config.broker import BrokerConfig
 from ottla.net import endpoints as front
 from ottla.net.connection import Connection
 from ottla.server import Server
+from ottla.testing.raw_client import RawClient
 from ottla.wire import messages
 
 
