@@ -72,7 +72,7 @@ def test_numbers_are_as_java_writes_them() -> None:
         int32_serde.serialize(1 << 40)
     with pytest.raises(SerializationError, match="8 bytes are expected, not 3"):
         long_serde.deserialize(b"abc")
-    with pytest.raises(SerializationError, match="no serde"):
+    with pytest.raises(SerializationError, match="not a serde"):
         as_serde("yaml")
 
 

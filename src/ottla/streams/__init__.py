@@ -1,5 +1,7 @@
 """Kafka Streams' DSL in Python: build a topology, test it in plain Python, run it on Spark.
 
+The examples of this package run as they stand after `from ottla.streams import *`.
+
 `StreamsApp` and `StreamsSettings` need Spark (`pip install ottla[spark]`) and are loaded when they are first used.
 """
 
@@ -7,16 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.streams.dsl.branched import BranchedKStream
 from ottla.streams.dsl.builder import StreamsBuilder
+from ottla.streams.dsl.cogrouped import CogroupedKStream, WindowedCogroupedKStream
 from ottla.streams.dsl.grouped import KGroupedStream, KGroupedTable
 from ottla.streams.dsl.kstream import KStream
 from ottla.streams.dsl.ktable import GlobalKTable, KTable
+from ottla.streams.dsl.windowed import WindowedKStream
 from ottla.streams.errors import ProcessingError, SerializationError, StreamsError, TopologyError
 from ottla.streams.expressions import Expression, col, lit, struct
 from ottla.streams.graph.topology import Topology
-from ottla.streams.interpreter.context import Processor, ProcessorContext, PunctuationType
+from ottla.streams.interpreter.context import Processor, ProcessorContext, PunctuationType, RecordMetadata
 from ottla.streams.interpreter.driver import TopologyTestDriver
-from ottla.streams.records import Change, Record, Window, Windowed
+from ottla.streams.interpreter.stores import KeyValueStore
+from ottla.streams.records import Change, Record, ValueAndTimestamp, Window, Windowed
 from ottla.streams.serdes import Serde
 from ottla.streams.windows import (
     JoinWindows,
@@ -36,7 +42,9 @@ if TYPE_CHECKING:
     from ottla.streams.runner import StreamsApp, StreamsSettings
 
 __all__ = [
+    "BranchedKStream",
     "Change",
+    "CogroupedKStream",
     "Expression",
     "GlobalKTable",
     "JoinWindows",
@@ -44,11 +52,13 @@ __all__ = [
     "KGroupedTable",
     "KStream",
     "KTable",
+    "KeyValueStore",
     "ProcessingError",
     "Processor",
     "ProcessorContext",
     "PunctuationType",
     "Record",
+    "RecordMetadata",
     "Serde",
     "SerializationError",
     "SessionWindows",
@@ -62,8 +72,11 @@ __all__ = [
     "Topology",
     "TopologyError",
     "TopologyTestDriver",
+    "ValueAndTimestamp",
     "Window",
     "Windowed",
+    "WindowedCogroupedKStream",
+    "WindowedKStream",
     "col",
     "hopping",
     "lit",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import Literal, overload
 
 from ottla.streams.dsl.kstream import KStream
 from ottla.streams.dsl.ktable import GlobalKTable, KTable
@@ -17,32 +17,94 @@ from ottla.streams.graph.operators import (
     Store,
     StoreKind,
     TableSource,
+    TimestampExtractor,
 )
 from ottla.streams.graph.topology import Topology
-from ottla.streams.serdes import as_serde
-
-TimestampOf = Callable[[Any, int], int]
-"""A time extractor: (value, the record's own time) to milliseconds; a negative time drops the record."""
+from ottla.streams.serdes import Serde, SerdeLike, as_serde
+from ottla.streams.type_variables import TextKey, TextValue, Unknown
 
 
 class StreamsBuilder:
-    """Describes a topology; nothing runs until a driver or the planner reads it."""
+    """Describes a topology; nothing runs until `TopologyTestDriver` or `StreamsApp` reads it.
+
+    Without a serde, keys and values are read as text. A serde is a type (`int`, `bytes`, a dataclass), `"json"`, or
+    a `Serde`.
+
+    >>> builder = StreamsBuilder()
+    >>> words = builder.stream("lines").flat_map_values(str.split)
+    >>> words.group_by(lambda word: word).count(store="counts").to_stream().to("counts")
+    >>> driver = TopologyTestDriver(builder)
+    >>> driver.pipe_input("lines", "to be or not to be")
+    >>> driver.store("counts").get("be").value
+    2
+    """
 
     def __init__(self) -> None:
         self._wiring = Wiring()
+
+    @overload
+    def stream(
+        self,
+        topics: str | Iterable[str],
+        *,
+        key_serde: Serde[TextKey] | type[TextKey] | None = None,
+        value_serde: Serde[TextValue] | type[TextValue] | None = None,
+        timestamp: TimestampExtractor[TextValue] | None = None,
+        on_error: OnError | str = OnError.FAIL,
+        dead_letter_topic: str | None = None,
+        name: str | None = None,
+    ) -> KStream[TextKey, TextValue]: ...
+
+    @overload
+    def stream(
+        self,
+        topics: str | Iterable[str],
+        *,
+        key_serde: Serde[TextKey] | type[TextKey] | None = None,
+        value_serde: Literal["json"],
+        timestamp: TimestampExtractor | None = None,
+        on_error: OnError | str = OnError.FAIL,
+        dead_letter_topic: str | None = None,
+        name: str | None = None,
+    ) -> KStream[TextKey, Unknown]: ...
+
+    @overload
+    def stream(
+        self,
+        topics: str | Iterable[str],
+        *,
+        key_serde: SerdeLike = None,
+        value_serde: SerdeLike = None,
+        timestamp: TimestampExtractor | None = None,
+        on_error: OnError | str = OnError.FAIL,
+        dead_letter_topic: str | None = None,
+        name: str | None = None,
+    ) -> KStream: ...
 
     def stream(
         self,
         topics: str | Iterable[str],
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        timestamp: TimestampOf | None = None,
+        key_serde: SerdeLike = None,
+        value_serde: SerdeLike = None,
+        timestamp: TimestampExtractor | None = None,
         on_error: OnError | str = OnError.FAIL,
         dead_letter_topic: str | None = None,
         name: str | None = None,
     ) -> KStream:
-        """Every record of the topics is an event of its own."""
+        """Reads one topic or several as a stream: every record is an event of its own.
+
+        `timestamp(value, time)` computes a record's time. `on_error` is "fail", "skip" or "dead-letter".
+
+        >>> builder = StreamsBuilder()
+        >>> readings = builder.stream("readings", key_serde=str, value_serde=float, on_error="skip")
+        >>> readings.filter(lambda value: value > 30).to("hot")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_input("readings", 35.5, key="roof")
+        >>> driver.pipe_input("readings", b"broken", key="roof")
+        >>> driver.read_all("hot")
+        [Record('roof', 35.5, timestamp=0)]
+        """
         wanted = (topics,) if isinstance(topics, str) else tuple(topics)
         if not wanted:
             raise TopologyError("a stream needs at least one topic")
@@ -61,7 +123,7 @@ class StreamsBuilder:
         return KStream(self._wiring, node, source.key_serde, source.value_serde)
 
     def _same_source(self, wanted: Source) -> str | None:
-        """A topic that is read twice in the same way is read once."""
+        """The source that reads the same topics in the same way; they are read once."""
         for node in self._wiring.topology.sources:
             if node.operator == wanted and not any(
                 isinstance(child.operator, (TableSource, GlobalTableSource)) for child in node.children
@@ -77,17 +139,61 @@ class StreamsBuilder:
             )
         return source
 
+    @overload
     def table(
         self,
         topic: str,
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        timestamp: TimestampOf | None = None,
+        key_serde: Serde[TextKey] | type[TextKey] | None = None,
+        value_serde: Serde[TextValue] | type[TextValue] | None = None,
+        timestamp: TimestampExtractor[TextValue] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[TextKey, TextValue]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        key_serde: Serde[TextKey] | type[TextKey] | None = None,
+        value_serde: Literal["json"],
+        timestamp: TimestampExtractor | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[TextKey, Unknown]: ...
+
+    @overload
+    def table(
+        self,
+        topic: str,
+        *,
+        key_serde: SerdeLike = None,
+        value_serde: SerdeLike = None,
+        timestamp: TimestampExtractor | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable: ...
+
+    def table(
+        self,
+        topic: str,
+        *,
+        key_serde: SerdeLike = None,
+        value_serde: SerdeLike = None,
+        timestamp: TimestampExtractor | None = None,
         store: str | None = None,
         name: str | None = None,
     ) -> KTable:
-        """The topic's latest value per key; a null value deletes."""
+        """Reads a topic as a table: the latest value per key, and a null value deletes.
+
+        >>> builder = StreamsBuilder()
+        >>> names = builder.table("names", store="names")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_records("names", [("u1", "Ann", 0), ("u1", "Anna", 1)])
+        >>> driver.store("names").get("u1").value
+        'Anna'
+        """
         wiring = self._wiring
         store_name = store or wiring.store_name(f"{topic}-")
         source_name = wiring.suffixed(name, "-source", "KSTREAM-SOURCE-")
@@ -101,16 +207,57 @@ class StreamsBuilder:
         )
         return KTable.of_source(wiring, table_name, operator, kept)
 
+    @overload
     def global_table(
         self,
         topic: str,
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: Serde[TextKey] | type[TextKey] | None = None,
+        value_serde: Serde[TextValue] | type[TextValue] | None = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[TextKey, TextValue]: ...
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key_serde: Serde[TextKey] | type[TextKey] | None = None,
+        value_serde: Literal["json"],
+        store: str | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[TextKey, Unknown]: ...
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key_serde: SerdeLike = None,
+        value_serde: SerdeLike = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable: ...
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key_serde: SerdeLike = None,
+        value_serde: SerdeLike = None,
         store: str | None = None,
         name: str | None = None,
     ) -> GlobalKTable:
-        """A table of which every task holds all rows."""
+        """Reads a topic as a table of which every task holds all rows.
+
+        >>> builder = StreamsBuilder()
+        >>> cities = builder.global_table("cities", store="cities")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_input("cities", "Brno", key="BRQ")
+        >>> driver.store("cities").get("BRQ").value
+        'Brno'
+        """
         wiring = self._wiring
         store_name = store or wiring.store_name(f"{topic}-")
         source_name = wiring.suffixed(name, "-source", "KSTREAM-SOURCE-")
@@ -134,12 +281,24 @@ class StreamsBuilder:
         self,
         name: str,
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: SerdeLike = None,
+        value_serde: SerdeLike = None,
         kind: StoreKind = StoreKind.KEY_VALUE,
         retention_ms: int = 0,
     ) -> StreamsBuilder:
-        """A store for processors of your own: name it in `process(..., stores=[name])`."""
+        """Adds a store for processors of your own: name it in `process(..., stores=[name])`.
+
+        >>> class Counter(Processor):
+        ...     def process(self, record):
+        ...         counts = self.context.store("counts")
+        ...         counts.put(record.key, (counts.get(record.key) or 0) + 1)
+        >>> builder = StreamsBuilder().add_state_store("counts")
+        >>> _ = builder.stream("in").process(Counter, stores=["counts"])
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_input("in", "x", key="a")
+        >>> driver.store("counts").get("a")
+        1
+        """
         self._wiring.add_store(
             Store(
                 name,
@@ -153,13 +312,22 @@ class StreamsBuilder:
         return self
 
     def build(self) -> Topology:
+        """The topology; drivers and applications call this for you.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").to("out")
+        >>> builder.build().source_topics()
+        ['in']
+        """
         topology = self._wiring.topology
         if not topology.sources:
             raise TopologyError("the topology is empty: begin with stream(), table() or global_table()")
         for node in topology.nodes.values():
             for store in node.stores:
                 if store not in topology.stores:
-                    raise TopologyError(f"{node.name} uses the state store {store}, which nobody added")
+                    raise TopologyError(
+                        f"{node.name} uses the state store {store}, but no add_state_store() added it"
+                    )
             if isinstance(node.operator, Gate):
                 node.operator.keeps_null_keys = topology.feeds_outer_join(node)
         return topology

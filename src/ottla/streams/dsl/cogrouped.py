@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic
 
-from ottla.streams.dsl.grouped import (
-    Aggregator,
-    AnyWindows,
-    KGroupedStream,
-    windowed_key_serde,
-    windowed_operator,
-    windowed_store,
-)
+from ottla.streams.dsl.grouped import KGroupedStream
+from ottla.streams.dsl.windowed import AnyWindows, windowed_key_serde, windowed_operator, windowed_store
 from ottla.streams.dsl.wiring import Wiring
+from ottla.streams.functions import Aggregator
 from ottla.streams.functions import initializer as as_initializer
 from ottla.streams.graph.operators import (
     Aggregate,
@@ -23,7 +19,9 @@ from ottla.streams.graph.operators import (
     StoreKind,
     WindowAggregate,
 )
-from ottla.streams.serdes import Serde, as_serde
+from ottla.streams.records import Windowed
+from ottla.streams.serdes import AnySerde, SerdeLike, as_serde
+from ottla.streams.type_variables import V2, K, R, Unknown
 
 if TYPE_CHECKING:
     from ottla.streams.dsl.ktable import KTable
@@ -34,31 +32,73 @@ _MERGE = "COGROUPKSTREAM-MERGE-"
 AnyAggregate = Aggregate | WindowAggregate | SlidingAggregate | SessionAggregate
 
 
-class CogroupedKStream:
+class CogroupedKStream(Generic[K, R]):
+    """Grouped streams with an aggregator each; `KGroupedStream.cogroup` makes the first.
+
+    >>> builder = StreamsBuilder()
+    >>> ins, outs = (builder.stream(topic).group_by_key() for topic in ("ins", "outs"))
+    >>> both = ins.cogroup(lambda key, value, total: total + 1)
+    >>> both.cogroup(outs, lambda key, value, total: total - 1).aggregate(0, store="open")
+    <...KTable object at ...>
+    """
+
     def __init__(self, wiring: Wiring, windows: AnyWindows | None = None) -> None:
         self._wiring = wiring
-        self._groups: list[tuple[KGroupedStream, Aggregator]] = []
+        self._groups: list[tuple[KGroupedStream[K, Unknown], Aggregator]] = []
         self._windows = windows
 
-    def cogroup(self, grouped: KGroupedStream, aggregator: Aggregator) -> CogroupedKStream:
+    def cogroup(
+        self, grouped: KGroupedStream[K, V2], aggregator: Aggregator[K, V2, R]
+    ) -> CogroupedKStream[K, R]:
+        """Adds a grouped stream and its aggregator.
+
+        >>> builder = StreamsBuilder()
+        >>> ins, outs = (builder.stream(topic).group_by_key() for topic in ("ins", "outs"))
+        >>> both = ins.cogroup(lambda key, value, total: total + 1)
+        >>> both = both.cogroup(outs, lambda key, value, total: total - 1)
+        """
         self._groups.append((grouped, aggregator))
         return self
 
-    def windowed_by(self, windows: AnyWindows) -> CogroupedKStream:
-        windowed = CogroupedKStream(self._wiring, windows)
+    def windowed_by(self, windows: AnyWindows) -> WindowedCogroupedKStream[K, R]:
+        """Divides all groups by the same windows.
+
+        >>> grouped = StreamsBuilder().stream("in").group_by_key()
+        >>> windowed = grouped.cogroup(lambda key, value, total: total + 1).windowed_by(tumbling(10))
+        """
+        windowed = WindowedCogroupedKStream[K, R](self._wiring, windows)
         windowed._groups = list(self._groups)
         return windowed
 
     def aggregate(
         self,
-        initializer: Any,
-        merger: Aggregator | None = None,
+        initializer: Callable[[], R] | R,
+        merger: Callable[[K, R, R], R] | None = None,
         *,
-        value_serde: Any = None,
+        value_serde: SerdeLike = None,
         store: str | None = None,
         name: str | None = None,
+    ) -> KTable[K, R]:
+        """Folds all groups into one result per key.
+
+        >>> builder = StreamsBuilder()
+        >>> grouped = builder.stream("in").group_by_key()
+        >>> table = grouped.cogroup(lambda key, value, total: total + 1).aggregate(0, store="total")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_input("in", "x", key="a")
+        >>> driver.store("total").get("a").value
+        1
+        """
+        return self._aggregate(initializer, merger, value_serde, store, name)
+
+    def _aggregate(
+        self,
+        initializer: Callable[[], R] | R,
+        merger: Callable[[K, R, R], R] | None,
+        value_serde: SerdeLike,
+        store: str | None,
+        name: str | None,
     ) -> KTable:
-        """All groups fold into one result per key; sessions also need `merger(key, one, other)`."""
         from ottla.streams.dsl.ktable import KTable
 
         wiring = self._wiring
@@ -85,9 +125,40 @@ class CogroupedKStream:
         return KTable.of_aggregates(wiring, merge, operators, kept, key_serde)
 
     def _store(
-        self, name: str, inner: Serde[Any] | None, value_serde: Serde[Any] | None
-    ) -> tuple[Store, Serde[Any] | None]:
+        self, name: str, inner: AnySerde | None, value_serde: AnySerde | None
+    ) -> tuple[Store, AnySerde | None]:
         if self._windows is None:
             return Store(name, StoreKind.KEY_VALUE, key_serde=inner, value_serde=value_serde), inner
         store = windowed_store(name, self._windows, inner, value_serde)
         return store, windowed_key_serde(self._windows, inner)
+
+
+class WindowedCogroupedKStream(CogroupedKStream[K, R]):
+    """Grouped streams divided by windows, with an aggregator each.
+
+    >>> builder = StreamsBuilder()
+    >>> grouped = builder.stream("in").group_by_key()
+    >>> cogrouped = grouped.cogroup(lambda key, value, total: total + 1)
+    >>> cogrouped.windowed_by(tumbling(10)).aggregate(0, value_serde=int).to_stream().to("out")
+    >>> driver = TopologyTestDriver(builder)
+    >>> driver.pipe_records("in", [("a", "x", 1), ("a", "x", 12)])
+    >>> [str(record.key) for record in driver.read_all("out")]
+    ['[a@0/10]', '[a@10/20]']
+    """
+
+    def aggregate(  # type: ignore[override]
+        self,
+        initializer: Callable[[], R] | R,
+        merger: Callable[[K, R, R], R] | None = None,
+        *,
+        value_serde: SerdeLike = None,
+        store: str | None = None,
+        name: str | None = None,
+    ) -> KTable[Windowed[K], R]:
+        """Folds all groups into one result per key and window; sessions also need `merger(key, one, other)`.
+
+        >>> grouped = StreamsBuilder().stream("in").group_by_key()
+        >>> cogrouped = grouped.cogroup(lambda key, value, total: total + 1)
+        >>> table = cogrouped.windowed_by(session(5)).aggregate(0, lambda key, one, other: one + other)
+        """
+        return self._aggregate(initializer, merger, value_serde, store, name)

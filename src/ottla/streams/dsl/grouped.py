@@ -1,15 +1,16 @@
-"""Streams and tables grouped by key: counts, reductions and aggregates, with and without windows."""
+"""Streams and tables grouped by key: counts, reductions and aggregates without windows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic
 
+from ottla.streams.dsl.windowed import AnyWindows, WindowedKStream, count_one
 from ottla.streams.dsl.wiring import Repartition, Wiring, repartition
+from ottla.streams.functions import Aggregator, Reducer
 from ottla.streams.functions import initializer as as_initializer
 from ottla.streams.graph.operators import (
     Aggregate,
-    Operator,
     Reduce,
     SessionAggregate,
     Sink,
@@ -21,44 +22,32 @@ from ottla.streams.graph.operators import (
     TableReduce,
     WindowAggregate,
 )
-from ottla.streams.records import PartialCount
-from ottla.streams.serdes import (
-    Serde,
-    as_serde,
-    long_serde,
-    natural_serde,
-    session_windowed_serde,
-    time_windowed_serde,
-)
-from ottla.streams.windows import SessionWindows, SlidingWindows, TimeWindows
+from ottla.streams.serdes import AnySerde, Serde, SerdeLike, as_serde, long_serde
+from ottla.streams.type_variables import K, R, V
 
 if TYPE_CHECKING:
     from ottla.streams.dsl.cogrouped import CogroupedKStream
     from ottla.streams.dsl.ktable import KTable
 
-AnyWindows = TimeWindows | SlidingWindows | SessionWindows
-Aggregator = Callable[[Any, Any, Any], Any]
 
+class KGroupedStream(Generic[K, V]):
+    """A stream grouped by key; `KStream.group_by` and `group_by_key` make one.
 
-_KEPT_UNTIL_EMITTED_MS = 60_000
-"""Stream time may jump; sessions that close by it are told only then, and must still be there."""
+    >>> builder = StreamsBuilder()
+    >>> grouped = builder.stream("in").group_by(lambda word: word[0])
+    >>> grouped.count().to_stream().to("out")
+    >>> driver = TopologyTestDriver(builder)
+    >>> driver.pipe_records("in", [(None, "hello", 0), (None, "house", 1)])
+    >>> driver.read_all("out")
+    [Record('h', 1, timestamp=0), Record('h', 2, timestamp=1)]
+    """
 
-
-def count_one(_key: Any, value: Any, count: int) -> int:
-    return count + (value.records if type(value) is PartialCount else 1)
-
-
-def add_counts(_key: Any, one: int, other: int) -> int:
-    return one + other
-
-
-class KGroupedStream:
     def __init__(
         self,
         wiring: Wiring,
         node: str,
-        key_serde: Serde[Any] | None,
-        value_serde: Serde[Any] | None,
+        key_serde: Serde[K] | None,
+        value_serde: Serde[V] | None,
         *,
         rekeyed: bool,
         repartition_name: str | None,
@@ -71,45 +60,92 @@ class KGroupedStream:
         self._repartition_name = repartition_name
         self._repartitioned: Repartition | None = None
 
-    def windowed_by(self, windows: AnyWindows) -> WindowedKStream:
+    def windowed_by(self, windows: AnyWindows) -> WindowedKStream[K, V]:
+        """Divides each group by time: `tumbling(...)`, `hopping(...)`, `sliding(...)` or `session(...)`.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by_key().windowed_by(tumbling(10)).count().to_stream().to("out")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_records("in", [("a", "one", 1), ("a", "two", 12)])
+        >>> [str(record.key) for record in driver.read_all("out")]
+        ['[a@0/10]', '[a@10/20]']
+        """
         return WindowedKStream(self, windows)
 
-    def cogroup(self, aggregator: Aggregator) -> CogroupedKStream:
-        """The first of several groups that build one aggregate together."""
+    def cogroup(self, aggregator: Aggregator[K, V, R]) -> CogroupedKStream[K, R]:
+        """Begins an aggregate that several grouped streams build together.
+
+        >>> builder = StreamsBuilder()
+        >>> ins, outs = (builder.stream(topic).group_by_key() for topic in ("ins", "outs"))
+        >>> both = ins.cogroup(lambda key, value, total: total + 1)
+        >>> both.cogroup(outs, lambda key, value, total: total - 1).aggregate(0).to_stream().to("out")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_input("ins", "x", key="a")
+        >>> driver.pipe_input("outs", "x", key="a")
+        >>> [record.value for record in driver.read_all("out", value_serde=int)]
+        [1, 0]
+        """
         from ottla.streams.dsl.cogrouped import CogroupedKStream
 
-        return CogroupedKStream(self._wiring).cogroup(self, aggregator)
+        return CogroupedKStream[K, R](self._wiring).cogroup(self, aggregator)
 
-    def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
+    def count(self, *, store: str | None = None, name: str | None = None) -> KTable[K, int]:
+        """The number of records of each key.
+
+        >>> builder = StreamsBuilder()
+        >>> counts = builder.stream("in").group_by_key().count(store="counts")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_records("in", [("a", "one", 0), ("a", "two", 1)])
+        >>> driver.store("counts").get("a").value
+        2
+        """
         store_name = store or self._wiring.store_name("KSTREAM-AGGREGATE-")
         node = self._wiring.named(name, "KSTREAM-AGGREGATE-")
         operator = Aggregate(store_name, lambda: 0, count_one, is_count=True)
         return self._table(node, operator, self._store(store_name, long_serde))
 
     def reduce(
-        self, reducer: Callable[[Any, Any], Any], *, store: str | None = None, name: str | None = None
-    ) -> KTable:
-        """Folds each value into the last result: `reducer(result, value)`; the first value is a result."""
+        self, reducer: Reducer[V], *, store: str | None = None, name: str | None = None
+    ) -> KTable[K, V]:
+        """Folds each value into the last result: `reducer(result, value)`. The first value is the first result.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in", value_serde=int).group_by_key().reduce(max).to_stream().to("out")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_records("in", [("a", 3, 0), ("a", 7, 1), ("a", 5, 2)])
+        >>> [record.value for record in driver.read_all("out")]
+        [3, 7, 7]
+        """
         store_name = store or self._wiring.store_name("KSTREAM-REDUCE-")
         node = self._wiring.named(name, "KSTREAM-REDUCE-")
         return self._table(node, Reduce(store_name, reducer), self._store(store_name, self._value_serde))
 
     def aggregate(
         self,
-        initializer: Any,
-        aggregator: Aggregator,
+        initializer: Callable[[], R] | R,
+        aggregator: Aggregator[K, V, R],
         *,
-        value_serde: Any = None,
+        value_serde: SerdeLike = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable:
-        """Builds a result of another type: `aggregator(key, value, result)`."""
+    ) -> KTable[K, R]:
+        """Builds a result of another type: `aggregator(key, value, result)`, beginning with `initializer()`.
+
+        >>> builder = StreamsBuilder()
+        >>> grouped = builder.stream("in").group_by_key()
+        >>> total = grouped.aggregate(0, lambda key, value, size: size + len(value), value_serde=int)
+        >>> total.to_stream().to("out")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_records("in", [("a", "hello", 0), ("a", "world", 1)])
+        >>> [record.value for record in driver.read_all("out")]
+        [5, 10]
+        """
         store_name = store or self._wiring.store_name("KSTREAM-AGGREGATE-")
         node = self._wiring.named(name, "KSTREAM-AGGREGATE-")
         operator = Aggregate(store_name, as_initializer(initializer), aggregator)
         return self._table(node, operator, self._store(store_name, as_serde(value_serde)))
 
-    def _store(self, name: str, value_serde: Serde[Any] | None) -> Store:
+    def _store(self, name: str, value_serde: AnySerde | None) -> Store:
         return Store(name, StoreKind.KEY_VALUE, key_serde=self._key_serde, value_serde=value_serde)
 
     def _parent(self, store: str) -> str:
@@ -124,7 +160,11 @@ class KGroupedStream:
         return self._repartitioned.source
 
     def _table(
-        self, node: str, operator: Operator, store: Store, key_serde: Serde[Any] | None = None
+        self,
+        node: str,
+        operator: Aggregate | Reduce | WindowAggregate | SlidingAggregate | SessionAggregate,
+        store: Store,
+        key_serde: AnySerde | None = None,
     ) -> KTable:
         from ottla.streams.dsl.ktable import KTable
 
@@ -134,131 +174,24 @@ class KGroupedStream:
         return KTable.of_aggregate(self._wiring, node, operator, store, key_serde or store.key_serde)
 
 
-class WindowedKStream:
-    """A grouped stream cut by time, sliding or session windows."""
+class KGroupedTable(Generic[K, V]):
+    """A table grouped by a new key: when a row changes, its old part is taken away and its new part added.
 
-    def __init__(self, grouped: KGroupedStream, windows: AnyWindows) -> None:
-        self._grouped = grouped
-        self._wiring = grouped._wiring
-        self._windows = windows
-        self._emit_on_close = False
-
-    def emit_on_window_close(self) -> WindowedKStream:
-        """One result per window, when it closes; without this, one per change."""
-        emitting = WindowedKStream(self._grouped, self._windows)
-        emitting._emit_on_close = True
-        return emitting
-
-    def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
-        return self._build(
-            "KSTREAM-AGGREGATE-", store, name, lambda: 0, count_one, add_counts, long_serde, is_count=True
-        )
-
-    def reduce(
-        self, reducer: Callable[[Any, Any], Any], *, store: str | None = None, name: str | None = None
-    ) -> KTable:
-        def fold(_key: Any, value: Any, result: Any) -> Any:
-            return value if result is None else reducer(result, value)
-
-        def merge(_key: Any, one: Any, other: Any) -> Any:
-            return other if one is None else reducer(one, other)
-
-        serde = self._grouped._value_serde
-        return self._build("KSTREAM-REDUCE-", store, name, lambda: None, fold, merge, serde)
-
-    def aggregate(
-        self,
-        initializer: Any,
-        aggregator: Aggregator,
-        merger: Aggregator | None = None,
-        *,
-        value_serde: Any = None,
-        store: str | None = None,
-        name: str | None = None,
-    ) -> KTable:
-        """Session windows also need `merger(key, one, other)` for sessions that grow together."""
-        return self._build(
-            "KSTREAM-AGGREGATE-",
-            store,
-            name,
-            as_initializer(initializer),
-            aggregator,
-            merger,
-            as_serde(value_serde),
-        )
-
-    def _build(
-        self,
-        prefix: str,
-        store: str | None,
-        name: str | None,
-        initializer: Callable[[], Any],
-        aggregator: Aggregator,
-        merger: Aggregator | None,
-        value_serde: Serde[Any] | None,
-        *,
-        is_count: bool = False,
-    ) -> KTable:
-        store_name = store or self._wiring.store_name(prefix)
-        node = self._wiring.named(name, prefix)
-        operator = windowed_operator(store_name, self._windows, initializer, aggregator, merger)
-        operator.emit_on_close = self._emit_on_close
-        if isinstance(operator, WindowAggregate):
-            operator.is_count = is_count
-        inner = self._grouped._key_serde
-        kept = windowed_store(store_name, self._windows, inner, value_serde)
-        if self._emit_on_close and kept.kind is StoreKind.SESSION:
-            kept.kept_longer_ms = _KEPT_UNTIL_EMITTED_MS
-        elif self._emit_on_close:
-            # Kafka's store in the order of time lets go of a window one millisecond later than its others.
-            kept.retention_ms += 1
-        return self._grouped._table(node, operator, kept, windowed_key_serde(self._windows, inner))
-
-
-def windowed_operator(
-    store: str,
-    windows: AnyWindows,
-    initializer: Callable[[], Any],
-    aggregator: Aggregator,
-    merger: Aggregator | None,
-) -> WindowAggregate | SlidingAggregate | SessionAggregate:
-    from ottla.streams.errors import TopologyError
-
-    if isinstance(windows, TimeWindows):
-        return WindowAggregate(store, windows, initializer, aggregator)
-    if isinstance(windows, SlidingWindows):
-        return SlidingAggregate(store, windows, initializer, aggregator)
-    if merger is None:
-        raise TopologyError("an aggregate over sessions needs a merger: a function of key and two results")
-    return SessionAggregate(store, windows, initializer, aggregator, merger)
-
-
-def windowed_store(
-    name: str, windows: AnyWindows, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None
-) -> Store:
-    kind = StoreKind.SESSION if isinstance(windows, SessionWindows) else StoreKind.WINDOW
-    store = Store(name, kind, windows.retention_ms, key_serde=key_serde, value_serde=value_serde)
-    if not isinstance(windows, SessionWindows):
-        store.window_ms = windows.size_ms if isinstance(windows, TimeWindows) else windows.difference_ms
-    return store
-
-
-def windowed_key_serde(windows: AnyWindows, inner: Serde[Any] | None) -> Serde[Any]:
-    if isinstance(windows, SessionWindows):
-        return session_windowed_serde(inner or natural_serde)
-    size = windows.size_ms if isinstance(windows, TimeWindows) else windows.difference_ms
-    return time_windowed_serde(inner or natural_serde, size)
-
-
-class KGroupedTable:
-    """A table grouped by a new key: when a row changes, its old part is taken away and its new part added."""
+    >>> builder = StreamsBuilder()
+    >>> grouped = builder.table("people").group_by(lambda name, city: (city, name))
+    >>> grouped.count().to_stream().to("people-per-city")
+    >>> driver = TopologyTestDriver(builder)
+    >>> driver.pipe_records("people", [("ann", "Brno", 0), ("bob", "Brno", 1), ("bob", "Praha", 2)])
+    >>> [(record.key, record.value) for record in driver.read_all("people-per-city")]
+    [('Brno', 1), ('Brno', 2), ('Brno', 1), ('Praha', 1)]
+    """
 
     def __init__(
         self,
         wiring: Wiring,
         node: str,
-        key_serde: Serde[Any] | None,
-        value_serde: Serde[Any] | None,
+        key_serde: Serde[K] | None,
+        value_serde: Serde[V] | None,
         repartition_name: str | None,
     ) -> None:
         self._wiring = wiring
@@ -268,33 +201,70 @@ class KGroupedTable:
         self._repartition_name = repartition_name
         self._source: str | None = None
 
-    def count(self, *, store: str | None = None, name: str | None = None) -> KTable:
+    def count(self, *, store: str | None = None, name: str | None = None) -> KTable[K, int]:
+        """The number of rows of each new key.
+
+        >>> builder = StreamsBuilder()
+        >>> grouped = builder.table("people").group_by(lambda name, city: (city, name))
+        >>> counts = grouped.count(store="counts")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_records("people", [("ann", "Brno", 0), ("bob", "Brno", 1)])
+        >>> driver.store("counts").get("Brno").value
+        2
+        """
         store_name = store or self._wiring.store_name("KTABLE-AGGREGATE-")
         operator = TableAggregate(store_name, lambda: 0, count_one, lambda _, __, count: count - 1)
         return self._table(operator, name, "KTABLE-AGGREGATE-", store_name, long_serde)
 
     def reduce(
         self,
-        adder: Callable[[Any, Any], Any],
-        subtractor: Callable[[Any, Any], Any],
+        adder: Reducer[V],
+        subtractor: Reducer[V],
         *,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, V]:
+        """Folds rows into a result of the same type: `adder(result, value)`, `subtractor(result, value)`.
+
+        >>> builder = StreamsBuilder()
+        >>> stock = builder.table("stock", value_serde="json")
+        >>> grouped = stock.group_by(lambda item: (item["shelf"], item["pieces"]), value_serde=int)
+        >>> total = grouped.reduce(lambda a, b: a + b, lambda a, b: a - b, store="total")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_input("stock", {"shelf": "top", "pieces": 3}, key="pen")
+        >>> driver.pipe_input("stock", {"shelf": "top", "pieces": 4}, key="ink")
+        >>> driver.store("total").get("top").value
+        7
+        """
         store_name = store or self._wiring.store_name("KTABLE-AGGREGATE-")
         operator = TableReduce(store_name, adder, subtractor)
         return self._table(operator, name, "KTABLE-REDUCE-", store_name, self._value_serde)
 
     def aggregate(
         self,
-        initializer: Any,
-        adder: Aggregator,
-        subtractor: Aggregator,
+        initializer: Callable[[], R] | R,
+        adder: Aggregator[K, V, R],
+        subtractor: Aggregator[K, V, R],
         *,
-        value_serde: Any = None,
+        value_serde: SerdeLike = None,
         store: str | None = None,
         name: str | None = None,
-    ) -> KTable:
+    ) -> KTable[K, R]:
+        """Builds a result of another type: `adder(key, value, result)` and `subtractor(key, value, result)`.
+
+        >>> builder = StreamsBuilder()
+        >>> grouped = builder.table("people").group_by(lambda name, city: (city, name))
+        >>> names = grouped.aggregate(
+        ...     "",
+        ...     lambda city, name, names: names + name[0],
+        ...     lambda city, name, names: names.replace(name[0], ""),
+        ...     store="initials",
+        ... )
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_records("people", [("ann", "Brno", 0), ("bob", "Brno", 1), ("ann", "Praha", 2)])
+        >>> driver.store("initials").get("Brno").value
+        'b'
+        """
         store_name = store or self._wiring.store_name("KTABLE-AGGREGATE-")
         operator = TableAggregate(store_name, as_initializer(initializer), adder, subtractor)
         return self._table(operator, name, "KTABLE-AGGREGATE-", store_name, as_serde(value_serde))
@@ -305,7 +275,7 @@ class KGroupedTable:
         name: str | None,
         prefix: str,
         store_name: str,
-        value_serde: Serde[Any] | None,
+        value_serde: AnySerde | None,
     ) -> KTable:
         from ottla.streams.dsl.ktable import KTable
 

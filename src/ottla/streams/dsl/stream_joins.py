@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.streams.errors import TopologyError
 from ottla.streams.functions import Function, Joiner
@@ -15,14 +15,14 @@ from ottla.streams.graph.operators import (
     StreamTableJoin,
 )
 from ottla.streams.graph.views import StoreView
-from ottla.streams.serdes import Serde
+from ottla.streams.serdes import AnySerde
 from ottla.streams.windows import JoinWindows
 
 if TYPE_CHECKING:
     from ottla.streams.dsl.kstream import KStream
     from ottla.streams.dsl.ktable import GlobalKTable, KTable
 
-MaybeSerde = Serde[Any] | None
+MaybeSerde = AnySerde | None
 
 
 def join_streams(
@@ -37,6 +37,7 @@ def join_streams(
     store: str | None,
     serdes: tuple[MaybeSerde, MaybeSerde, MaybeSerde],
 ) -> KStream:
+    """Adds both sides, their window stores and the merge, with the names that Kafka Streams gives them."""
     wiring = this._wiring
     key, this_value, other_value = serdes
     if this._rekeyed:
@@ -112,6 +113,7 @@ def join_table(
     name: str | None,
     serdes: tuple[MaybeSerde, MaybeSerde],
 ) -> KStream:
+    """Adds the lookup of a table, or of a global table by a key of its own."""
     from ottla.streams.dsl.ktable import GlobalKTable
 
     wiring = stream._wiring

@@ -1,8 +1,8 @@
-"""Joins of tables: by the same key, and by a key of the other table that a row refers to."""
+"""Joins of tables: by key, and by a foreign key (the key of the other table that a row refers to)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.streams.functions import Function, Joiner
 from ottla.streams.graph.operators import (
@@ -21,7 +21,7 @@ from ottla.streams.graph.operators import (
     TableSource,
 )
 from ottla.streams.graph.views import JoinView
-from ottla.streams.serdes import Serde
+from ottla.streams.serdes import AnySerde
 
 if TYPE_CHECKING:
     from ottla.streams.dsl.ktable import KTable
@@ -36,10 +36,11 @@ def join_tables(
     *,
     left: bool,
     outer: bool,
-    value_serde: Serde[Any] | None,
+    value_serde: AnySerde | None,
     store: str | None,
     name: str | None,
 ) -> KTable:
+    """Adds both sides and the merge of a join by key."""
     wiring = this._wiring
     merge = wiring.named(name, "KTABLE-MERGE-")
     if left:
@@ -77,11 +78,11 @@ def join_on_foreign_key(
     joiner: Joiner,
     *,
     left: bool,
-    value_serde: Serde[Any] | None,
+    value_serde: AnySerde | None,
     store: str | None,
     name: str | None,
 ) -> KTable:
-    """Rows subscribe to the rows they refer to; answers come back to the row's own task."""
+    """Rows subscribe to the rows they refer to; responses come back to the row's own task."""
     wiring = this._wiring
     other._send_old(force=True)
     this._send_old(force=True)

@@ -8,12 +8,13 @@ from ottla.streams.graph.topology import Node, Subtopology, Topology
 
 
 def describe(topology: Topology) -> str:
+    """The text of Kafka Streams' `Topology.describe()`."""
     parts = [_global_part(part) if part.is_global else _part(part) for part in topology.subtopologies()]
     return "Topologies:\n " + "".join(f"  {part}" for part in parts)
 
 
 class _Shown:
-    """A node with its neighbours in the order they are shown in, and the size of what hangs below it."""
+    """A node with its neighbours in the order in which they are shown, and the number of nodes below it."""
 
     def __init__(self, node: Node) -> None:
         self.node = node

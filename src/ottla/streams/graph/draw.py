@@ -42,7 +42,7 @@ def _written_by(node: Node) -> tuple[str, ...]:
 
 
 def svg(topology: Topology) -> str:
-    """Boxes in rows: each below all it comes from, topics at both ends."""
+    """Boxes in rows, each below its parents, with topics at both ends."""
     boxes, arrows = _boxes(topology)
     rows: dict[int, list[str]] = {}
     depth = _depths(boxes, arrows)

@@ -42,13 +42,14 @@ class _Leaf(Generic[T]):
 
 
 class TreeSet(Generic[T]):
-    """A red-black tree that asks for the order only while it inserts."""
+    """A red-black tree; it compares only while it inserts."""
 
     def __init__(self, before: Callable[[T, T], bool]) -> None:
         self._before = before
         self._root: _Leaf[T] | None = None
 
     def add(self, value: T) -> None:
+        """Inserts a value unless it is there, and balances the tree as Java does."""
         parent, at = None, self._root
         while at is not None:
             if at.value is value:

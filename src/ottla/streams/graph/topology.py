@@ -1,4 +1,4 @@
-"""Nodes, edges and stores of an application, and the parts (sub-topologies) that run apart from each other."""
+"""Nodes, edges and stores of an application, and its sub-topologies, which run apart from each other."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from ottla.streams.graph.operators import (
 
 @dataclass(slots=True, eq=False)
 class Node:
+    """An operator with its neighbours and stores."""
+
     name: str
     operator: Operator
     parents: list[Node] = field(default_factory=list)
@@ -32,17 +34,36 @@ class Node:
 
 @dataclass(slots=True)
 class Subtopology:
+    """Nodes that run in the same tasks."""
+
     id: int
     nodes: list[Node]
     is_global: bool
 
     @property
     def sources(self) -> list[Node]:
+        """The sources among its nodes."""
         return [node for node in self.nodes if isinstance(node.operator, Source)]
 
 
 class Topology:
-    """Nodes in the order they were added; parents always come before their children."""
+    """A topology: nodes in the order they were added (parents before children), and state stores.
+
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("in").filter(bool).to("out")
+    >>> print(builder.build().describe())
+    Topologies:
+       Sub-topology: 0
+        Source: KSTREAM-SOURCE-0000000000 (topics: [in])
+          --> KSTREAM-FILTER-0000000001
+        Processor: KSTREAM-FILTER-0000000001 (stores: [])
+          --> KSTREAM-SINK-0000000002
+          <-- KSTREAM-SOURCE-0000000000
+        Sink: KSTREAM-SINK-0000000002 (topic: out)
+          <-- KSTREAM-FILTER-0000000001
+    <BLANKLINE>
+    <BLANKLINE>
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -52,6 +73,12 @@ class Topology:
     def add(
         self, name: str, operator: Operator, parents: Iterable[str] = (), stores: Iterable[str] = ()
     ) -> Node:
+        """Adds a node after its parents; `StreamsBuilder` does this for you.
+
+        >>> from ottla.streams.graph.operators import PassThrough
+        >>> Topology().add("start", PassThrough())
+        Node(start)
+        """
         if name in self.nodes:
             raise TopologyError(f"two operators are named {name}: give one of them another name")
         node = Node(name, operator, [self.nodes[parent] for parent in parents], [], list(stores))
@@ -61,6 +88,12 @@ class Topology:
         return node
 
     def add_store(self, store: Store) -> Store:
+        """Adds a state store.
+
+        >>> from ottla.streams.graph.operators import Store, StoreKind
+        >>> Topology().add_store(Store("counts", StoreKind.KEY_VALUE)).name
+        'counts'
+        """
         known = self.stores.get(store.name)
         if known is not None and known is not store:
             raise TopologyError(f"two state stores are named {store.name}: give one of them another name")
@@ -68,19 +101,48 @@ class Topology:
         return store
 
     def connect(self, node: str, stores: Iterable[str]) -> None:
+        """Gives a node access to further stores.
+
+        >>> from ottla.streams.graph.operators import PassThrough
+        >>> topology = Topology()
+        >>> node = topology.add("start", PassThrough())
+        >>> topology.connect("start", ["counts"])
+        >>> node.stores
+        ['counts']
+        """
         held = self.nodes[node].stores
         held.extend(store for store in stores if store not in held)
 
     @property
     def sources(self) -> list[Node]:
+        """All nodes that read topics, also internal ones.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by(len, name="lengths").count(store="counts").to_stream().to("out")
+        >>> builder.build().sources
+        [Node(KSTREAM-SOURCE-0000000000), Node(lengths-repartition-source)]
+        """
         return [node for node in self.nodes.values() if isinstance(node.operator, Source)]
 
     @property
     def sinks(self) -> list[Node]:
+        """All nodes that write to topics, also internal ones.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by(len, name="lengths").count(store="counts").to_stream().to("out")
+        >>> len(builder.build().sinks)
+        2
+        """
         return [node for node in self.nodes.values() if isinstance(node.operator, Sink)]
 
     def source_topics(self) -> list[str]:
-        """Topics that are read from outside, each once, in order."""
+        """The topics that are read from outside, each once, in order.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by(len, name="lengths").count(store="counts").to_stream().to("out")
+        >>> builder.build().source_topics()
+        ['in']
+        """
         topics = (
             topic
             for node in self.sources
@@ -90,6 +152,13 @@ class Topology:
         return list(dict.fromkeys(topics))
 
     def repartition_topics(self, application_id: str) -> list[str]:
+        """The repartition topics that Kafka Streams would create for an application.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by(len, name="lengths").count(store="counts").to_stream().to("out")
+        >>> builder.build().repartition_topics("app")
+        ['app-lengths-repartition']
+        """
         return [
             f"{application_id}-{node.operator.topic}"
             for node in self.sinks
@@ -97,6 +166,13 @@ class Topology:
         ]
 
     def changelog_topics(self, application_id: str) -> list[str]:
+        """The changelog topics that Kafka Streams would create for an application.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by(len, name="lengths").count(store="counts").to_stream().to("out")
+        >>> builder.build().changelog_topics("app")
+        ['app-counts-changelog']
+        """
         return [
             f"{application_id}-{store.name}-changelog"
             for store in self.stores.values()
@@ -104,10 +180,23 @@ class Topology:
         ]
 
     def users(self, store: str) -> list[Node]:
+        """The nodes that use a state store.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by(len, name="lengths").count(store="counts").to_stream().to("out")
+        >>> builder.build().users("counts")
+        [Node(KSTREAM-AGGREGATE-0000000002)]
+        """
         return [node for node in self.nodes.values() if store in node.stores]
 
     def subtopologies(self) -> list[Subtopology]:
-        """Groups of nodes held together by edges or by a store, numbered by their first node."""
+        """The groups of nodes that edges or stores hold together, numbered by their first node.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by(len, name="lengths").count(store="counts").to_stream().to("out")
+        >>> [len(part.nodes) for part in builder.build().subtopologies()]
+        [4, 4]
+        """
         leaders = _Leaders(self.nodes)
         for node in self.nodes.values():
             for parent in node.parents:
@@ -125,7 +214,14 @@ class Topology:
         ]
 
     def walk(self, start: Node) -> Iterator[Node]:
-        """A node and everything after it, also behind internal topics, each once."""
+        """A node and all nodes after it, also behind internal topics, each once.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by(len, name="lengths").count(store="counts").to_stream().to("out")
+        >>> topology = builder.build()
+        >>> len(list(topology.walk(topology.sources[0])))
+        8
+        """
         seen: dict[str, Node] = {}
         waiting = [start]
         while waiting:
@@ -143,7 +239,14 @@ class Topology:
         yield from seen.values()
 
     def feeds_outer_join(self, start: Node) -> bool:
-        """Whether a left or outer join of streams comes later: those answer for records without a key as well."""
+        """Whether a left or outer join of streams follows: those also produce results for records without a key.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").group_by(len, name="lengths").count(store="counts").to_stream().to("out")
+        >>> topology = builder.build()
+        >>> topology.feeds_outer_join(topology.sources[0])
+        False
+        """
         return any(
             (isinstance(node.operator, StreamTableJoin) and node.operator.left)
             or (isinstance(node.operator, StreamJoinSide) and node.operator.outer_store is not None)
@@ -151,7 +254,13 @@ class Topology:
         )
 
     def describe(self) -> str:
-        """The text of Kafka Streams' `Topology.describe()`."""
+        """The text of Kafka Streams' `Topology.describe()`, character by character.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").to("out")
+        >>> builder.build().describe().splitlines()[1].strip()
+        'Sub-topology: 0'
+        """
         from ottla.streams.graph.describe import describe
 
         return describe(self)

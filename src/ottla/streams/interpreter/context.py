@@ -1,14 +1,15 @@
-"""What a processor of the user's own sees: its context, its stores, its timers."""
+"""The Processor API: processors of the user's own, and their context with stores and timers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from ottla.streams.errors import TopologyError
 from ottla.streams.records import Record
+from ottla.streams.type_variables import K2, V2, K, Unknown, V
 from ottla.streams.windows import Duration, to_ms
 
 if TYPE_CHECKING:
@@ -16,11 +17,23 @@ if TYPE_CHECKING:
 
 
 class PunctuationType(Enum):
+    """The clock of a timer: the times of the records, or the machine's clock.
+
+    >>> PunctuationType.STREAM_TIME.value
+    'stream time'
+    """
+
     STREAM_TIME = "stream time"
     WALL_CLOCK_TIME = "wall-clock time"
 
 
 class RecordMetadata(NamedTuple):
+    """Where a record was read.
+
+    >>> RecordMetadata("clicks", partition=0, offset=42).offset
+    42
+    """
+
     topic: str
     partition: int
     offset: int
@@ -28,7 +41,7 @@ class RecordMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class Punctuation:
-    """A timer: what to call, how often, and when next; kept by its place among the task's timers."""
+    """A timer: what to call, how often, and when next. A task finds it again by its place among the task's timers."""
 
     interval_ms: int
     kind: PunctuationType
@@ -37,10 +50,11 @@ class Punctuation:
     cancelled: bool = False
 
     def cancel(self) -> None:
+        """Stops the timer."""
         self.cancelled = True
 
     def fire(self, now_ms: int) -> bool:
-        """Calls if it is time; times that were missed are called for once."""
+        """Calls the function if it is time; one call stands for all times that were missed."""
         if self.cancelled or now_ms < self.next_ms:
             return False
         self.call(now_ms)
@@ -49,24 +63,65 @@ class Punctuation:
         return True
 
 
-class Processor:
-    """Base of processors for `process()`: override what you need."""
+class Processor(Generic[K, V, K2, V2]):
+    """The base of processors for `KStream.process`: override what you need.
 
-    context: ProcessorContext
+    It takes records with keys K and values V, and forwards records with keys K2 and values V2.
 
-    def init(self, context: ProcessorContext) -> None:
-        """Called once for each task, before the first record."""
+    >>> class Shout(Processor[str, str, str, str]):
+    ...     def process(self, record):
+    ...         self.context.forward(record.with_value(record.value.upper()))
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("in").process(Shout).to("out")
+    >>> driver = TopologyTestDriver(builder)
+    >>> driver.pipe_input("in", "hello")
+    >>> driver.read_all("out")
+    [Record(None, 'HELLO', timestamp=0)]
+    """
+
+    context: ProcessorContext[K2, V2]
+
+    def init(self, context: ProcessorContext[K2, V2]) -> None:
+        """Called once for each task, before the first record; call it from your own `init`.
+
+        >>> class Ticking(Processor):
+        ...     def init(self, context):
+        ...         super().init(context)
+        ...         context.schedule(1_000, PunctuationType.WALL_CLOCK_TIME, print)
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.stream("in").process(Ticking)
+        >>> TopologyTestDriver(builder).advance_time(1_000)
+        1000
+        """
         self.context = context
 
-    def process(self, record: Record) -> None:
-        """Called for each record."""
+    def process(self, record: Record[K, V]) -> None:
+        """Called for each record; does nothing unless it is overridden.
+
+        >>> Processor().process(Record("a", "hello", timestamp=0))
+        """
 
     def close(self) -> None:
-        """Called when the task ends."""
+        """Called when the task ends; does nothing unless it is overridden.
+
+        >>> Processor().close()
+        """
 
 
-class ProcessorContext:
-    """The way from a processor to its task."""
+class ProcessorContext(Generic[K, V]):
+    """What a processor can do beyond its record: forward records, read and write stores, set timers.
+
+    >>> class Dedupe(Processor[str, str, str, str]):
+    ...     def process(self, record):
+    ...         if self.context.store("seen").put_if_absent(record.value, True) is None:
+    ...             self.context.forward(record)
+    >>> builder = StreamsBuilder().add_state_store("seen")
+    >>> builder.stream("in").process(Dedupe, stores=["seen"]).to("out")
+    >>> driver = TopologyTestDriver(builder)
+    >>> driver.pipe_records("in", [("a", "one", 0), ("a", "one", 1)])
+    >>> driver.read_all("out")
+    [Record('a', 'one', timestamp=0)]
+    """
 
     def __init__(
         self, task: Task, node: str, stores: list[str], forward: Callable[[Record, str | None], None]
@@ -76,31 +131,94 @@ class ProcessorContext:
         self._stores = stores
         self._forward = forward
 
-    def forward(self, record: Record, child: str | None = None) -> None:
-        """Hands a record on: to all that come next, or to one of them by name."""
+    def forward(self, record: Record[K, V], child: str | None = None) -> None:
+        """Passes a record on to all operators that follow, or to the one with a name.
+
+        >>> class Twice(Processor):
+        ...     def process(self, record):
+        ...         self.context.forward(record)
+        ...         self.context.forward(record)
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").process(Twice).to("out")
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_input("in", "hello")
+        >>> len(driver.read_all("out"))
+        2
+        """
         self._forward(record, child)
 
-    def store(self, name: str) -> Any:
+    def store(self, name: str) -> Unknown:
+        """A state store that `process(stores=[...])` names; `add_state_store` makes a `KeyValueStore`.
+
+        >>> class Last(Processor):
+        ...     def process(self, record):
+        ...         self.context.store("last").put(record.key, record.value)
+        >>> builder = StreamsBuilder().add_state_store("last")
+        >>> _ = builder.stream("in").process(Last, stores=["last"])
+        >>> driver = TopologyTestDriver(builder)
+        >>> driver.pipe_input("in", "hello", key="a")
+        >>> driver.store("last").get("a")
+        'hello'
+        """
         if name not in self._stores:
             raise TopologyError(
-                f"{self._node} asks for the state store {name}, but was not given it in process(stores=[...])"
+                f"{self._node} uses the state store {name}: name it in process(stores=[{name!r}])"
             )
         return self._task.stores[name]
 
     def schedule(
         self, interval: Duration, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Punctuation:
-        """Calls back with the time, every `interval`, by the time of records or by the clock."""
+        """Calls back with the time, every `interval`, by the times of records or by the machine's clock.
+
+        >>> class Hourly(Processor):
+        ...     def init(self, context):
+        ...         context.schedule(3_600_000, PunctuationType.STREAM_TIME, lambda time: print("at", time))
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.stream("in").process(Hourly)
+        >>> TopologyTestDriver(builder).pipe_input("in", "x", timestamp=7_200_000)
+        at 7200000
+        """
         return self._task.schedule(to_ms(interval), kind, callback)
 
     @property
     def stream_time_ms(self) -> int:
+        """The latest time of all records that the task has read.
+
+        >>> class Show(Processor):
+        ...     def process(self, record):
+        ...         print(self.context.stream_time_ms)
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.stream("in").process(Show)
+        >>> TopologyTestDriver(builder).pipe_input("in", "x", timestamp=5)
+        5
+        """
         return self._task.stream_time
 
     @property
     def system_time_ms(self) -> int:
+        """The machine's clock; in a `TopologyTestDriver` its own clock.
+
+        >>> class Show(Processor):
+        ...     def process(self, record):
+        ...         print(self.context.system_time_ms)
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.stream("in").process(Show)
+        >>> TopologyTestDriver(builder, start_ms=1_000).pipe_input("in", "x", timestamp=5)
+        1000
+        """
         return self._task.now_ms()
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
+        """Where the current record was read; None in a timer.
+
+        >>> class Show(Processor):
+        ...     def process(self, record):
+        ...         print(self.context.record_metadata.topic)
+        >>> builder = StreamsBuilder()
+        >>> _ = builder.stream("in").process(Show)
+        >>> TopologyTestDriver(builder).pipe_input("in", "x")
+        in
+        """
         return self._task.metadata

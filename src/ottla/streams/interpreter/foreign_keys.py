@@ -1,56 +1,72 @@
-"""The foreign key join of tables: subscriptions travel to the other table's task, answers travel back."""
+"""The foreign key join of tables: subscriptions go to the other table's task, responses come back."""
 
 from __future__ import annotations
 
 import hashlib
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
+from ottla.streams.graph.operators import (
+    ForeignChanged,
+    ForeignLookup,
+    ForeignReceive,
+    ForeignResolve,
+    ForeignSend,
+)
 from ottla.streams.interpreter.keys import encode_key
 from ottla.streams.interpreter.node import NodeProcessor
 from ottla.streams.interpreter.state_map import StateMap
 from ottla.streams.interpreter.views import open_view
 from ottla.streams.records import Record
+from ottla.streams.type_variables import K, Unknown, V
 
 
 class Instruction(Enum):
-    DELETE_QUIETLY = 0
-    DELETE_AND_TELL = 1
-    ANSWER_ALWAYS = 2
-    ANSWER_IF_FOUND = 3
+    """What to do with a subscription, under Kafka Streams' names. Checkpoints hold the values."""
+
+    DELETE_KEY_NO_PROPAGATE = 0
+    DELETE_KEY_AND_PROPAGATE = 1
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
+    PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
 
 
-class Subscription(NamedTuple):
-    key: Any
+class Subscription(NamedTuple, Generic[K]):
+    """A row that refers to a foreign key; the hash names the row's value at that time."""
+
+    key: K
     value_hash: bytes | None
     instruction: Instruction
 
 
-class Response(NamedTuple):
+class Response(NamedTuple, Generic[V]):
+    """The foreign row for a subscription, with the hash that came with it."""
+
     value_hash: bytes | None
-    foreign_value: Any
+    foreign_value: V | None
 
 
-def hash_of(value: Any) -> bytes | None:
-    """Tells whether a row is still the one that asked."""
+def hash_of(value: Unknown) -> bytes | None:
+    """The hash by which a resolver sees whether the row has changed since it subscribed."""
     return None if value is None else hashlib.blake2b(encode_key(value), digest_size=16).digest()
 
 
-class SubscriptionStore:
-    """Which rows refer to a foreign key: one entry per foreign key."""
+class SubscriptionStore(Generic[K]):
+    """The rows that refer to each foreign key: one entry per foreign key."""
 
     scalars: tuple[str, ...] = ()
 
-    def __init__(self, entries: StateMap) -> None:
+    def __init__(self, entries: StateMap[dict[bytes, tuple[Subscription[K], int]]]) -> None:
         self._entries = entries
 
-    def put(self, foreign_key: Any, subscription: Subscription, timestamp: int) -> None:
+    def put(self, foreign_key: object, subscription: Subscription[K], timestamp: int) -> None:
+        """Adds or replaces the subscription of a row."""
         name = encode_key(foreign_key)
         rows = self._entries.get(name) or {}
         rows[encode_key(subscription.key)] = (subscription, timestamp)
         self._entries.put(name, rows)
 
-    def delete(self, foreign_key: Any, key: Any) -> None:
+    def delete(self, foreign_key: object, key: K) -> None:
+        """Removes the subscription of a row."""
         name = encode_key(foreign_key)
         rows = self._entries.get(name) or {}
         rows.pop(encode_key(key), None)
@@ -59,12 +75,15 @@ class SubscriptionStore:
         else:
             self._entries.delete(name)
 
-    def of(self, foreign_key: Any) -> list[Subscription]:
+    def of(self, foreign_key: object) -> list[Subscription[K]]:
+        """The subscriptions to a foreign key, in the order of the rows' keys."""
         rows = self._entries.get(encode_key(foreign_key)) or {}
         return [subscription for _, (subscription, _) in sorted(rows.items())]
 
 
-class ForeignSendProcessor(NodeProcessor):
+class ForeignSendProcessor(NodeProcessor[ForeignSend]):
+    """Subscribes to the foreign key of each changed row, and gives up the one before."""
+
     def process(self, record: Record) -> None:
         change = record.value
         old = self._foreign_key(record, change.old)
@@ -74,45 +93,51 @@ class ForeignSendProcessor(NodeProcessor):
             if change.old is None and change.new is None:
                 return
             if old is not None and old != new:
-                self._tell(record, old, value_hash, Instruction.DELETE_QUIETLY)
-            self._tell(record, new, value_hash, Instruction.ANSWER_ALWAYS)
+                self._subscribe(record, old, value_hash, Instruction.DELETE_KEY_NO_PROPAGATE)
+            self._subscribe(record, new, value_hash, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
             return
         if new is None:
             if old is not None:
-                self._tell(record, old, value_hash, Instruction.DELETE_AND_TELL)
+                self._subscribe(record, old, value_hash, Instruction.DELETE_KEY_AND_PROPAGATE)
         elif old is None or old == new:
-            self._tell(record, new, value_hash, Instruction.ANSWER_IF_FOUND)
+            self._subscribe(record, new, value_hash, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE)
         else:
-            self._tell(record, old, value_hash, Instruction.DELETE_QUIETLY)
-            self._tell(record, new, value_hash, Instruction.ANSWER_ALWAYS)
+            self._subscribe(record, old, value_hash, Instruction.DELETE_KEY_NO_PROPAGATE)
+            self._subscribe(record, new, value_hash, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
 
-    def _foreign_key(self, record: Record, value: Any) -> Any:
+    def _foreign_key(self, record: Record, value: Unknown) -> Unknown:
         return None if value is None else self.operator.foreign_key.of_record(record.with_value(value))
 
-    def _tell(self, record: Record, foreign_key: Any, value_hash: bytes | None, what: Instruction) -> None:
+    def _subscribe(
+        self, record: Record, foreign_key: Unknown, value_hash: bytes | None, what: Instruction
+    ) -> None:
         subscription = Subscription(record.key, value_hash, what)
         self.forward(Record(foreign_key, subscription, record.timestamp, record.headers))
 
 
-class ForeignReceiveProcessor(NodeProcessor):
+class ForeignReceiveProcessor(NodeProcessor[ForeignReceive]):
+    """Keeps or removes a subscription, and passes it on."""
+
     def open(self) -> None:
-        self.store = self.task.stores[self.operator.store]
+        self.store = self.store_of(self.operator.store, SubscriptionStore)
 
     def process(self, record: Record) -> None:
         subscription: Subscription = record.value
         instruction = subscription.instruction
         if record.key is None:
-            if instruction is Instruction.ANSWER_ALWAYS:
+            if instruction is Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
                 self.forward(record)
             return
-        if instruction in (Instruction.DELETE_AND_TELL, Instruction.DELETE_QUIETLY):
+        if instruction in (Instruction.DELETE_KEY_AND_PROPAGATE, Instruction.DELETE_KEY_NO_PROPAGATE):
             self.store.delete(record.key, subscription.key)
         else:
             self.store.put(record.key, subscription, record.timestamp)
         self.forward(record)
 
 
-class ForeignLookupProcessor(NodeProcessor):
+class ForeignLookupProcessor(NodeProcessor[ForeignLookup]):
+    """Responds to a subscription with the foreign row."""
+
     def open(self) -> None:
         self.lookup = open_view(self.operator.foreign_table, self.task.stores)
 
@@ -122,19 +147,21 @@ class ForeignLookupProcessor(NodeProcessor):
         timestamp = record.timestamp if held is None else max(record.timestamp, held.timestamp)
         foreign = None if held is None else held.value
         instruction = subscription.instruction
-        if instruction is Instruction.DELETE_QUIETLY:
+        if instruction is Instruction.DELETE_KEY_NO_PROPAGATE:
             return
-        if instruction is Instruction.ANSWER_IF_FOUND and held is None:
+        if instruction is Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE and held is None:
             return
-        if instruction is Instruction.DELETE_AND_TELL:
+        if instruction is Instruction.DELETE_KEY_AND_PROPAGATE:
             foreign = None
         response = Response(subscription.value_hash, foreign)
         self.forward(Record(subscription.key, response, timestamp, record.headers))
 
 
-class ForeignChangedProcessor(NodeProcessor):
+class ForeignChangedProcessor(NodeProcessor[ForeignChanged]):
+    """Responds to all subscriptions of a foreign row that has changed."""
+
     def open(self) -> None:
-        self.store = self.task.stores[self.operator.store]
+        self.store = self.store_of(self.operator.store, SubscriptionStore)
 
     def process(self, record: Record) -> None:
         if record.key is None:
@@ -144,8 +171,8 @@ class ForeignChangedProcessor(NodeProcessor):
             self.forward(Record(subscription.key, response, record.timestamp, record.headers))
 
 
-class ForeignResolveProcessor(NodeProcessor):
-    """An answer to a row that has changed since is stale and dropped."""
+class ForeignResolveProcessor(NodeProcessor[ForeignResolve]):
+    """Joins a response with its row; a response to a row that has changed since is dropped."""
 
     def open(self) -> None:
         self.lookup = open_view(self.operator.table, self.task.stores)

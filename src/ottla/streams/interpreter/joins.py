@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
+from ottla.streams.graph.operators import JoinWindow, StreamJoinSide, StreamTableJoin
+from ottla.streams.interpreter.buffers import TimeOrdered
 from ottla.streams.interpreter.keys import encode_key
 from ottla.streams.interpreter.node import NodeProcessor
-from ottla.streams.interpreter.stores import NEVER
+from ottla.streams.interpreter.stores import NEVER, WindowStore
 from ottla.streams.interpreter.views import open_view
 from ottla.streams.records import Record
 
-_FAR = 1 << 62
+_FAR: Final = 1 << 62
 
 
-class JoinWindowProcessor(NodeProcessor):
-    """The record first looks for partners, then waits for those to come."""
+class JoinWindowProcessor(NodeProcessor[JoinWindow]):
+    """The record first looks for partners, then it is kept for later ones."""
 
     def open(self) -> None:
-        self.store = self.task.stores[self.operator.store]
+        self.store = self.store_of(self.operator.store, WindowStore)
 
     def process(self, record: Record) -> None:
         self.forward(record)
@@ -25,13 +27,13 @@ class JoinWindowProcessor(NodeProcessor):
             self.store.put(record.key, record.value, record.timestamp, record.timestamp)
 
 
-class StreamJoinSideProcessor(NodeProcessor):
-    """Joins with all partners in the window; without one, an outer join answers when the window has closed."""
+class StreamJoinSideProcessor(NodeProcessor[StreamJoinSide]):
+    """Joins with all partners in the window; an outer join emits a record without partner when its window closes."""
 
     def open(self) -> None:
         operator = self.operator
-        self.other = self.task.stores[operator.other_store]
-        self.waiting = self.task.stores[operator.outer_store] if operator.outer_store else None
+        self.other = self.store_of(operator.other_store, WindowStore)
+        self.waiting = self.store_of(operator.outer_store, TimeOrdered) if operator.outer_store else None
         self.clock: dict[str, int] = self.task.clocks.setdefault(
             operator.clock, {"stream_time": NEVER, "min_time": _FAR}
         )
@@ -48,7 +50,7 @@ class StreamJoinSideProcessor(NodeProcessor):
         if record.key is None or record.value is None:
             return
         if self.waiting is not None and timestamp == clock["stream_time"]:
-            self._emit_closed(record)
+            self._emit_closed(record, self.waiting)
         last = max(0, timestamp + self.after)
         partners = self.other.fetch_range(record.key, max(0, timestamp - self.before), last)
         for time, held in partners:
@@ -67,8 +69,8 @@ class StreamJoinSideProcessor(NodeProcessor):
                 values = (*(held_values[1] if held_values else ()), record.value)
                 self.waiting.put(place, (record.key, values))
 
-    def _emit_closed(self, record: Record) -> None:
-        """Records whose window has closed without a partner, of both sides."""
+    def _emit_closed(self, record: Record, waiting: TimeOrdered) -> None:
+        """Emits the records of both sides whose window has closed without a partner."""
         operator, clock = self.operator, self.clock
         windows = operator.windows
         now = clock["stream_time"]
@@ -76,7 +78,7 @@ class StreamJoinSideProcessor(NodeProcessor):
             return
         clock["min_time"] = _FAR
         left_open = right_open = False
-        for place, (key, values) in self.waiting.items():  # type: ignore[union-attr]
+        for place, (key, values) in waiting.items():
             time, from_left = place[0], place[1] == 1
             clock["min_time"] = time
             if left_open and right_open:
@@ -87,14 +89,14 @@ class StreamJoinSideProcessor(NodeProcessor):
                 continue
             mine = from_left == operator.left_side
             for value in values:
-                pair: tuple[Any, Any] = (value, None) if mine else (None, value)
-                joined = operator.joiner.join(key, *pair)
+                left, right = (value, None) if mine else (None, value)
+                joined = operator.joiner.join(key, left, right)
                 self.forward(Record(key, joined, time, record.headers))
-            self.waiting.delete(place)  # type: ignore[union-attr]
+            waiting.delete(place)
 
 
-class StreamTableJoinProcessor(NodeProcessor):
-    """A record meets the table's value of now; records without key or value are dropped."""
+class StreamTableJoinProcessor(NodeProcessor[StreamTableJoin]):
+    """Joins a record with the table's current value; records without key or value are dropped."""
 
     def open(self) -> None:
         self.lookup = open_view(self.operator.table, self.task.stores)

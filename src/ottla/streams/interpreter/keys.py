@@ -1,22 +1,22 @@
-"""Keys as bytes: how stores find an entry, and how tasks are told apart. Equal keys give equal bytes, and back."""
+"""Keys as bytes: under these a store keeps its entries. Equal keys have equal bytes, and the bytes yield the key."""
 
 from __future__ import annotations
 
 import pickle
 import struct
-from typing import Any
 
 import msgspec
 
 from ottla.streams.records import Window, Windowed
-from ottla.streams.serdes import Serde
+from ottla.streams.serdes import AnySerde
+from ottla.streams.type_variables import Unknown
 
 _LONG = struct.Struct(">q")
 _DOUBLE = struct.Struct(">d")
 _WINDOW = struct.Struct(">qq")
 
 
-def encode_key(key: Any) -> bytes:
+def encode_key(key: Unknown) -> bytes:
     """One letter for the type, then its bytes; anything beyond the simple types is pickled."""
     kind = type(key)
     if kind is str:
@@ -39,7 +39,8 @@ def encode_key(key: Any) -> bytes:
     return b"p" + pickle.dumps(key, 5)
 
 
-def decode_key(data: bytes) -> Any:
+def decode_key(data: bytes) -> Unknown:
+    """The key of some bytes."""
     kind, rest = data[:1], data[1:]
     if kind == b"s":
         return str(rest, "utf-8")
@@ -67,10 +68,10 @@ def decode_key(data: bytes) -> Any:
 
 
 class KeyCodec:
-    """A store's way from keys to bytes and back: its serde if it has one."""
+    """How a store writes its keys: with its serde, if it has one."""
 
     __slots__ = ("decode", "encode")
 
-    def __init__(self, serde: Serde[Any] | None) -> None:
+    def __init__(self, serde: AnySerde | None) -> None:
         self.encode = encode_key if serde is None else serde.encode
         self.decode = decode_key if serde is None else serde.decode

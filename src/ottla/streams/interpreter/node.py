@@ -1,10 +1,11 @@
-"""What the processors of all operators share: where they are, and how they hand records on."""
+"""What the processors of all operators share: where they are, and how they pass records on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
+from ottla.streams.graph.operators import Operator
 from ottla.streams.graph.topology import Node
 from ottla.streams.records import Record
 
@@ -12,17 +13,19 @@ if TYPE_CHECKING:
     from ottla.streams.interpreter.task import Task
 
 Handler = Callable[[Record], None]
+O = TypeVar("O", bound=Operator, covariant=True)  # noqa: E741
+S = TypeVar("S")
 
 
-class NodeProcessor:
-    """`scalars` names the attributes that must survive between batches."""
+class NodeProcessor(Generic[O]):
+    """Processes the records of one node; `scalars` names the attributes that are kept between batches."""
 
     scalars: tuple[str, ...] = ()
 
-    def __init__(self, node: Node, task: Task, known: Mapping[str, NodeProcessor]) -> None:
+    def __init__(self, node: Node, task: Task, known: Mapping[str, NodeProcessor[Operator]]) -> None:
         self.node = node
         self.task = task
-        self.operator: Any = node.operator
+        self.operator: O = cast("O", node.operator)
         self._children: dict[str, Handler] = {
             child.name: known[child.name].process if child.name in known else _leave(task, child)
             for child in node.children
@@ -30,10 +33,17 @@ class NodeProcessor:
         handlers = list(self._children.values())
         self.forward: Handler = handlers[0] if len(handlers) == 1 else _to_all(handlers)
 
+    def store_of(self, name: str, kind: type[S]) -> S:
+        """The task's store of a name, which is of a known class."""
+        store = self.task.stores[name]
+        assert isinstance(store, kind), f"{self.node.name}: {name} is a {type(store).__name__}"
+        return store
+
     def open(self) -> None:
         """Called once, when the task's state is in place."""
 
     def process(self, record: Record) -> None:
+        """Called for each record; passes it on unless it is overridden."""
         self.forward(record)
 
     def flush(self) -> None:
@@ -41,6 +51,9 @@ class NodeProcessor:
 
     def close(self) -> None:
         """Called when the task ends."""
+
+
+AnyProcessor = NodeProcessor[Operator]
 
 
 def _to_all(handlers: list[Handler]) -> Handler:

@@ -1,4 +1,7 @@
-"""Only a table's last change per key and batch goes on, where nothing that follows could tell the difference."""
+"""A cache of a table's changes: only the last one per key and batch goes on, as with Kafka Streams' record caches.
+
+It is used where the changes in between are not visible downstream.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ _KEEPS_KEYS = (TableToStream, TableMapValues, MapValues, PassThrough)
 
 
 def only_last_change_matters(node: Node) -> bool:
-    """Whether all that follows gives one record of the same key for each change, up to a topic of a fixed name."""
+    """Whether all that follows makes one record of the same key for each change, up to a topic of a fixed name."""
     return all(_last_change_matters(child) for child in node.children)
 
 
 def _last_change_matters(node: Node) -> bool:
     operator = node.operator
     if len(node.parents) != 1:
-        # What several give to one must keep its order.
+        # The order among several parents is visible.
         return False
     if isinstance(operator, Sink):
         return not operator.internal and isinstance(operator.topic, str)
@@ -36,6 +39,7 @@ class ChangeCache:
         self._last: dict[bytes, Record] = {}
 
     def add(self, record: Record) -> None:
+        """Replaces an earlier change of the key."""
         name = encode_key(record.key)
         first = self._last.get(name)
         if first is not None and first.value.old is not record.value.old:
@@ -43,6 +47,7 @@ class ChangeCache:
         self._last[name] = record
 
     def flush(self) -> None:
-        gathered, self._last = self._last, {}
-        for record in gathered.values():
+        """Passes all changes on."""
+        cached, self._last = self._last, {}
+        for record in cached.values():
             self._forward(record)

@@ -1,11 +1,12 @@
-"""Which processor does what an operator says."""
+"""The processor class of each operator."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.streams.graph import operators as op
+from ottla.streams.graph.operators import Operator
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter import (
     aggregates,
@@ -16,12 +17,12 @@ from ottla.streams.interpreter import (
     tables,
     windowed,
 )
-from ottla.streams.interpreter.node import NodeProcessor
+from ottla.streams.interpreter.node import AnyProcessor, NodeProcessor
 
 if TYPE_CHECKING:
     from ottla.streams.interpreter.task import Task
 
-_PROCESSORS: Final[dict[type[Any], type[NodeProcessor]]] = {
+_PROCESSORS: Final[dict[type[Operator], type[AnyProcessor]]] = {
     op.Source: NodeProcessor,
     op.Sink: stateless_operators.SinkProcessor,
     op.PassThrough: NodeProcessor,
@@ -65,5 +66,6 @@ _PROCESSORS: Final[dict[type[Any], type[NodeProcessor]]] = {
 }
 
 
-def make_processor(node: Node, task: Task, known: Mapping[str, NodeProcessor]) -> NodeProcessor:
+def make_processor(node: Node, task: Task, known: Mapping[str, AnyProcessor]) -> AnyProcessor:
+    """The processor of a node; `known` has those of the nodes after it."""
     return _PROCESSORS[type(node.operator)](node, task, known)

@@ -1,4 +1,4 @@
-"""Records at the door: bytes to values, time, and what happens to those that cannot be read or processed."""
+"""Reads the records of a source: bytes to values, the time, and the rule for records that fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_source(
     metadata: RecordMetadata,
     dead_letter: DeadLetter,
 ) -> None:
-    """Decodes a record and gives it to its source node, under the source's rule for errors."""
+    """Decodes a record and processes it at its source node; the source's rule decides about errors."""
     try:
         record = decode(source, raw)
         if record.timestamp >= 0:
@@ -41,6 +41,7 @@ def read_source(
 
 
 def decode(source: Source, raw: Record) -> Record:
+    """A record with its values and its time, by the serdes and the time extractor of its source."""
     key = (source.key_serde or natural_serde).deserialize(raw.key)
     value = (source.value_serde or natural_serde).deserialize(raw.value)
     timestamp = raw.timestamp if source.timestamp_of is None else source.timestamp_of(value, raw.timestamp)

@@ -1,9 +1,8 @@
-"""Stores for a task, by what the topology says they are."""
+"""Makes the stores of a task from their description in the topology."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from ottla.streams.graph.operators import Store, StoreKind
 from ottla.streams.interpreter.buffers import SuppressBuffer, TimeOrdered
@@ -11,8 +10,13 @@ from ottla.streams.interpreter.foreign_keys import SubscriptionStore
 from ottla.streams.interpreter.state_map import StateMap
 from ottla.streams.interpreter.stores import KeyValueStore, SessionStore, TableStore, WindowStore
 
+StateStore = (
+    KeyValueStore | TableStore | WindowStore | SessionStore | SuppressBuffer | TimeOrdered | SubscriptionStore
+)
 
-def make_store(store: Store, entries: StateMap) -> Any:
+
+def make_store(store: Store, entries: StateMap) -> StateStore:
+    """A store over a map."""
     match store.kind:
         case StoreKind.KEY_VALUE if store.timestamped:
             return TableStore(entries, store.key_serde)
@@ -32,5 +36,6 @@ def make_store(store: Store, entries: StateMap) -> Any:
             return SubscriptionStore(entries)
 
 
-def make_stores(stores: Iterable[Store], make_map: Callable[[str], StateMap]) -> dict[str, Any]:
+def make_stores(stores: Iterable[Store], make_map: Callable[[str], StateMap]) -> dict[str, StateStore]:
+    """The stores by name, each over a map of its own."""
     return {store.name: make_store(store, make_map(store.name)) for store in stores}

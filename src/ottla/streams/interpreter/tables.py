@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 from ottla.streams.errors import ProcessingError
-from ottla.streams.graph.operators import JoinKind
+from ottla.streams.graph.operators import (
+    GlobalTableSource,
+    JoinKind,
+    TableFilter,
+    TableJoinMerge,
+    TableJoinSide,
+    TableMapValues,
+    TableReplica,
+    TableSelect,
+    TableSource,
+    TableToStream,
+)
 from ottla.streams.interpreter.node import NodeProcessor
+from ottla.streams.interpreter.stores import TableStore
 from ottla.streams.interpreter.views import open_view
 from ottla.streams.records import Change, Record
+from ottla.streams.type_variables import Unknown
+
+O = TypeVar("O", bound=TableFilter | TableMapValues)  # noqa: E741
 
 
-class TableSourceProcessor(NodeProcessor):
-    """A stream becomes a table: the last value that arrives is the value, and a null deletes."""
+class TableSourceProcessor(NodeProcessor[TableSource]):
+    """Makes a table of a stream: the last value that arrives is the value, and a null deletes."""
 
     def open(self) -> None:
-        self.store = self.task.stores[self.operator.store] if self.operator.materialized else None
+        operator = self.operator
+        self.store = self.store_of(operator.store, TableStore) if operator.materialized else None
 
     def process(self, record: Record) -> None:
         if record.key is None:
@@ -28,31 +44,35 @@ class TableSourceProcessor(NodeProcessor):
         self.forward(record.with_value(Change(record.value, old)))
 
 
-class GlobalTableSourceProcessor(NodeProcessor):
+class GlobalTableSourceProcessor(NodeProcessor[GlobalTableSource]):
+    """Keeps all rows of a global table."""
+
     def open(self) -> None:
-        self.store = self.task.stores[self.operator.store]
+        self.store = self.store_of(self.operator.store, TableStore)
 
     def process(self, record: Record) -> None:
         if record.key is not None:
             self.store.put(record.key, record.value, record.timestamp)
 
 
-class TableReplicaProcessor(NodeProcessor):
+class TableReplicaProcessor(NodeProcessor[TableReplica]):
+    """Keeps a copy of a table for a later stage."""
+
     def open(self) -> None:
-        self.store = self.task.stores[self.operator.store]
+        self.store = self.store_of(self.operator.store, TableStore)
 
     def process(self, record: Record) -> None:
         self.store.put(record.key, record.value.new, record.timestamp)
 
 
-class _TableStep(NodeProcessor):
+class _TableStep(NodeProcessor[O]):
     def open(self) -> None:
-        self.store = self.task.stores[self.operator.store] if self.operator.store else None
+        self.store = self.store_of(self.operator.store, TableStore) if self.operator.store else None
 
-    def _compute(self, record: Record, value: Any) -> Any:
-        raise AssertionError("each step computes in its own way")
+    def _compute(self, record: Record, value: Unknown) -> Unknown:
+        raise AssertionError("subclasses compute")
 
-    def _old(self, record: Record) -> Any:
+    def _old(self, record: Record) -> Unknown:
         if not self.operator.send_old:
             return None
         if self.store is None:
@@ -60,14 +80,16 @@ class _TableStep(NodeProcessor):
         held = self.store.get(record.key)
         return None if held is None else held.value
 
-    def _pass_on(self, record: Record, new: Any, old: Any) -> None:
+    def _pass_on(self, record: Record, new: object, old: object) -> None:
         if self.store is not None:
             self.store.put(record.key, new, record.timestamp)
         self.forward(record.with_value(Change(new, old)))
 
 
-class TableFilterProcessor(_TableStep):
-    def _compute(self, record: Record, value: Any) -> Any:
+class TableFilterProcessor(_TableStep[TableFilter]):
+    """Passes rows for which the predicate holds; deletes the others downstream."""
+
+    def _compute(self, record: Record, value: Unknown) -> Unknown:
         if value is None:
             return None
         holds = self.operator.predicate.of_record(record.with_value(value))
@@ -81,8 +103,10 @@ class TableFilterProcessor(_TableStep):
         self._pass_on(record, new, old)
 
 
-class TableMapValuesProcessor(_TableStep):
-    def _compute(self, record: Record, value: Any) -> Any:
+class TableMapValuesProcessor(_TableStep[TableMapValues]):
+    """Gives rows new values."""
+
+    def _compute(self, record: Record, value: Unknown) -> Unknown:
         return None if value is None else self.operator.mapper.of_record(record.with_value(value))
 
     def process(self, record: Record) -> None:
@@ -90,17 +114,19 @@ class TableMapValuesProcessor(_TableStep):
         self._pass_on(record, new, self._old(record))
 
 
-class TableToStreamProcessor(NodeProcessor):
+class TableToStreamProcessor(NodeProcessor[TableToStream]):
+    """Passes the new value of each change on as a record."""
+
     def process(self, record: Record) -> None:
         self.forward(Record(record.key, record.value.new, record.timestamp, record.headers))
 
 
-class TableSelectProcessor(NodeProcessor):
-    """A row under its new key: one change when the key stays, else one to take away and one to add."""
+class TableSelectProcessor(NodeProcessor[TableSelect]):
+    """Passes a row on under its new key: one change when the key stays, else one to take away and one to add."""
 
     def process(self, record: Record) -> None:
         if record.key is None:
-            raise ProcessingError(f"{self.node.name} was given a row without a key")
+            raise ProcessingError(f"{self.node.name} received a row without a key")
         old = self._select(record, record.value.old)
         new = self._select(record, record.value.new)
         if old is not None and new is not None and old[0] == new[0]:
@@ -111,15 +137,15 @@ class TableSelectProcessor(NodeProcessor):
         if new is not None:
             self.forward(Record(new[0], Change(new[1], None), record.timestamp, record.headers))
 
-    def _select(self, record: Record, value: Any) -> tuple[Any, Any] | None:
+    def _select(self, record: Record, value: Unknown) -> tuple[Unknown, Unknown] | None:
         if value is None:
             return None
         key, selected = self.operator.mapper.of_record(record.with_value(value))
         return None if key is None or selected is None else (key, selected)
 
 
-class TableJoinSideProcessor(NodeProcessor):
-    """One side changed: join it with what the other side holds now."""
+class TableJoinSideProcessor(NodeProcessor[TableJoinSide]):
+    """Joins a change of one side with the current row of the other."""
 
     def open(self) -> None:
         self.lookup = open_view(self.operator.other, self.task.stores)
@@ -141,15 +167,17 @@ class TableJoinSideProcessor(NodeProcessor):
     def _goes_on_alone(kind: JoinKind, change: Change) -> bool:
         return kind in (JoinKind.LEFT, JoinKind.OUTER) and (change.new is not None or change.old is not None)
 
-    def _join(self, key: Any, mine: Any, other: Any, kind: JoinKind) -> Any:
+    def _join(self, key: object, mine: object, other: object, kind: JoinKind) -> Unknown:
         if mine is None and (other is None or kind in (JoinKind.INNER, JoinKind.LEFT)):
             return None
         return self.operator.joiner.join(key, mine, other)
 
 
-class TableJoinMergeProcessor(NodeProcessor):
+class TableJoinMergeProcessor(NodeProcessor[TableJoinMerge]):
+    """Keeps and passes on the changes of both sides."""
+
     def open(self) -> None:
-        self.store = self.task.stores[self.operator.store] if self.operator.store else None
+        self.store = self.store_of(self.operator.store, TableStore) if self.operator.store else None
 
     def process(self, record: Record) -> None:
         if self.store is not None:

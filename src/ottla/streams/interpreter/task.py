@@ -1,38 +1,39 @@
-"""One task: the processors of some nodes, their stores, their idea of time. Engines feed it and take what it emits."""
+"""One task: the processors of some nodes, their stores and their clock. Engines feed it and take what it emits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import TypeAlias
 
 from ottla.streams.graph.operators import GlobalTableSource, Source
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import Punctuation, PunctuationType, RecordMetadata
-from ottla.streams.interpreter.node import NodeProcessor
+from ottla.streams.interpreter.node import AnyProcessor
 from ottla.streams.interpreter.registry import make_processor
+from ottla.streams.interpreter.store_factory import StateStore
 from ottla.streams.interpreter.stores import NEVER
 from ottla.streams.records import Record
+from ottla.streams.type_variables import Unknown
 
 Emit = Callable[[Node, Record], None]
-"""Takes what leaves the task: the node it was meant for (a sink, or one that runs elsewhere) and the record."""
+"""Takes what leaves the task: the node it is for (a sink, or one that another task runs) and the record."""
 
-
-class HasScalars(Protocol):
-    scalars: tuple[str, ...]
+Scalars: TypeAlias = dict[str, Unknown]
+"""Saved scalars: those of stores and processors by name, and the clocks, timers and stream time of the task."""
 
 
 class Task:
-    """Feed it with `process`. With `cache_changes`, tables hand on only their last change of a batch, at `flush`,
-    where nothing that follows could tell the difference: what Kafka Streams' record caches do."""
+    """Feed it with `process`. With `cache_changes`, tables pass on only their last change of a batch, at `flush`,
+    where the others are not visible downstream: what Kafka Streams' record caches do."""
 
     def __init__(
         self,
         nodes: Iterable[Node],
-        stores: Mapping[str, Any],
+        stores: Mapping[str, StateStore],
         emit: Emit,
         *,
         now_ms: Callable[[], int],
-        scalars: Mapping[str, Any] | None = None,
+        scalars: Scalars | None = None,
         cache_changes: bool = False,
     ) -> None:
         self.cache_changes = cache_changes
@@ -41,9 +42,9 @@ class Task:
         self.now_ms = now_ms
         self.stream_time = NEVER
         self.metadata: RecordMetadata | None = None
-        self.clocks: dict[str, Any] = {}
+        self.clocks: dict[str, dict[str, int]] = {}
         self._punctuations: list[Punctuation] = []
-        self._processors: dict[str, NodeProcessor] = {}
+        self._processors: dict[str, AnyProcessor] = {}
         chosen = list(nodes)
         for node in reversed(chosen):
             self._processors[node.name] = make_processor(node, self, self._processors)
@@ -55,7 +56,7 @@ class Task:
             self._restore_timers(scalars)
 
     def process(self, node: str, record: Record, metadata: RecordMetadata | None = None) -> None:
-        """A record arrives at a node; for sources this also moves the task's time."""
+        """Processes a record at a node; the task's time moves with the latest record."""
         self.metadata = metadata
         if record.timestamp > self.stream_time:
             self.stream_time = record.timestamp
@@ -63,15 +64,18 @@ class Task:
         if self._punctuations:
             self._punctuate(PunctuationType.STREAM_TIME, self.stream_time)
 
-    def processor(self, node: str) -> NodeProcessor:
+    def processor(self, node: str) -> AnyProcessor:
+        """The processor of a node."""
         return self._processors[node]
 
     def punctuate_wall_clock(self) -> None:
+        """Calls the timers of the machine's clock that are due."""
         self._punctuate(PunctuationType.WALL_CLOCK_TIME, self.now_ms())
 
     def schedule(
         self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
     ) -> Punctuation:
+        """Adds a timer."""
         first = 0 if kind is PunctuationType.STREAM_TIME else self.now_ms() + interval_ms
         timer = Punctuation(interval_ms, kind, callback, first)
         self._punctuations.append(timer)
@@ -86,27 +90,28 @@ class Task:
         self._punctuations = [timer for timer in self._punctuations if not timer.cancelled]
 
     def close(self) -> None:
+        """Closes all processors."""
         for processor in self._processors.values():
             processor.close()
 
-    def _holders(self) -> Iterable[tuple[str, HasScalars]]:
+    def _holders(self) -> Iterable[tuple[str, StateStore | AnyProcessor]]:
         yield from ((f"s:{name}", store) for name, store in self.stores.items())
         yield from ((f"n:{name}", processor) for name, processor in self._processors.items())
 
-    def _restore(self, scalars: Mapping[str, Any]) -> None:
+    def _restore(self, scalars: Scalars) -> None:
         for name, holder in self._holders():
             for field, value in scalars.get(name, {}).items():
                 setattr(holder, field, value)
         self.clocks.update(scalars.get("clocks", {}))
         self.stream_time = scalars.get("stream_time", NEVER)
 
-    def _restore_timers(self, scalars: Mapping[str, Any]) -> None:
+    def _restore_timers(self, scalars: Scalars) -> None:
         for timer, next_ms in zip(self._punctuations, scalars.get("timers", ()), strict=False):
             timer.next_ms = next_ms
 
-    def save(self) -> dict[str, Any]:
-        """The small facts beside the stores that the next task of these nodes must know: times, timers, segments."""
-        saved: dict[str, Any] = {
+    def save(self) -> Scalars:
+        """The times, timers and segments beside the stores that the next task of these nodes needs."""
+        saved: Scalars = {
             name: {field: getattr(holder, field) for field in holder.scalars}
             for name, holder in self._holders()
             if holder.scalars
@@ -117,7 +122,7 @@ class Task:
         return saved
 
     def flush(self) -> None:
-        """Hands on what processors gathered over a batch."""
+        """Passes on the changes that processors have cached over a batch."""
         for processor in self._processors.values():
             processor.flush()
 

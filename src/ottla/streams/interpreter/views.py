@@ -1,17 +1,19 @@
-"""Opens a view of a table: a function from a key to its current value and time."""
+"""Opens views: a lookup is a function from a key of a table to its current value and time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ottla.streams.graph.views import FilterView, JoinView, MapView, StoreView, View
+from ottla.streams.interpreter.stores import SessionStore, TableStore, WindowStore
 from ottla.streams.records import Record, ValueAndTimestamp
+from ottla.streams.type_variables import Unknown
 
-Lookup = Callable[[Any], ValueAndTimestamp | None]
+Lookup = Callable[[Unknown], ValueAndTimestamp | None]
 
 
-def open_view(view: View, stores: Mapping[str, Any]) -> Lookup:
+def open_view(view: View, stores: Mapping[str, object]) -> Lookup:
+    """The lookup of a view over some stores."""
     if isinstance(view, StoreView):
         return _open_store(view, stores[view.store])
     if isinstance(view, FilterView):
@@ -21,22 +23,24 @@ def open_view(view: View, stores: Mapping[str, Any]) -> Lookup:
     return _open_join(view, open_view(view.left, stores), open_view(view.right, stores))
 
 
-def _open_store(view: StoreView, store: Any) -> Lookup:
-    if view.windowed:
-        return lambda key: store.fetch(key.key, key.start)
-    if view.session:
+def _open_store(view: StoreView, store: object) -> Lookup:
+    if isinstance(store, WindowStore):
+        windows = store
+        return lambda key: windows.fetch(key.key, key.start)
+    if isinstance(store, SessionStore):
+        sessions = store
 
-        def lookup(key: Any) -> ValueAndTimestamp | None:
-            value = store.fetch(key.key, key.window)
+        def lookup(key: Unknown) -> ValueAndTimestamp | None:
+            value = sessions.fetch(key.key, key.window)
             return None if value is None else ValueAndTimestamp(value, key.end)
 
         return lookup
-    get: Lookup = store.get
-    return get
+    assert isinstance(store, TableStore), f"{view.store} is not a table's store"
+    return store.get
 
 
 def _open_filter(view: FilterView, parent: Lookup) -> Lookup:
-    def lookup(key: Any) -> ValueAndTimestamp | None:
+    def lookup(key: Unknown) -> ValueAndTimestamp | None:
         held = parent(key)
         if held is None:
             return None
@@ -47,7 +51,7 @@ def _open_filter(view: FilterView, parent: Lookup) -> Lookup:
 
 
 def _open_map(view: MapView, parent: Lookup) -> Lookup:
-    def lookup(key: Any) -> ValueAndTimestamp | None:
+    def lookup(key: Unknown) -> ValueAndTimestamp | None:
         held = parent(key)
         if held is None:
             return None
@@ -58,7 +62,7 @@ def _open_map(view: MapView, parent: Lookup) -> Lookup:
 
 
 def _open_join(view: JoinView, left: Lookup, right: Lookup) -> Lookup:
-    def lookup(key: Any) -> ValueAndTimestamp | None:
+    def lookup(key: Unknown) -> ValueAndTimestamp | None:
         one, other = left(key), right(key)
         if one is None and (other is None or not view.right_outer):
             return None

@@ -1,23 +1,30 @@
-"""Aggregates in time, sliding and session windows: what belongs to which window, and what comes too late."""
+"""Aggregates in time, sliding and session windows: which windows a record belongs to, and which come too late."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
 
+from ottla.streams.graph.operators import Operator, SessionAggregate, SlidingAggregate, WindowAggregate
+from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.node import NodeProcessor
 from ottla.streams.interpreter.record_cache import ChangeCache, only_last_change_matters
 from ottla.streams.interpreter.state_map import own_copy
-from ottla.streams.interpreter.stores import NEVER
+from ottla.streams.interpreter.stores import NEVER, SessionStore, WindowStore
 from ottla.streams.records import Change, Record, ValueAndTimestamp, Window, Windowed
 
+if TYPE_CHECKING:
+    from ottla.streams.interpreter.task import Task
 
-class _Windowed(NodeProcessor):
+O = TypeVar("O", bound=WindowAggregate | SlidingAggregate | SessionAggregate)  # noqa: E741
+
+
+class _Windowed(NodeProcessor[O]):
     scalars = ("observed", "last_emitted")
 
     _cache: ChangeCache | None = None
 
     def open(self) -> None:
-        self.store = self.task.stores[self.operator.store]
         if self.task.cache_changes and only_last_change_matters(self.node):
             self._cache = ChangeCache(self.forward)
             self.forward = self._cache.add
@@ -26,20 +33,24 @@ class _Windowed(NodeProcessor):
         if self._cache is not None:
             self._cache.flush()
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, node: Node, task: Task, known: Mapping[str, NodeProcessor[Operator]]) -> None:
         self.observed = NEVER
         self.last_emitted = NEVER
-        super().__init__(*args)
+        super().__init__(node, task, known)
 
-    def _send(self, record: Record, window: Window, new: Any, old: Any, timestamp: int) -> None:
+    def _send(self, record: Record, window: Window, new: object, old: object, timestamp: int) -> None:
         if self.operator.emit_on_close:
             return
         change = Change(new, old if self.operator.send_old else None)
         self.forward(Record(Windowed(record.key, window), change, timestamp, record.headers))
 
 
-class WindowAggregateProcessor(_Windowed):
+class WindowAggregateProcessor(_Windowed[WindowAggregate]):
     """A window takes records until stream time passes its end by the grace period."""
+
+    def open(self) -> None:
+        self.store = self.store_of(self.operator.store, WindowStore)
+        super().open()
 
     def process(self, record: Record) -> None:
         key, timestamp = record.key, record.timestamp
@@ -63,8 +74,8 @@ class WindowAggregateProcessor(_Windowed):
         if operator.emit_on_close:
             self._emit_closed(record, close_time)
 
-    def count_many(self, key: Any, start: int, count: int, latest: int) -> None:
-        """So many records of one key in one window, for windows that only count."""
+    def count_many(self, key: object, start: int, count: int, latest: int) -> None:
+        """Counts several records of one key in one window, for windows that only count."""
         held = self.store.fetch(key, start)
         total, time = (count, latest) if held is None else (held.value + count, max(latest, held.timestamp))
         self.store.put(key, total, start, time)
@@ -85,8 +96,12 @@ class WindowAggregateProcessor(_Windowed):
         self.last_emitted = close_time
 
 
-class SlidingAggregateProcessor(_Windowed):
+class SlidingAggregateProcessor(_Windowed[SlidingAggregate]):
     """Each record ends a window, and begins one just after it when later records lie within the difference."""
+
+    def open(self) -> None:
+        self.store = self.store_of(self.operator.store, WindowStore)
+        super().open()
 
     def process(self, record: Record) -> None:
         key, timestamp = record.key, record.timestamp
@@ -203,8 +218,12 @@ class SlidingAggregateProcessor(_Windowed):
         self.last_emitted = close_time
 
 
-class SessionAggregateProcessor(_Windowed):
+class SessionAggregateProcessor(_Windowed[SessionAggregate]):
     """A record merges all sessions within the gap of it into one; the merged ones are deleted downstream."""
+
+    def open(self) -> None:
+        self.store = self.store_of(self.operator.store, SessionStore)
+        super().open()
 
     def process(self, record: Record) -> None:
         key, timestamp, operator = record.key, record.timestamp, self.operator

@@ -1,35 +1,39 @@
-"""A chain of functions from a topic to a count as one Python loop, written for the chain it runs.
+"""A chain of functions from a topic to a count, compiled into one Python loop.
 
-What the loop cannot do exactly as the interpreter does is left to the interpreter: then there is no loop.
+There is no loop for a chain that it could not run exactly as the interpreter does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, NoReturn
 
+from ottla.streams.expressions import Expression
 from ottla.streams.functions import Function, positional_arity
 from ottla.streams.graph import operators as op
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.keys import encode_key
 from ottla.streams.records import Record
+from ottla.streams.type_variables import Unknown
 
-CountLoop = Callable[[list[Any], list[Any], list[int], dict[Any, int], dict[Any, int]], None]
-"""Takes keys, values and times (never going back), and adds to the counts and latest times of each name. A name is
-the key itself if it is text, else its bytes."""
+Name = str | bytes
+"""The key of a count: the key itself if it is text, else its bytes."""
+
+CountLoop = Callable[[list[object], list[object], list[int], dict[Name, int], dict[Name, int]], None]
+"""Takes keys, values and times in ascending order, and adds to the counts and latest times of each name."""
 
 
 class _NoLoop(Exception):
-    """Something in the chain is for the interpreter."""
+    """Something in the chain needs the interpreter."""
 
 
 @dataclass(slots=True)
 class _Loop:
-    """Lines of code in the making. Each step has names of its own, so that no step sees what a later one did."""
+    """The lines of the loop so far. Each step has variables of its own, so that no step sees those of a later one."""
 
     lines: list[str] = field(default_factory=list)
-    functions: dict[str, Any] = field(default_factory=dict)
+    functions: dict[str, object] = field(default_factory=dict)
     depth: int = 2
     key: str = "k0"
     value: str = "v0"
@@ -52,8 +56,10 @@ class _Loop:
         if function.expression is not None:
             self.functions[name] = function.expression.evaluate
             return f"{name}(Record({self.key}, {self.value}, t))"
-        self.functions[name] = function.given
-        arguments = f"{self.key}, {self.value}" if positional_arity(function.given) == 2 else self.value
+        given = function.given
+        assert not isinstance(given, Expression)
+        self.functions[name] = given
+        arguments = f"{self.key}, {self.value}" if positional_arity(given) == 2 else self.value
         return f"{name}({arguments})"
 
 
@@ -103,10 +109,10 @@ def _gate(loop: _Loop, operator: op.Gate) -> None:
 
 
 def _nothing(loop: _Loop, operator: op.PassThrough) -> None:
-    """The record goes on as it is."""
+    """The record does not change."""
 
 
-_STEPS: Final[dict[type, Callable[[_Loop, Any], None]]] = {
+_STEPS: Final[dict[type, Callable[[_Loop, Unknown], None]]] = {
     op.Filter: _filter,
     op.MapValues: _map_values,
     op.SelectKey: _select_key,
@@ -119,7 +125,7 @@ _STEPS: Final[dict[type, Callable[[_Loop, Any], None]]] = {
 
 
 def count_loop(source: Node, stops: frozenset[str]) -> CountLoop | None:
-    """The loop from a source to the first node whose name is in `stops`; None where there is more than one way."""
+    """The loop from a source to the first node whose name is in `stops`; None where the chain branches."""
     loop = _Loop()
     node = source
     try:
@@ -133,7 +139,7 @@ def count_loop(source: Node, stops: frozenset[str]) -> CountLoop | None:
         return None
 
 
-def _no_loop() -> Any:
+def _no_loop() -> NoReturn:
     raise _NoLoop
 
 
@@ -151,7 +157,7 @@ def _compiled(loop: _Loop) -> CountLoop:
             *loop.lines,
         )
     )
-    names: dict[str, Any] = {**loop.functions, "encode_key": encode_key, "Record": Record}
+    names: dict[str, Unknown] = {**loop.functions, "encode_key": encode_key, "Record": Record}
     exec(compile(code, "<count loop>", "exec"), names)
     made: CountLoop = names["count"]
     return made

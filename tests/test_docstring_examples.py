@@ -1,0 +1,88 @@
+"""Every public name has a docstring with an example, and the examples run as they stand.
+
+The public names of a package are its `__all__`; of a class, also its public methods and properties. An example begins
+with `>>>`, or is a literal block after `::` where it needs a broker or Spark.
+"""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from importlib import import_module
+
+import pytest
+
+PACKAGES = ["ottla.streams", "ottla.pipeline"]
+"""Packages whose public names all have examples; add yours."""
+
+MODULES = [
+    "ottla.streams.serdes",
+    "ottla.streams.expressions",
+    "ottla.streams.interpreter.context",
+    "ottla.streams.interpreter.stores",
+]
+"""Further modules whose examples run."""
+
+NEEDS_SPARK = {"ottla.pipeline": "pyspark", "ottla.streams": "numpy"}
+"""Packages of which some names can only be imported with an extra."""
+
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+LITERAL_BLOCK = re.compile(r"::\n\n    +\S")
+
+
+def public_objects(package: str) -> Iterator[tuple[str, object]]:
+    """All public names of a package, and the public members that their classes define."""
+    module = import_module(package)
+    for name in module.__all__:
+        value = getattr(module, name)
+        yield f"{package}.{name}", value
+        if not inspect.isclass(value):
+            continue
+        for base in value.__mro__:
+            if not base.__module__.startswith("ottla."):
+                continue
+            for member, found in vars(base).items():
+                if member.startswith("_") or getattr(value, member, None) is None:
+                    continue
+                function = found.__func__ if isinstance(found, (classmethod, staticmethod)) else found
+                if inspect.isfunction(function) or isinstance(function, (property, cached_property)):
+                    yield f"{package}.{name}.{member}", function
+
+
+def has_example(documented: object) -> bool:
+    text = inspect.getdoc(documented) or ""
+    return ">>> " in text or LITERAL_BLOCK.search(text) is not None
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_has_an_example(package: str) -> None:
+    if package in NEEDS_SPARK:
+        pytest.importorskip(NEEDS_SPARK[package])
+    missing = [name for name, documented in public_objects(package) if not has_example(documented)]
+    assert missing == []
+
+
+def modules_of(package: str) -> list[str]:
+    """The modules that define the public names of a package, and those listed above."""
+    module = import_module(package)
+    homes = {getattr(getattr(module, name), "__module__", package) for name in module.__all__}
+    return sorted({package, *homes, *(one for one in MODULES if one.startswith(f"{package}."))})
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_examples_run(package: str) -> None:
+    """The names that a package exports need no import in an example."""
+    if package in NEEDS_SPARK:
+        pytest.importorskip(NEEDS_SPARK[package])
+    exported = {name: getattr(import_module(package), name) for name in import_module(package).__all__}
+    runner = doctest.DocTestRunner(optionflags=OPTIONS)
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    report: list[str] = []
+    for name in modules_of(package):
+        module = import_module(name)
+        for test in finder.find(module, name, globs={**vars(module), **exported, "__name__": name}):
+            runner.run(test, out=report.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(report)
