@@ -1,6 +1,6 @@
-"""Applications that only count: Python adds up what one task reads, Spark's own aggregation keeps the counts.
+"""The two stages of an application that only counts: one adds up what a task reads, one finishes changed counts.
 
-Exact because a count does not ask for the order of its records, and a count's time is the latest of theirs.
+Between them Spark's own aggregation adds up the counts of all tasks and keeps the totals.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from ottla.streams.graph import operators as op
 from ottla.streams.graph.topology import Node
@@ -19,22 +20,22 @@ from ottla.streams.interpreter.context import RecordMetadata
 from ottla.streams.interpreter.keys import decode_key, encode_key
 from ottla.streams.interpreter.source_reader import read_source
 from ottla.streams.interpreter.task import Task
-from ottla.streams.planner.count_loop import CountLoop, count_loop
+from ottla.streams.planner.count_loop import CountLoop, Name, count_loop
 from ottla.streams.planner.count_patterns import TEXT_SERDES, nodes_behind
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.row_collector import RowCollector
 from ottla.streams.planner.rows import Tasks, by_partition, have_headers, read_headers
 from ottla.streams.planner.stateless_stage import arrow_rows
 from ottla.streams.records import Change, Record
-from ottla.streams.serdes import Serde
+from ottla.streams.serdes import AnySerde
 
 log = logging.getLogger(__name__)
 
 MAX_NAMES: Final = 500_000
-"""So many counts are held before they are handed on."""
+"""A task holds this many counts before it passes them on."""
 
 EVERY_TASK: Final = -1
-"""Counts behind a repartition topic: there a key has one task only."""
+"""The task of counts behind a repartition topic: there a key has one task only."""
 
 COUNTS_SCHEMA: Final = "store string, task int, name binary, records long, time long"
 
@@ -43,10 +44,10 @@ class _Totals:
     """What one Spark task has counted."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, int], tuple[dict[Any, int], dict[Any, int]]] = {}
+        self._counts: dict[tuple[str, int], tuple[dict[Name, int], dict[Name, int]]] = {}
         self.names = 0
 
-    def add(self, store: str, task: int, name: Any, records: int, time: int) -> None:
+    def add(self, store: str, task: int, name: Name, records: int, time: int) -> None:
         counts, latest = self._counts.setdefault((store, task), ({}, {}))
         held = counts.get(name)
         if held is None:
@@ -56,28 +57,26 @@ class _Totals:
             counts[name] = held + records
             latest[name] = max(latest[name], time)
 
-    def take(self, schema: Any) -> Iterator[Any]:
-        import pyarrow as pa
-
+    def take(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         taken, self._counts, self.names = self._counts, {}, 0
         for (store, task), (counts, latest) in taken.items():
-            names = [encode_key(name) if name.__class__ is str else name for name in counts]
-            columns = [[store] * len(names), [task] * len(names), names]
-            columns += [list(counts.values()), list(latest.values())]
+            names = [encode_key(name) if isinstance(name, str) else name for name in counts]
+            columns = (
+                *([store] * len(names), [task] * len(names), names),
+                *(list(counts.values()), list(latest.values())),
+            )
             arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 @dataclass(slots=True)
 class CountingStage:
-    """Called by Spark with batches of records as they were read; gives counts to add to those of other tasks."""
+    """Called by Spark with batches of records as they were read; yields counts to add to those of other tasks."""
 
     plan: Plan
     started_ms: int
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        import pyarrow as pa
-
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kinds = (pa.string(), pa.int32(), pa.binary(), pa.int64(), pa.int64())
         names = ("store", "task", "name", "records", "time")
         schema = pa.schema(list(zip(names, kinds, strict=True)))
@@ -125,14 +124,14 @@ class _Counter:
         self._task = Task(before, {}, self._emit, now_ms=lambda: started_ms)
         self._partition = 0
 
-    def count(self, batch: Any) -> None:
+    def count(self, batch: pa.RecordBatch) -> None:
         for topic, self._partition, mine in by_partition(batch):
             for source in self._sources[topic]:
                 if not self._at_once(source, mine):
                     self._one_by_one(source, topic, mine)
 
-    def _at_once(self, source: Node, batch: Any) -> bool:
-        """Through the loop; nothing is counted if there is none, or if any record needs a closer look."""
+    def _at_once(self, source: Node, batch: pa.RecordBatch) -> bool:
+        """Counts by the loop; False and nothing counted where there is no loop or a record needs the interpreter."""
         found = self._loops[source.name]
         if found is None:
             return False
@@ -145,15 +144,15 @@ class _Counter:
         if (times[1:] < times[:-1]).any():
             order = np.argsort(times, kind="stable")
             batch, times = batch.take(_indices(order)), times[order]
-        counts: dict[Any, int] = {}
-        latest: dict[Any, int] = {}
+        counts: dict[Name, int] = {}
+        latest: dict[Name, int] = {}
         try:
             keys = _decoded(batch.column("key"), operator.key_serde)
             values = _decoded(batch.column("value"), operator.value_serde)
             loop(keys, values, times.tolist(), counts, latest)
         except Exception:
-            # The interpreter meets the same record again, and knows what its source does about errors.
-            log.debug("records of %s are looked at one by one", source.name, exc_info=True)
+            # The interpreter reads the same record again, and applies the error rule of its source.
+            log.debug("the records of %s are processed one by one", source.name, exc_info=True)
             return False
         for store, task in self._ends(end):
             for name, records in counts.items():
@@ -167,7 +166,7 @@ class _Counter:
             return [(store, EVERY_TASK) for store in self._ways[end.operator.topic]]
         return [(self._stores[end.name], self._partition)]
 
-    def _one_by_one(self, source: Node, topic: str, batch: Any) -> None:
+    def _one_by_one(self, source: Node, topic: str, batch: pa.RecordBatch) -> None:
         operator = source.operator
         assert isinstance(operator, op.Source)
         columns = [batch.column(name).to_pylist() for name in ("offset", "key", "value", "time")]
@@ -197,35 +196,31 @@ def _loop(source: Node, stops: frozenset[str]) -> tuple[CountLoop, Node] | None:
     return loop, end
 
 
-def _decoded(column: Any, serde: Serde[Any] | None) -> list[Any]:
-    import pyarrow as pa
-
+def _decoded(column: pa.Array, serde: AnySerde | None) -> list[object]:
     if serde in TEXT_SERDES:
-        text: list[Any] = column.cast(pa.string()).to_pylist()
+        text: list[object] = column.cast(pa.string()).to_pylist()
         return text
     assert serde is not None
     return [serde.deserialize(data) for data in column.to_pylist()]
 
 
-def _indices(order: npt.NDArray[np.int64]) -> Any:
-    import pyarrow as pa
-
+def _indices(order: npt.NDArray[np.int64]) -> pa.Array:
     return pa.array(order)
 
 
 def _no_dead_letters(topic: str, record: Record) -> None:
-    raise AssertionError(f"an application with the dead letter topic {topic} is counted elsewhere")
+    raise AssertionError(f"an application with the dead letter topic {topic} has another strategy")
 
 
 @dataclass(slots=True)
 class FinishingStage:
-    """Called by Spark with counts that have changed; gives rows for the sink."""
+    """Called by Spark with counts that have changed; yields rows for the sink."""
 
     plan: Plan
     tasks: Tasks
     started_ms: int
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topology = self.plan.topology
         counts = self.plan.plain_counts
         by_store = {node.operator.store: node for node in counts if isinstance(node.operator, op.Aggregate)}

@@ -1,4 +1,4 @@
-"""What a checkpoint was made for: which stores live where. A change that cannot keep their content is refused."""
+"""The manifest of a checkpoint: which stores are where. A change that cannot keep their content is refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph.operators import Process
@@ -15,18 +15,20 @@ from ottla.streams.planner.rows import Tasks
 
 _FORMAT: Final = 2
 _BEFORE_BUCKETS: Final = 1
-"""Stores had an entry of Spark's state for each key; plain counts are the same today."""
+"""Formats before buckets: stores had an entry of Spark's state for each key. Plain counts are the same today."""
 
 COUNTS: Final = "plain count"
 """The kind of a store that Spark's own aggregation keeps."""
 
 
 class CheckpointMismatch(StreamsError):
-    """The state of an earlier run does not fit the application as it is now."""
+    """The state of an earlier run does not fit the current application."""
 
 
 @dataclass(slots=True)
 class Manifest:
+    """What `plan.json` holds."""
+
     application_id: str
     groups: list[int]
     stages: list[dict[str, str]]
@@ -38,6 +40,7 @@ class Manifest:
 
     @property
     def tasks(self) -> Tasks:
+        """The tasks that the checkpoint was made with."""
         return Tasks(len(self.groups), tuple(self.groups))
 
     @property
@@ -47,6 +50,7 @@ class Manifest:
 
     @classmethod
     def of(cls, application_id: str, plan: Plan, tasks: Tasks) -> Manifest:
+        """The manifest of a plan."""
         stores = plan.topology.stores
         counts = plan.strategy is Strategy.COUNTS
         kinds = {name: COUNTS if counts else store.kind.value for name, store in stores.items()}
@@ -61,23 +65,25 @@ class Manifest:
 
     @classmethod
     def read(cls, path: Path) -> Manifest | None:
+        """The manifest in a file; None where there is none yet."""
         if not path.exists():
             return None
-        told: dict[str, Any] = json.loads(path.read_text())
-        version = told.pop("format", None)
+        held = json.loads(path.read_text())
+        version = held.pop("format", None)
         if version in (_FORMAT, _BEFORE_BUCKETS):
-            known = cls(**told)
+            known = cls(**held)
             if version == _FORMAT or known.keeps_plain_counts or not any(known.stages):
                 return known
         raise CheckpointMismatch(
-            f"{path} was written by another version of Ottla: use another application id, or begin anew with "
+            f"{path} was written by another version of Ottla: use another application id, or begin again with "
             "`ottla streams reset`"
         )
 
     def write(self, path: Path) -> None:
+        """Replaces the file in one step."""
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_suffix(".new")
-        told = {
+        held = {
             "format": _FORMAT,
             "application_id": self.application_id,
             "groups": self.groups,
@@ -86,16 +92,16 @@ class Manifest:
             "topics": self.topics,
             "strategy": self.strategy,
         }
-        beside.write_text(json.dumps(told, indent=1))
+        beside.write_text(json.dumps(held, indent=1))
         os.replace(beside, path)
 
     def check(self, now: Manifest) -> None:
-        """Whether an application that looks like `now` can go on with the state of this one."""
+        """Raises CheckpointMismatch if an application with the manifest `now` cannot go on with this state."""
         reason = self._mismatch(now)
         if reason is not None:
             raise CheckpointMismatch(
                 f"the state of {self.application_id} cannot be kept: {reason}. Give the changed part another name, "
-                f"use another application id, or begin anew with `ottla streams reset`"
+                f"use another application id, or begin again with `ottla streams reset`"
             )
 
     def _mismatch(self, now: Manifest) -> str | None:

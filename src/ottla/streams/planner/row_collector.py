@@ -1,11 +1,14 @@
-"""What a stage gives out, gathered into columns: rows for later stages and finished records."""
+"""Collects the output of a stage as columns: rows for later stages, and finished records."""
 
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from ottla.pipeline.partitions import choose_partitions
 from ottla.streams.graph.operators import Sink, Source
@@ -17,12 +20,25 @@ from ottla.streams.planner.plan import OUT, Plan
 from ottla.streams.planner.rows import NAMES, Tasks, pack, partition_bytes, sink_bytes
 from ottla.streams.records import Headers, PartialCount, Record
 
-_SHUFFLE = -1
-"""A task that follows from the key's hash, chosen for whole columns at once."""
+_SHUFFLE: Final = -1
+"""The task follows from the hash of the key, and is computed for whole columns at once."""
+
+
+@dataclass(slots=True)
+class _Sum:
+    """The count of a key so far, its latest time, and the origin of its first record."""
+
+    records: int
+    latest: int
+    sink: Sink
+    key: object
+    lane: int
+    place: int
+    arrived: int
 
 
 class RowCollector:
-    """Rows as lists of columns; `lane` and `place` are those of the record that is being processed."""
+    """Rows as lists of columns; `lane` and `place` are those of the current record."""
 
     def __init__(self, plan: Plan, tasks: Tasks, *, add_up: bool) -> None:
         self._plan = plan
@@ -36,7 +52,7 @@ class RowCollector:
                 self._ways.setdefault(topic, []).append(
                     (plan.stage_of[node.name], self._index[id(node)], adds)
                 )
-        self._sums: dict[tuple[int, int, bytes], list[Any]] = {}
+        self._sums: dict[tuple[int, int, bytes], _Sum] = {}
         self.task = 0
         self.lane = 0
         self.place = 0
@@ -45,18 +61,18 @@ class RowCollector:
         self._clear()
 
     def _clear(self) -> None:
-        self._columns: list[list[Any]] = [[] for _ in NAMES]
+        self._columns: list[list[object]] = [[] for _ in NAMES]
         self._hashed: list[bytes | None] = []
 
     def begin(self, task: int, lane: int, place: int, arrived: int) -> None:
-        """The next records come of this one."""
+        """Sets the origin of the rows that follow."""
         self.task, self.lane, self.place, self.arrived, self._sub = task, lane, place, arrived, 0
 
     def __len__(self) -> int:
         return len(self._columns[0])
 
     def emit(self, node: Node, record: Record) -> None:
-        """Where a task puts what leaves it."""
+        """Adds what leaves a task; this is the task's `emit`."""
         operator = node.operator
         if not isinstance(operator, Sink):
             key, value = pack(record)
@@ -76,17 +92,18 @@ class RowCollector:
             self._row(OUT, dest, partition, topic, key, value_bytes, record, b"")
 
     def emit_raw(self, topic: str, record: Record) -> None:
-        """A record whose bytes are final, such as a dead letter."""
+        """Adds a record whose bytes are final, such as a dead letter."""
         self._row(OUT, -1, -1, topic, record.key, record.value, record, b"")
 
     def pass_on(self, node: Node, raw: Record, topic: str) -> None:
-        """A record that is first looked at in a later stage: to its partition's task, or to all for a global table."""
+        """Adds a record that a later stage reads first: for its partition's task, or for all with a global table."""
         stage, dest = self._plan.stage_of[node.name], self._index[id(node)]
         for task in range(self._tasks.count) if is_global(node) else (self.task,):
             self._row(stage, dest, task, topic, raw.key, raw.value, raw, b"")
 
     @property
     def sums(self) -> int:
+        """How many keys are being counted."""
         return len(self._sums)
 
     def _repartition(self, sink: Sink, record: Record) -> None:
@@ -106,20 +123,23 @@ class RowCollector:
         name = (stage, dest, encode_key(record.key))
         held = self._sums.get(name)
         if held is None:
-            self._sums[name] = [1, record.timestamp, sink, record.key, self.lane, self.place, self.arrived]
+            self._sums[name] = _Sum(
+                1, record.timestamp, sink, record.key, self.lane, self.place, self.arrived
+            )
         else:
-            held[0] += 1
-            if record.timestamp > held[1]:
-                held[1] = record.timestamp
+            held.records += 1
+            if record.timestamp > held.latest:
+                held.latest = record.timestamp
 
     def add_sums(self) -> None:
-        """Turns what was counted on the way into rows."""
+        """Adds the counts so far as rows."""
         sums, self._sums = self._sums, {}
-        for (stage, dest, name), (count, time, sink, key, lane, place, arrived) in sums.items():
-            self.begin(0, lane, place, arrived)
-            value = pickle.dumps(PartialCount(count), 5)
-            record = Record(key, None, time)
-            self._row(stage, dest, _SHUFFLE, None, name, value, record, partition_bytes(sink, key))
+        for (stage, dest, name), one in sums.items():
+            self.begin(0, one.lane, one.place, one.arrived)
+            value = pickle.dumps(PartialCount(one.records), 5)
+            record = Record(one.key, None, one.latest)
+            hashed = partition_bytes(one.sink, one.key)
+            self._row(stage, dest, _SHUFFLE, None, name, value, record, hashed)
 
     def _row(
         self,
@@ -149,11 +169,11 @@ class RowCollector:
         self._hashed.append(hashed)
         self._sub += 1
 
-    def take(self) -> dict[str, Any]:
-        """The columns so far, with tasks and groups filled in; the collector is empty then."""
-        import pyarrow as pa
-
-        columns: dict[str, Any] = dict(zip(NAMES, self._columns, strict=True))
+    def take(self) -> dict[str, list[object] | npt.NDArray[np.int32]]:
+        """The columns so far, with tasks and groups filled in; the collector is empty afterwards."""
+        columns: dict[str, list[object] | npt.NDArray[np.int32]] = dict(
+            zip(NAMES, self._columns, strict=True)
+        )
         task = np.array(columns["task"], np.int32)
         stage = np.array(columns["stage"], np.int32)
         shuffled = np.flatnonzero((task == _SHUFFLE) & (stage != OUT))
@@ -169,5 +189,5 @@ class RowCollector:
         return columns
 
 
-def _headers(headers: Headers) -> list[dict[str, Any]]:
+def _headers(headers: Headers) -> list[dict[str, str | bytes | None]]:
     return [{"key": name, "value": value} for name, value in headers]

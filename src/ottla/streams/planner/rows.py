@@ -1,23 +1,31 @@
-"""Rows between stages: where a record goes next, its bytes, and what its place in the order is."""
+"""Rows between stages: where a record goes next, its bytes, and its place in the order."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from ottla.streams.graph.operators import Sink, Source
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.keys import decode_key, encode_key
 from ottla.streams.records import Headers, Record
 from ottla.streams.serdes import natural_serde
+from ottla.streams.type_variables import Unknown
+
+AnyArray = npt.NDArray[Any]
+"""An array of numbers, or of objects as pandas gives them."""
+
+Columns = dict[str, AnyArray]
+"""Rows as arrays by column name."""
 
 HEADERS: Final = "array<struct<key:string,value:binary>>"
-"""Without headers a record has an empty list: nulls make Spark's way to Python slow."""
+"""A record without headers has an empty list: nulls make the transfer from Spark to Python slow."""
 
 COLUMNS: Final = (
     ("group", "int"),
@@ -34,8 +42,8 @@ COLUMNS: Final = (
     ("sub", "int"),
     ("arrived", "long"),
 )
-"""`group` is what Spark shuffles by; `lane`, `place` and `sub` give records of one origin their order back, and
-`arrived`, the latest time read there before, tells how records of several origins take turns."""
+"""Spark shuffles by `group`. `lane`, `place` and `sub` restore the order of records of one origin. `arrived` (the
+latest time that was read there before) orders records of several origins."""
 
 SCHEMA: Final = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS)
 NAMES: Final = tuple(name for name, _ in COLUMNS)
@@ -78,15 +86,13 @@ def spark_hash(value: int) -> int:
     return h - (1 << 32) if h >= 1 << 31 else h
 
 
-def have_headers(batch: Any) -> bool:
-    """Whether any record of an Arrow batch has one; they may not have been read at all."""
+def have_headers(batch: pa.RecordBatch) -> bool:
+    """Whether any record of a batch has headers; the column may be missing."""
     return "headers" in batch.schema.names and len(batch.column("headers").flatten()) > 0
 
 
-def by_partition(batch: Any) -> Iterator[tuple[str, int, Any]]:
-    """An Arrow batch of records in parts, each of one partition and in its order."""
-    import pyarrow as pa
-
+def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """The parts of a batch, each with the records of one partition in their order."""
     topics = batch.column("topic").dictionary_encode()
     partitions = batch.column("partition").to_numpy()
     places = topics.indices.to_numpy().astype(np.int64) << 32 | partitions
@@ -96,7 +102,7 @@ def by_partition(batch: Any) -> Iterator[tuple[str, int, Any]]:
         yield topics.dictionary[place >> 32].as_py(), place & 0xFFFFFFFF, part
 
 
-def read_headers(column_value: Any) -> Headers:
+def read_headers(column_value: Sequence[Mapping[str, Unknown]] | None) -> Headers:
     """Headers as Arrow, pandas or Spark show them."""
     if column_value is None or len(column_value) == 0:
         return ()
@@ -104,28 +110,29 @@ def read_headers(column_value: Any) -> Headers:
 
 
 def sink_bytes(sink: Sink, record: Record) -> tuple[bytes | None, bytes | None]:
-    """A record as its topic shall hold it."""
+    """The bytes of key and value, as the sink's topic holds them."""
     key = (sink.key_serde or natural_serde).serialize(record.key)
     return key, (sink.value_serde or natural_serde).serialize(record.value)
 
 
-def partition_bytes(sink: Sink, key: Any) -> bytes | None:
+def partition_bytes(sink: Sink, key: object) -> bytes | None:
     """The bytes whose hash chooses a task: those the repartition topic would hold."""
     return (sink.key_serde or natural_serde).serialize(key)
 
 
 def pack(record: Record) -> tuple[bytes | None, bytes]:
-    """A record for another stage, as Python sees it."""
+    """Key and value of a record for another stage."""
     return None if record.key is None else encode_key(record.key), pickle.dumps(record.value, 5)
 
 
-def unpack(key: bytes | None, value: bytes, time: int, headers: Any) -> Record:
+def unpack(
+    key: bytes | None, value: bytes, time: int, headers: Sequence[Mapping[str, Unknown]] | None
+) -> Record:
+    """The record that another stage packed."""
     return Record(None if key is None else decode_key(key), pickle.loads(value), time, read_headers(headers))
 
 
-def arrival_order(
-    lanes: npt.NDArray[Any], places: npt.NDArray[Any], subs: npt.NDArray[Any], times: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
+def arrival_order(lanes: AnyArray, places: AnyArray, subs: AnyArray, times: AnyArray) -> npt.NDArray[np.intp]:
     """The order in which Kafka Streams would take records of several partitions: each partition in its own
     order, and among them the one whose next record is the earliest."""
     order = np.lexsort((subs, places, lanes))

@@ -1,6 +1,6 @@
 """A stage with state: the tasks of its nodes, each a group of Spark's transformWithState.
 
-The stores' content is Spark's state; it is partitioned, checkpointed and recovered by Spark.
+The content of the stores is Spark's state: Spark partitions, checkpoints and recovers it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import os
 import pickle
 import time
 from collections.abc import Iterator
-from importlib import import_module
-from typing import Any
+from typing import Final
 
 import numpy as np
+import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
@@ -25,7 +25,7 @@ from ottla.streams.interpreter.task import Task, is_global
 from ottla.streams.interpreter.windowed import WindowAggregateProcessor
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.row_collector import RowCollector
-from ottla.streams.planner.rows import NAMES, Tasks, arrival_order, is_raw, read_headers, unpack
+from ottla.streams.planner.rows import NAMES, Columns, Tasks, arrival_order, is_raw, read_headers, unpack
 from ottla.streams.planner.state import Extent, Known, SparkMap, recall, remember
 from ottla.streams.planner.window_counting_stage import counts_of_rows
 from ottla.streams.planner.window_counts import (
@@ -36,10 +36,10 @@ from ottla.streams.planner.window_counts import (
 )
 from ottla.streams.records import Record
 
-_FIRST = 0
-_THEN = 1
+_FIRST: Final = 0
+_THEN: Final = 1
 
-# Not as text: a worker has the JVM parse that, twice, for each variable and in every batch.
+# Not as text: the JVM would parse it twice for each variable in every batch.
 _BUCKET_KEY = StructType([StructField("bucket", IntegerType())])
 _BUCKET_VALUE = StructType([StructField("entries", BinaryType())])
 _FACTS = StructType([StructField("token", BinaryType()), StructField("held", BinaryType())])
@@ -51,6 +51,8 @@ def state_name(store: str) -> str:
 
 
 class StatefulStage(StatefulProcessor):
+    """Called by Spark with the rows of each group; yields rows for later stages and the sink."""
+
     def __init__(self, plan: Plan, number: int, tasks: Tasks, run: str, *, uses_timers: bool) -> None:
         self._plan = plan
         self._stage = plan.stages[number]
@@ -59,6 +61,7 @@ class StatefulStage(StatefulProcessor):
         self._uses_timers = uses_timers
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark for each task and batch."""
         self._handle = handle
         self._maps = {
             store: handle.getMapState(state_name(store), _BUCKET_KEY, _BUCKET_VALUE)
@@ -78,7 +81,13 @@ class StatefulStage(StatefulProcessor):
             number: _FIRST if _comes_first(node) else _THEN for number, node in enumerate(self._plan.nodes)
         }
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+    def handleInputRows(  # noqa: N802
+        self,
+        key: tuple[int],
+        rows: Iterator[pd.DataFrame],
+        timerValues: object,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Called by Spark with the rows of a group."""
         mine, passing = self._read(rows)
         yield from passing
         group = int(key[0])
@@ -86,16 +95,22 @@ class StatefulStage(StatefulProcessor):
         work.process(mine)
         yield from work.finish()
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: tuple[int],
+        timerValues: object,  # noqa: N803
+        expiredTimerInfo: object,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Called by Spark when the timer of a group is due."""
         yield from _Work(self, int(key[0])).finish()
 
     def close(self) -> None:
-        """The state is Spark's: there is nothing to close."""
+        """Nothing to do: the state is Spark's."""
 
-    def _read(self, frames: Iterator[Any]) -> tuple[dict[str, Any], list[Any]]:
-        """Rows of this stage as columns, and the frames of rows that go further."""
-        kept: list[Any] = []
-        passing: list[Any] = []
+    def _read(self, frames: Iterator[pd.DataFrame]) -> tuple[Columns, list[pd.DataFrame]]:
+        """The rows of this stage as columns, and frames of the rows for later stages."""
+        kept: list[pd.DataFrame] = []
+        passing: list[pd.DataFrame] = []
         number = self._stage.number
         for frame in frames:
             mine = frame["stage"].to_numpy() == number
@@ -142,7 +157,7 @@ class _Work:
             cache_changes=True,
         )
 
-    def process(self, columns: dict[str, Any]) -> None:
+    def process(self, columns: Columns) -> None:
         columns = self._count_at_once(self._add_counts(columns))
         dests = columns["dest"]
         order = arrival_order(columns["lane"], columns["place"], columns["sub"], columns["arrived"])
@@ -158,9 +173,9 @@ class _Work:
             columns["arrived"][order].tolist(),
             strict=True,
         )
-        for counted, (dest, topic, key, value, at, headers, place, arrived) in enumerate(rows):
+        for number, (dest, topic, key, value, at, headers, place, arrived) in enumerate(rows):
             node = nodes[dest]
-            collector.begin(self._task_number, self._task_number, counted, arrived)
+            collector.begin(self._task_number, self._task_number, number, arrived)
             if raws[dest]:
                 source = node.operator
                 assert isinstance(source, Source)
@@ -170,8 +185,8 @@ class _Work:
             else:
                 task.process(node.name, unpack(_bytes(key), value, at, headers))
 
-    def _add_counts(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Takes in what was counted where it was read, and gives back the rest."""
+    def _add_counts(self, columns: Columns) -> Columns:
+        """Adds what was counted where it was read; returns the other rows."""
         stage = self._stage
         for dest, node in stage._added_up.items():
             mine = columns["dest"] == dest
@@ -180,14 +195,14 @@ class _Work:
             part = {name: column[mine] for name, column in columns.items()}
             processor = self._task.processor(stage._plan.nodes[dest].name)
             assert isinstance(processor, WindowAggregateProcessor) and isinstance(node.operator, Source)
-            told = counts_of_rows(part)
-            add_counts(processor, key_reader(node.operator), part["key"], told)
-            self._task.stream_time = max(self._task.stream_time, told.observed)
+            counted = counts_of_rows(part)
+            add_counts(processor, key_reader(node.operator), part["key"], counted)
+            self._task.stream_time = max(self._task.stream_time, counted.observed)
             columns = {name: column[~mine] for name, column in columns.items()}
         return columns
 
-    def _count_at_once(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Counts what can be counted by columns, and gives back the rest."""
+    def _count_at_once(self, columns: Columns) -> Columns:
+        """Counts the rows that can be counted by columns; returns the others."""
         stage = self._stage
         for dest, counter in stage._counters.items():
             mine = columns["dest"] == dest
@@ -206,9 +221,8 @@ class _Work:
             columns = {name: column[~mine] for name, column in columns.items()}
         return columns
 
-    def finish(self) -> Iterator[Any]:
-        """Timers, gathered changes, and everything back into Spark's state."""
-        pandas = import_module("pandas")
+    def finish(self) -> Iterator[pd.DataFrame]:
+        """Calls timers, flushes cached changes, and writes all changes into Spark's state."""
         self._collector.begin(self._task_number, self._task_number, 1 << 40, self._task.stream_time)
         self._task.punctuate_wall_clock()
         self._task.flush()
@@ -222,7 +236,7 @@ class _Work:
             self._register_timer()
         self._task.close()
         if len(self._collector):
-            yield pandas.DataFrame(self._collector.take())
+            yield pd.DataFrame(self._collector.take())
 
     def _register_timer(self) -> None:
         due = self._task.next_wall_clock_ms()
@@ -233,7 +247,7 @@ class _Work:
             handle.registerTimer(max(due, _now_ms() + 1))
 
 
-def _bytes(value: Any) -> bytes | None:
+def _bytes(value: bytes | bytearray | None) -> bytes | None:
     return None if value is None else bytes(value)
 
 

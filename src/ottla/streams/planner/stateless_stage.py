@@ -1,10 +1,12 @@
-"""Stage 0: everything before the first shuffle, as one mapInArrow."""
+"""Stage 0: all nodes before the first shuffle, as one mapInArrow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
+
+import pyarrow as pa
 
 from ottla.streams.graph.operators import Source
 from ottla.streams.graph.topology import Node
@@ -21,9 +23,8 @@ MAX_SUMS: Final = 200_000
 LANES_PER_TOPIC: Final = 1 << 16
 
 
-def arrow_schema() -> Any:
-    import pyarrow as pa
-
+def arrow_schema() -> pa.Schema:
+    """The schema of rows between stages."""
     kinds = {
         "int": pa.int32(),
         "long": pa.int64(),
@@ -36,13 +37,13 @@ def arrow_schema() -> Any:
 
 @dataclass(slots=True)
 class StatelessStage:
-    """Called by Spark with batches of records as they were read; gives rows for later stages."""
+    """Called by Spark with batches of records as they were read; yields rows for later stages."""
 
     plan: Plan
     tasks: Tasks
     started_ms: int
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         collector = RowCollector(self.plan, self.tasks, add_up=True)
         task = Task(self.plan.stages[0].nodes, {}, collector.emit, now_ms=lambda: self.started_ms)
         sources = self._sources()
@@ -68,7 +69,7 @@ class StatelessStage:
 
     def _process(
         self,
-        batch: Any,
+        batch: pa.RecordBatch,
         task: Task,
         collector: RowCollector,
         sources: dict[str, list[Node]],
@@ -96,10 +97,8 @@ class StatelessStage:
                 read_source(task, node, source, raw, metadata, collector.emit_raw)
 
 
-def arrow_rows(collector: RowCollector) -> Any:
-    """What a collector holds, as Spark wants it."""
-    import pyarrow as pa
-
+def arrow_rows(collector: RowCollector) -> pa.RecordBatch:
+    """The rows of a collector, which is empty afterwards."""
     columns, schema = collector.take(), arrow_schema()
     return pa.RecordBatch.from_arrays(
         [pa.array(columns[field.name], field.type) for field in schema], schema=schema

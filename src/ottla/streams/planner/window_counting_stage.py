@@ -1,16 +1,17 @@
-"""Counts in windows that are added up where records are read: far fewer rows are shuffled and looked at again.
+"""Counts in windows, added up where records are read: far fewer rows are shuffled.
 
-Exact because one task reads a partition in its order. What it cannot know, which windows were closed before this batch,
-is the same for all records of a window, and left to the stage that has the state.
+The counts are exact because one task reads a partition in its order. Which windows were closed before this batch is the
+same for all records of a window; the stage with the state decides that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from ottla.streams.graph.operators import Source, WindowAggregate
 from ottla.streams.graph.topology import Node
@@ -20,7 +21,7 @@ from ottla.streams.interpreter.stores import NEVER
 from ottla.streams.interpreter.task import Task
 from ottla.streams.planner.count_patterns import TEXT_SERDES
 from ottla.streams.planner.plan import Plan, WindowedCount
-from ottla.streams.planner.rows import Tasks, by_partition
+from ottla.streams.planner.rows import Columns, Tasks, by_partition
 from ottla.streams.planner.stateless_stage import arrow_schema
 from ottla.streams.planner.window_counts import (
     Ints,
@@ -31,21 +32,21 @@ from ottla.streams.planner.window_counts import (
 from ottla.streams.records import Record
 
 MAX_ROWS: Final = 200_000
-"""So many counts are held before they are handed on."""
+"""A task holds this many counts before it passes them on."""
 
 
 @dataclass(slots=True)
 class WindowCountingStage:
-    """Called by Spark with batches of records as they were read; gives rows that `counts_of_rows` understands."""
+    """Called by Spark with batches of records as they were read; yields rows for `counts_of_rows`."""
 
     plan: Plan
     tasks: Tasks
     started_ms: int
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         ways = self.plan.windowed_counts
         observed: dict[tuple[str, int], int] = {}
-        held: dict[tuple[str, int], list[tuple[Any, WindowCounts]]] = {}
+        held: dict[tuple[str, int], list[tuple[pa.Array, WindowCounts]]] = {}
         rows = 0
         for batch in batches:
             for topic, partition, part in by_partition(batch):
@@ -57,11 +58,11 @@ class WindowCountingStage:
                 codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
                 times: Ints = part.column("time").to_numpy()
                 before = observed.get((topic, partition), NEVER)
-                told = count_windows(operator.windows, codes, times, before)
-                observed[topic, partition] = told.observed
-                if len(told.codes):
-                    held.setdefault((topic, partition), []).append((keys.dictionary, told))
-                    rows += len(told.codes)
+                counted = count_windows(operator.windows, codes, times, before)
+                observed[topic, partition] = counted.observed
+                if len(counted.codes):
+                    held.setdefault((topic, partition), []).append((keys.dictionary, counted))
+                    rows += len(counted.codes)
             if rows >= MAX_ROWS:
                 yield from self._take(held, ways)
                 rows = 0
@@ -69,18 +70,16 @@ class WindowCountingStage:
 
     def _take(
         self,
-        held: dict[tuple[str, int], list[tuple[Any, WindowCounts]]],
+        held: dict[tuple[str, int], list[tuple[pa.Array, WindowCounts]]],
         ways: dict[str, WindowedCount],
-    ) -> Iterator[Any]:
-        """What was counted so far, with one row for each key and window of a partition."""
+    ) -> Iterator[pa.RecordBatch]:
+        """The counts so far, one row for each key and window of a partition."""
         for (topic, partition), parts in held.items():
             yield self._rows(ways[topic].counter, partition, *_merged(parts))
         held.clear()
 
-    def _readable(self, node: Node, topic: str, partition: int, part: Any) -> Any:
-        """The records that the source's serdes can read; the others are met as the source says."""
-        import pyarrow as pa
-
+    def _readable(self, node: Node, topic: str, partition: int, part: pa.RecordBatch) -> pa.RecordBatch:
+        """The records that the source's serdes can read; the source's rule decides about the others."""
         source = node.operator
         assert isinstance(source, Source)
         try:
@@ -97,20 +96,18 @@ class WindowCountingStage:
                 read_source(task, node, source, Record(key, value, time), metadata, _no_dead_letters)
             return part.take(pa.array(good, pa.int64()))
 
-    def _rows(self, counter: Node, task: int, names: Any, told: WindowCounts) -> Any:
-        import pyarrow as pa
-
-        rows = len(told.codes)
+    def _rows(self, counter: Node, task: int, names: pa.Array, counted: WindowCounts) -> pa.RecordBatch:
+        rows = len(counted.codes)
         given = {
             "group": self.tasks.groups[task % len(self.tasks.groups)],
             "stage": self.plan.stage_of[counter.name],
             "dest": self.plan.index(counter),
             "task": task,
-            "key": names.take(pa.array(told.codes)),
-            "time": told.latest,
-            "place": told.starts,
-            "sub": told.counts,
-            "arrived": told.observed,
+            "key": names.take(pa.array(counted.codes)),
+            "time": counted.latest,
+            "place": counted.starts,
+            "sub": counted.counts,
+            "arrived": counted.observed,
             "lane": task,
         }
         arrays = []
@@ -127,24 +124,26 @@ class WindowCountingStage:
         return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema())
 
 
-def _merged(parts: list[tuple[Any, WindowCounts]]) -> tuple[Any, WindowCounts]:
-    import pyarrow as pa
-
+def _merged(parts: list[tuple[pa.Array, WindowCounts]]) -> tuple[pa.Array, WindowCounts]:
     if len(parts) == 1:
         return parts[0]
-    keys = pa.concat_arrays([names.take(pa.array(told.codes)) for names, told in parts]).dictionary_encode()
-    counts = (told for _, told in parts)
+    keys = pa.concat_arrays(
+        [names.take(pa.array(counted.codes)) for names, counted in parts]
+    ).dictionary_encode()
+    counts = (counted for _, counted in parts)
     starts, records, latest = (
         np.concatenate(column)
-        for column in zip(*((told.starts, told.counts, told.latest) for told in counts), strict=True)
+        for column in zip(
+            *((counted.starts, counted.counts, counted.latest) for counted in counts), strict=True
+        )
     )
     codes = keys.indices.to_numpy().astype(np.int64)
     observed = parts[-1][1].observed
     return keys.dictionary, summed(WindowCounts(codes, starts, records, latest, observed))
 
 
-def counts_of_rows(columns: dict[str, Any]) -> WindowCounts:
-    """What rows of a WindowCountingStage say; the keys are theirs."""
+def counts_of_rows(columns: Columns) -> WindowCounts:
+    """The counts in rows of a WindowCountingStage; the keys are in the rows."""
     return WindowCounts(
         np.empty(0, np.int64),
         columns["place"].astype(np.int64),
@@ -155,4 +154,4 @@ def counts_of_rows(columns: dict[str, Any]) -> WindowCounts:
 
 
 def _no_dead_letters(topic: str, record: Record) -> None:
-    raise AssertionError(f"a source with the dead letter topic {topic} is counted elsewhere")
+    raise AssertionError(f"a source with the dead letter topic {topic} has another strategy")

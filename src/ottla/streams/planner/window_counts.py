@@ -1,18 +1,21 @@
-"""Counting in windows for whole columns at once: the same results as record by record, without a loop over records."""
+"""Counts whole columns in windows at once: the results of the interpreter, without a loop over records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from ottla.streams.graph.operators import Source
 from ottla.streams.interpreter.keys import decode_key
 from ottla.streams.planner.count_patterns import TEXT_SERDES
-from ottla.streams.serdes import Serde, natural_serde
+from ottla.streams.planner.rows import AnyArray
+from ottla.streams.serdes import natural_serde
+from ottla.streams.type_variables import Unknown
 from ottla.streams.windows import TimeWindows
 
 if TYPE_CHECKING:
@@ -21,11 +24,10 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 
 
-def is_readable(source: Source, keys: list[Any], values: list[Any]) -> bool:
-    """Whether all of these bytes are what the source's serdes can read."""
+def is_readable(source: Source, keys: list[bytes | None], values: list[bytes | None]) -> bool:
+    """Whether the source's serdes can read all of these bytes."""
     if source.internal:
         return True
-    pa = _arrow()
     for serde, column in ((source.key_serde, keys), (source.value_serde, values)):
         if serde in TEXT_SERDES:
             try:
@@ -35,22 +37,16 @@ def is_readable(source: Source, keys: list[Any], values: list[Any]) -> bool:
     return True
 
 
-def _arrow() -> Any:
-    import pyarrow as pa
-
-    return pa
-
-
-def key_reader(source: Source) -> Callable[[bytes], Any]:
+def key_reader(source: Source) -> Callable[[bytes], Unknown]:
+    """Reads the keys of a source's rows."""
     if source.internal:
         return decode_key
-    serde: Serde[Any] = source.key_serde or natural_serde
-    return serde.decode
+    return (source.key_serde or natural_serde).decode
 
 
 @dataclass(slots=True)
 class WindowCounts:
-    """How many records each key has in each window; keys are told by number. `observed` is the latest time so far."""
+    """The number of records of each key and window; a code stands for a key. `observed` is the latest time so far."""
 
     codes: Ints
     starts: Ints
@@ -60,8 +56,8 @@ class WindowCounts:
 
 
 def count_windows(windows: TimeWindows, codes: Ints, times: Ints, observed: int) -> WindowCounts:
-    """Counts records in the order they came; what comes too late by the times before it is left out. Codes below 0
-    stand for no key."""
+    """Counts records in their order; a record that is too late by the times before it is left out. Codes below 0 stand
+    for no key."""
     here = (codes >= 0) & (times >= 0)
     if not here.all():
         codes, times = codes[here], times[here]
@@ -81,65 +77,69 @@ def count_windows(windows: TimeWindows, codes: Ints, times: Ints, observed: int)
     return summed(WindowCounts(some, begun, np.ones(len(some), np.int64), when, int(seen[-1])))
 
 
-def summed(told: WindowCounts) -> WindowCounts:
-    """One row for each key and window. By start, so that a store sees time pass as it did: a window that was open is
-    never gone before its turn."""
-    order = np.lexsort((told.codes, told.starts))
-    codes, starts, times = told.codes[order], told.starts[order], told.latest[order]
+def summed(counted: WindowCounts) -> WindowCounts:
+    """One row for each key and window, ordered by start: a store then sees time pass, and drops no window too early."""
+    order = np.lexsort((counted.codes, counted.starts))
+    codes, starts, times = counted.codes[order], counted.starts[order], counted.latest[order]
     changes = (codes[1:] != codes[:-1]) | (starts[1:] != starts[:-1])
     firsts = np.flatnonzero(np.r_[len(codes) > 0, changes]) if len(codes) else np.empty(0, np.int64)
     if not len(firsts):
-        return WindowCounts(codes, starts, told.counts, times, told.observed)
-    counts = np.add.reduceat(told.counts[order], firsts)
+        return WindowCounts(codes, starts, counted.counts, times, counted.observed)
+    counts = np.add.reduceat(counted.counts[order], firsts)
     latest = np.maximum.reduceat(times, firsts)
-    return WindowCounts(codes[firsts], starts[firsts], counts, latest, told.observed)
+    return WindowCounts(codes[firsts], starts[firsts], counts, latest, counted.observed)
 
 
 def count_columns(
-    processor: WindowAggregateProcessor, read_key: Callable[[bytes], Any], keys: npt.NDArray[Any], times: Ints
+    processor: WindowAggregateProcessor, read_key: Callable[[bytes], Unknown], keys: AnyArray, times: Ints
 ) -> int:
-    """Counts records, in the order they came, into their windows; gives back the latest time among them."""
-    codes, names = _pandas().factorize(keys)
+    """Counts records, in their order, into their windows; returns the latest time among them."""
+    codes, names = _factorized(keys)
     windows = processor.operator.windows
-    told = count_windows(windows, codes.astype(np.int64), times.astype(np.int64), processor.observed)
-    processor.observed = told.observed
-    _count(processor, read_key, names, told)
+    counted = count_windows(windows, codes, times.astype(np.int64), processor.observed)
+    processor.observed = counted.observed
+    _count(processor, read_key, names, counted)
     here = (codes >= 0) & (times >= 0)
     return int(times[here].max(initial=-1))
 
 
 def add_counts(
     processor: WindowAggregateProcessor,
-    read_key: Callable[[bytes], Any],
-    keys: npt.NDArray[Any],
-    told: WindowCounts,
+    read_key: Callable[[bytes], Unknown],
+    keys: AnyArray,
+    counted: WindowCounts,
 ) -> None:
-    """Adds what was counted where the records were read. `told.observed` is the latest time there; windows that were
-    closed before are left out."""
+    """Adds what was counted where the records were read; windows that were closed before are left out.
+    `counted.observed` is the latest time there."""
     windows = processor.operator.windows
-    codes, names = _pandas().factorize(keys)
-    open_ones = told.starts + windows.size_ms > processor.observed - windows.grace_ms
-    starts, counts, latest = told.starts[open_ones], told.counts[open_ones], told.latest[open_ones]
+    codes, names = _factorized(keys)
+    open_ones = counted.starts + windows.size_ms > processor.observed - windows.grace_ms
+    starts, counts, latest = counted.starts[open_ones], counted.counts[open_ones], counted.latest[open_ones]
     order = np.argsort(starts, kind="stable")
     rows = WindowCounts(
-        codes[open_ones].astype(np.int64)[order], starts[order], counts[order], latest[order], told.observed
+        codes[open_ones][order], starts[order], counts[order], latest[order], counted.observed
     )
     _count(processor, read_key, names, rows)
-    processor.observed = max(processor.observed, told.observed)
+    processor.observed = max(processor.observed, counted.observed)
 
 
 def _count(
-    processor: WindowAggregateProcessor, read_key: Callable[[bytes], Any], names: Any, told: WindowCounts
+    processor: WindowAggregateProcessor,
+    read_key: Callable[[bytes], Unknown],
+    names: AnyArray,
+    counted: WindowCounts,
 ) -> None:
-    known: dict[int, Any] = {}
-    columns = (told.codes, told.starts, told.counts, told.latest)
+    known: dict[int, Unknown] = {}
+    columns = (counted.codes, counted.starts, counted.counts, counted.latest)
     for code, start, count, latest in zip(*(column.tolist() for column in columns), strict=True):
         if code not in known:
             known[code] = read_key(bytes(names[code]))
         processor.count_many(known[code], start, count, latest)
 
 
-def _pandas() -> Any:
-    from importlib import import_module
+def _factorized(keys: AnyArray) -> tuple[Ints, AnyArray]:
+    """A code for each key, and the keys by code."""
+    import pandas as pd
 
-    return import_module("pandas")
+    codes, names = pd.factorize(keys)
+    return codes.astype(np.int64), names
