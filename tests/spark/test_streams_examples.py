@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ottla.streams import StreamsApp, StreamsSettings
 from ottla.streams.loading import load_topology
-from ottla.streams.runner import StreamsApp, StreamsSettings
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 

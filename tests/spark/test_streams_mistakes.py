@@ -122,7 +122,7 @@ def test_no_network_for_the_jars(
 
 
 def test_no_broker(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.streams.runner._BROKER_ANSWERS_MS", 100)
+    monkeypatch.setattr("ottla.streams.settings.BROKER_TIMEOUT_MS", 100)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.streams import StreamsBuilder, StreamsError, col
-from ottla.streams.runner import StreamsApp, StreamsSettings
+from ottla.streams import StreamsApp, StreamsBuilder, StreamsError, StreamsSettings, col
 
 
 @pytest.mark.timeout(600)

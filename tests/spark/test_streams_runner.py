@@ -17,7 +17,10 @@ from ottla.streams import (
     StreamsError,
     tumbling,
 )
-from ottla.streams.runner import StreamsApp, StreamsSettings, read_status, request_stop, reset
+from ottla.streams.reset import reset
+from ottla.streams.runner import StreamsApp
+from ottla.streams.settings import StreamsSettings
+from ottla.streams.status import read_status, request_stop
 
 
 def word_count(source: str, target: str) -> StreamsBuilder:
@@ -90,7 +93,7 @@ def test_joined_topics_need_as_many_partitions(ottla_kafka: Any, name: Any, tmp_
     b = StreamsBuilder()
     b.stream(one).join(b.table(two), lambda x, y: x + y).to(one + "-out")
     ottla_kafka.make(one + "-out", 1)
-    with pytest.raises(StreamsError, match="as many partitions as each other"):
+    with pytest.raises(StreamsError, match="the same number of partitions"):
         StreamsApp(b, "uneven", StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path)).start()
 
 

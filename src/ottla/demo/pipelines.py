@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, WORD_COUNTS
 from ottla.pipeline.failures import PipelineError
-from ottla.streams import StreamsBuilder, StreamsError, tumbling
-from ottla.streams.runner import StreamsApp, StreamsSettings
+from ottla.streams import StreamsApp, StreamsBuilder, StreamsError, StreamsSettings, tumbling
 
 WORD_COUNT_APPLICATION: Final = "demo-word-count"
 CLICKS_APPLICATION: Final = "demo-click-count"

@@ -2,7 +2,7 @@
 
 The examples of this package run as they stand after `from ottla.streams import *`.
 
-`StreamsApp` and `StreamsSettings` need Spark (`pip install ottla[spark]`) and are loaded when they are first used.
+`StreamsApp` needs Spark (`pip install ottla[spark]`) and is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ottla.streams.interpreter.driver import TopologyTestDriver
 from ottla.streams.interpreter.stores import KeyValueStore
 from ottla.streams.records import Change, Record, ValueAndTimestamp, Window, Windowed
 from ottla.streams.serdes import Serde
+from ottla.streams.settings import StreamsSettings
 from ottla.streams.windows import (
     JoinWindows,
     SessionWindows,
@@ -39,7 +40,7 @@ from ottla.streams.windows import (
 )
 
 if TYPE_CHECKING:
-    from ottla.streams.runner import StreamsApp, StreamsSettings
+    from ottla.streams.runner import StreamsApp
 
 __all__ = [
     "BranchedKStream",
@@ -90,8 +91,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in ("StreamsApp", "StreamsSettings"):
-        from ottla.streams import runner
+    if name == "StreamsApp":
+        from ottla.streams.runner import StreamsApp
 
-        return getattr(runner, name)
+        return StreamsApp
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,16 +1,19 @@
-"""`ottla streams`: run, look at, stop and reset applications."""
+"""`ottla streams`: run, describe, stop and reset applications."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ottla.streams.errors import StreamsError
+from ottla.streams.graph.draw import mermaid, svg
 from ottla.streams.graph.topology import Topology
+from ottla.streams.http import HttpEndpoint
 from ottla.streams.loading import load_topology
+from ottla.streams.settings import MAX_OFFSETS_PER_BATCH, StreamsSettings, state_home
+from ottla.streams.status import read_status, request_stop
 
 _application_id = click.option(
     "--application-id", required=True, help="Its consumer group and transactional id."
@@ -31,7 +34,7 @@ _bootstrap = click.option(
 
 @click.group()
 def streams() -> None:
-    """Applications on Spark, in the words of Kafka Streams."""
+    """Applications on Spark, with the DSL of Kafka Streams."""
 
 
 @streams.command()
@@ -43,7 +46,7 @@ def streams() -> None:
     "--master", help="Spark's master: local[*], spark://host:port, ...  [default: $SPARK_MASTER, else local]"
 )
 @click.option("--at-least-once", is_flag=True, help="Write without transactions.")
-@click.option("--create-topics", is_flag=True, help="Make topics that are missing, with one partition.")
+@click.option("--create-topics", is_flag=True, help="Create topics that are missing, with one partition.")
 @click.option("--once", is_flag=True, help="Stop when everything that is there now has been processed.")
 @click.option("--trigger-ms", type=click.IntRange(0), default=0, help="The least time between micro-batches.")
 @click.option(
@@ -51,7 +54,7 @@ def streams() -> None:
 )
 @click.option("--real-time", is_flag=True, help="Milliseconds of latency, for expressions without state.")
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Serve stores, status and metrics here.")
-@click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's.")
+@click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
 def run(
     file: Path,
     application_id: str,
@@ -69,8 +72,7 @@ def run(
 ) -> None:
     """Run the application that a Python file describes."""
     from ottla.pipeline.failures import PipelineError
-    from ottla.streams.http import HttpEndpoint
-    from ottla.streams.runner import MAX_OFFSETS_PER_BATCH, StreamsApp, StreamsSettings
+    from ottla.streams.runner import StreamsApp
 
     settings = StreamsSettings(
         bootstrap_servers=bootstrap_servers,
@@ -85,7 +87,7 @@ def run(
     )
     try:
         app = StreamsApp(load_topology(file), application_id, settings)
-        # Its port is taken before Spark takes its time.
+        # A port that is taken is reported before Spark starts.
         endpoint = None if http_port is None else HttpEndpoint(app, http_port)
         click.echo(f"{application_id}: starting on Spark (this takes some seconds)")
         try:
@@ -117,8 +119,6 @@ def _pair(text: str) -> tuple[str, str]:
 @click.option("--format", "kind", type=click.Choice(["text", "mermaid", "svg", "stages"]), default="text")
 def describe(file: Path, kind: str) -> None:
     """Show a file's topology: Kafka Streams' text, Mermaid, SVG, or the stages it has on Spark."""
-    from ottla.streams.graph.draw import mermaid, svg
-
     try:
         topology = load_topology(file)
         if kind == "stages":
@@ -147,9 +147,7 @@ def _stages(topology: Topology) -> str:
 @_state_dir
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def status(application_id: str | None, state_dir: Path | None, as_json: bool) -> None:
-    """Show what applications do: rows per second, batch times, state, lag."""
-    from ottla.streams.runner import read_status, state_home
-
+    """Show the status of applications: rows per second, batch times, state, lag."""
     home = state_dir or state_home()
     names = (
         [application_id]
@@ -157,28 +155,27 @@ def status(application_id: str | None, state_dir: Path | None, as_json: bool) ->
         else sorted(path.parent.name for path in home.glob("*/status.json"))
     )
     try:
-        told = [read_status(home / name) for name in names]
+        found = [read_status(home / name) for name in names]
     except StreamsError as problem:
         raise click.ClickException(str(problem)) from None
     if as_json:
-        click.echo(json.dumps(told, indent=1))
+        click.echo(json.dumps(found, indent=1))
         return
     click.echo(
         f"{'APPLICATION':<28} {'STATE':<8} {'BATCH':>7} {'ROWS/S':>10} {'BATCH MS':>9} {'STATE ROWS':>11} {'LAG':>9}"
     )
-    for one in told:
+    for one in found:
         state = "running" if one.get("running") else "stopped"
         rate = one.get("rows_per_second")
         rows = "-" if rate is None else f"{rate:,.0f}"
-        batch, batch_ms, state_rows, lag = (
-            _cell(one.get(name)) for name in ("batch", "batch_ms", "state_rows", "lag")
-        )
+        cells = (one.get("batch"), one.get("batch_ms"), one.get("state_rows"), one.get("lag"))
+        batch, batch_ms, state_rows, lag = map(_cell, cells)
         click.echo(
             f"{one['application_id']:<28} {state:<8} {batch:>7} {rows:>10} {batch_ms:>9} {state_rows:>11} {lag:>9}"
         )
 
 
-def _cell(value: Any) -> str:
+def _cell(value: float | None) -> str:
     return "-" if value is None else str(value)
 
 
@@ -187,8 +184,6 @@ def _cell(value: Any) -> str:
 @_state_dir
 def stop(application_id: str, state_dir: Path | None) -> None:
     """Ask a running application to stop."""
-    from ottla.streams.runner import request_stop, state_home
-
     try:
         request_stop((state_dir or state_home()) / application_id)
     except StreamsError as problem:
@@ -202,13 +197,12 @@ def stop(application_id: str, state_dir: Path | None) -> None:
 @_state_dir
 def reset(application_id: str, bootstrap_servers: str, state_dir: Path | None) -> None:
     """Forget an application's state, checkpoint and offsets: the next run begins at the earliest records."""
-    from ottla.streams.runner import StreamsSettings
-    from ottla.streams.runner import reset as forget
+    from ottla.streams.reset import reset as forget
 
     settings = StreamsSettings(bootstrap_servers=bootstrap_servers, state_dir=state_dir)
     try:
         done = forget(application_id, settings)
     except StreamsError as problem:
         raise click.ClickException(str(problem)) from None
-    for line in done or [f"there was nothing of {application_id}"]:
+    for line in done or [f"{application_id} had no state and no offsets"]:
         click.echo(line)

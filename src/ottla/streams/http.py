@@ -1,4 +1,4 @@
-"""An application over HTTP: its stores as JSON, its state for people and for Prometheus."""
+"""An application over HTTP: its stores and status as JSON, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
 from ottla.streams.errors import StreamsError
 from ottla.streams.records import Windowed
+from ottla.streams.status import Status
+
+if TYPE_CHECKING:
+    from ottla.streams.queries import QueryableStore
 
 log = logging.getLogger(__name__)
 
 MAX_ENTRIES: Final = 10_000
-"""How much of a store one answer holds at most."""
+"""The most entries of a store in one response."""
 
 _METRICS: Final = {
     "rows_per_second": "Records processed per second in the last batch",
@@ -27,41 +31,46 @@ _METRICS: Final = {
     "batch_ms": "Duration of the last batch in milliseconds",
     "batch": "Number of the last batch",
     "state_rows": "Entries in all state stores",
-    "lag": "Records that wait in the topics",
+    "lag": "Records in the topics that have not been processed",
 }
 
 
 class Application(Protocol):
-    """What is shown: a StreamsApp, or anything like it."""
+    """What the endpoint shows: a StreamsApp, or a stand-in for it."""
 
     application_id: str
 
-    def store(self, name: str) -> Any: ...
+    def store(self, name: str) -> QueryableStore:
+        """A state store."""
 
-    def status(self) -> dict[str, Any]: ...
+    def status(self) -> Status:
+        """The current status."""
 
 
 class HttpEndpoint:
-    """`/status`, `/metrics`, `/stores/NAME/KEY`, `/stores/NAME?from=A&to=B`; port 0 takes any free one."""
+    """`/status`, `/metrics`, `/stores/NAME/KEY`, `/stores/NAME?from=A&to=B`; port 0 takes any free port."""
 
     def __init__(self, app: Application, port: int, host: str = "127.0.0.1") -> None:
         handler = type("Handler", (_Handler,), {"app": app})
         try:
             self._server = ThreadingHTTPServer((host, port), handler)
         except OSError as problem:
-            raise StreamsError(f"{host}:{port} cannot be listened on: {problem.strerror}") from None
+            raise StreamsError(f"cannot listen on {host}:{port}: {problem.strerror}") from None
         self._thread = threading.Thread(target=self._server.serve_forever, name="streams-http", daemon=True)
 
     @property
     def address(self) -> str:
+        """The address to ask, with the port that was taken."""
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}"
 
     def start(self) -> HttpEndpoint:
+        """Begins to respond."""
         self._thread.start()
         return self
 
     def close(self) -> None:
+        """Stops and gives the port back."""
         if self._thread.ident is not None:
             self._server.shutdown()
             self._thread.join()
@@ -72,37 +81,37 @@ class _Handler(BaseHTTPRequestHandler):
     app: Application
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        parts = [unquote(part) for part in asked.path.split("/") if part]
+        url = urlsplit(self.path)
+        parts = [unquote(part) for part in url.path.split("/") if part]
         try:
             match parts:
                 case ["status"]:
-                    self._answer(self.app.status())
+                    self._respond(self.app.status())
                 case ["metrics"]:
                     self._send(HTTPStatus.OK, metrics(self.app).encode(), "text/plain; version=0.0.4")
                 case ["stores", name]:
-                    self._answer(list(_entries(self.app.store(name), parse_qs(asked.query))))
+                    self._respond(list(_entries(self.app.store(name), parse_qs(url.query))))
                 case ["stores", name, key]:
                     store = self.app.store(name)
-                    self._answer_value(store.get(store.key_of(key)))
+                    self._respond_value(store.get(store.key_of(key)))
                 case _:
-                    self._answer({"error": f"there is no {asked.path}"}, HTTPStatus.NOT_FOUND)
+                    self._respond({"error": f"there is no {url.path}"}, HTTPStatus.NOT_FOUND)
         except StreamsError as problem:
-            self._answer({"error": str(problem)}, HTTPStatus.NOT_FOUND)
+            self._respond({"error": str(problem)}, HTTPStatus.NOT_FOUND)
         except Exception as problem:
-            log.exception("%s could not be answered", self.path)
-            told = str(problem).strip().partition("\n")[0] or type(problem).__name__
-            self._answer({"error": told}, HTTPStatus.INTERNAL_SERVER_ERROR)
+            log.exception("the request for %s failed", self.path)
+            reason = str(problem).strip().partition("\n")[0] or type(problem).__name__
+            self._respond({"error": reason}, HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    def _answer_value(self, value: Any) -> None:
+    def _respond_value(self, value: object) -> None:
         if value is None:
-            self._answer({"error": "there is no such key"}, HTTPStatus.NOT_FOUND)
+            self._respond({"error": "there is no such key"}, HTTPStatus.NOT_FOUND)
         elif isinstance(value, dict) and any(isinstance(key, Windowed) for key in value):
-            self._answer([_entry(key, held) for key, held in value.items()])
+            self._respond([_entry(key, held) for key, held in value.items()])
         else:
-            self._answer({"value": value})
+            self._respond({"value": value})
 
-    def _answer(self, what: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
+    def _respond(self, what: object, status: HTTPStatus = HTTPStatus.OK) -> None:
         self._send(status, msgspec.json.encode(what, enc_hook=str), "application/json")
 
     def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
@@ -112,11 +121,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not news."""
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are not logged."""
 
 
-def _entries(store: Any, query: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+def _entries(store: QueryableStore, query: dict[str, list[str]]) -> Iterator[dict[str, object]]:
     if {"from", "to"} <= set(query):
         chosen = store.range(store.key_of(query["from"][0]), store.key_of(query["to"][0]))
     else:
@@ -125,14 +134,14 @@ def _entries(store: Any, query: dict[str, list[str]]) -> Iterator[dict[str, Any]
         yield _entry(key, value)
 
 
-def _entry(key: Any, value: Any) -> dict[str, Any]:
+def _entry(key: object, value: object) -> dict[str, object]:
     if isinstance(key, Windowed):
         return {"key": key.key, "start": key.start, "end": key.end, "value": value}
     return {"key": key, "value": value}
 
 
 def metrics(app: Application) -> str:
-    """What Prometheus reads."""
+    """The status as text for Prometheus."""
     status = app.status()
     label = f'{{application_id="{app.application_id}"}}'
     lines = [

@@ -1,7 +1,7 @@
-"""An application's own file: a module of this process alone, whose functions and classes travel to Spark's workers.
+"""Loads the Python file of an application, and sends its functions and classes to Spark's workers.
 
-They travel by value, so that a worker needs neither the file nor the driver's environment. Entries of state stores
-name their class; so a worker is given the classes where pickle looks for them, before anything else arrives.
+They are pickled by value, so that a worker needs neither the file nor the driver's environment. Entries of state stores
+name their class, so a worker gets the classes first, in the modules where pickle looks for them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import typing
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 from ottla.streams.dsl.builder import StreamsBuilder
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph.topology import Topology
 
 MODULE: Final = "__ottla_app__"
-"""The name of an application's module, whatever its file is called: state outlives a file's name."""
+"""The module name of every application: state stays readable when the file gets another name."""
 
 _MSGSPEC_CACHE: Final = "__msgspec_cache__"
 
@@ -34,7 +34,7 @@ def load_topology(path: Path) -> Topology:
     sys.modules[MODULE] = module
     beside = str(path.resolve().parent)
     if beside not in sys.path:
-        # As with `python app.py`: what lies beside the file can be imported.
+        # As with `python app.py`: modules in the same directory can be imported.
         sys.path.insert(0, beside)
     exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
     found = {
@@ -47,14 +47,14 @@ def load_topology(path: Path) -> Topology:
 
 
 class OwnClasses:
-    """The classes that only the driver can import; unpickled, they are where pickle looks for them by name."""
+    """The classes that only the driver can import; once unpickled, they are in the modules that pickle looks in."""
 
     __slots__ = ("by_module",)
 
     def __init__(self, by_module: dict[str, list[type]] | None = None) -> None:
         self.by_module = by_module or {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _arrived, (self.by_module,)
 
 
@@ -67,7 +67,7 @@ def _arrived(by_module: dict[str, list[type]]) -> OwnClasses:
 
 
 def pickled_by_value(value: object) -> bytes:
-    """What Spark sends to its workers for a value; fails where the value cannot travel."""
+    """The bytes that Spark sends to its workers for a value; fails for a value that cannot be pickled."""
     from pyspark.cloudpickle import dumps
 
     pickled: Callable[[object], bytes] = dumps
@@ -75,7 +75,7 @@ def pickled_by_value(value: object) -> bytes:
 
 
 def own_classes() -> OwnClasses:
-    """Those of the application's file, of what it imports from beside it, and of a script; ready to be sent."""
+    """The classes of the application's file, of modules in its directory that it imports, and of a script."""
     from pyspark.cloudpickle import register_pickle_by_value
 
     by_value: Callable[[ModuleType], None] = register_pickle_by_value
@@ -87,7 +87,7 @@ def own_classes() -> OwnClasses:
         for value in list(vars(module).values()):
             if isinstance(value, type) and value.__module__ == module.__name__:
                 _make_ready(value)
-                # A class that cannot travel is missed by a function that uses it, which is then told of.
+                # A class that cannot be pickled is left out; the check of the function that uses it names it.
                 with contextlib.suppress(Exception):
                     pickled_by_value(value)
                     classes.append(value)
@@ -98,7 +98,7 @@ def own_classes() -> OwnClasses:
 
 def _own_modules() -> list[ModuleType]:
     main, application = sys.modules["__main__"], sys.modules.get(MODULE)
-    # A script, or a session in which somebody types; `python -c` and its like have nothing of a user's.
+    # A script or an interactive session; `python -c` and the like have no classes of a user.
     own = [main] if hasattr(main, "__file__") or hasattr(sys, "ps1") or "IPython" in sys.modules else []
     if application is None or application.__file__ is None:
         return own
@@ -116,11 +116,11 @@ def _own_modules() -> list[ModuleType]:
 
 def _make_ready(one: type) -> None:
     if _MSGSPEC_CACHE in vars(one):
-        # What msgspec knows of a class cannot travel; it finds out again.
+        # The cache of msgspec cannot be pickled; msgspec makes it again.
         delattr(one, _MSGSPEC_CACHE)
     annotations = vars(one).get("__annotations__", {})
     if dataclasses.is_dataclass(one) and any(isinstance(kind, str) for kind in annotations.values()):
         with contextlib.suppress(NameError):
-            # The worker has no module to look these names up in.
+            # The worker has no module to look up these names.
             known = typing.get_type_hints(one, include_extras=True)
             one.__annotations__ = {name: known[name] for name in annotations}

@@ -1,4 +1,4 @@
-"""Looking into an application's state stores from outside: what Spark has committed last."""
+"""Reads the state stores of an application from outside: the state that Spark has committed last."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Generic, cast
 
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph.operators import Store, StoreKind
 from ottla.streams.interpreter.keys import KeyCodec
 from ottla.streams.records import ValueAndTimestamp, Window, Windowed
-from ottla.streams.serdes import bool_serde, bytes_serde, float_serde, json_serde, long_serde
+from ottla.streams.serdes import AnySerde, bool_serde, bytes_serde, float_serde, json_serde, long_serde
+from ottla.streams.type_variables import K, Unknown, V
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 _NOTHING_YET: Final = re.compile(r"STDS_\w*UNAVAILABLE|STDS_FAILED_TO_READ|PATH_NOT_FOUND")
-"""Spark's words for a checkpoint in which no batch is finished."""
+"""Spark's errors for a checkpoint in which no batch is finished."""
 
-_READS: Final[dict[Any, Callable[[str], Any]]] = {
+_READS: Final[dict[AnySerde | None, Callable[[str], Unknown]]] = {
     long_serde: int,
     float_serde: float,
     bool_serde: lambda text: text == "true",
@@ -30,16 +32,23 @@ _READS: Final[dict[Any, Callable[[str], Any]]] = {
 }
 
 
-class QueryableStore:
-    """`get`, `range` and `all`, as of the last finished batch. Windowed stores are keyed by `Windowed` keys."""
+class QueryableStore(Generic[K, V]):
+    """A state store as of the last finished batch; `StreamsApp.store` makes one. Windowed stores have `Windowed` keys.
+
+    ::
+
+        counts = app.store("counts")
+        counts.get("kafka")
+        dict(counts.all())
+    """
 
     def __init__(
         self, spark: SparkSession, checkpoint: Path | str, store: Store, *, counted: bool = False
     ) -> None:
-        """`counted`: the store is one that Spark's own aggregation keeps."""
+        """`counted` says that Spark's own aggregation keeps the store."""
         if store.kind not in (StoreKind.KEY_VALUE, StoreKind.WINDOW, StoreKind.SESSION):
             raise StreamsError(
-                f"the store {store.name} is for an operator's own use: it has no keys to ask for"
+                f"the store {store.name} is for an operator's own use: it has no keys to look up"
             )
         self._spark = spark
         self._checkpoint = str(checkpoint)
@@ -47,10 +56,15 @@ class QueryableStore:
         self._counted = counted
         self._keys = KeyCodec(None if counted else store.key_serde)
 
-    def get(self, key: Any) -> Any:
-        """The value of a key; for windowed stores all windows of the key, or that of a Windowed key."""
-        asked = key.key if isinstance(key, Windowed) else key
-        entries = self._entries(self._keys.encode(asked))
+    def get(self, key: object) -> Unknown:
+        """The value of a key. In a windowed store: all windows of a key, or the one window of a Windowed key.
+
+        ::
+
+            app.store("counts").get("kafka")
+        """
+        inner = key.key if isinstance(key, Windowed) else key
+        entries = self._entries(self._keys.encode(inner))
         if not entries:
             return None
         found = dict(self._shown(*entries[0]))
@@ -58,28 +72,43 @@ class QueryableStore:
             return next(iter(found.values()))
         return found.get(key) if isinstance(key, Windowed) else found
 
-    def key_of(self, text: str) -> Any:
-        """A key as it stands in an address: of the store's own type."""
+    def key_of(self, text: str) -> K:
+        """The key that a text in a URL stands for, in the store's own type.
+
+        ::
+
+            app.store("counts-by-number").key_of("7")
+        """
         read = _READS.get(self._store.key_serde)
         try:
-            return text if read is None else read(text)
+            return cast("K", text if read is None else read(text))
         except ValueError:
-            raise StreamsError(f"{text} is no key of the store {self._store.name}") from None
+            raise StreamsError(f"{text} is not a key of the store {self._store.name}") from None
 
-    def all(self) -> Iterator[tuple[Any, Any]]:
-        """Everything, in the order of the keys' bytes."""
+    def all(self) -> Iterator[tuple[K, V]]:
+        """All keys and values, in the order of the keys' bytes.
+
+        ::
+
+            dict(app.store("counts").all())
+        """
         for name, held in self._entries():
             yield from self._shown(name, held)
 
-    def range(self, first: Any, last: Any) -> Iterator[tuple[Any, Any]]:
-        """Keys between two, both included, by their bytes."""
+    def range(self, first: K, last: K) -> Iterator[tuple[K, V]]:
+        """The keys between two, both included, by their bytes.
+
+        ::
+
+            dict(app.store("counts").range("a", "c"))
+        """
         lowest, highest = self._keys.encode(first), self._keys.encode(last)
         for name, held in self._entries():
             if lowest <= name <= highest:
                 yield from self._shown(name, held)
 
-    def _entries(self, name: bytes | None = None) -> list[tuple[bytes, Any]]:
-        """The bytes of all keys, or of one, and what is held under them, in the order of the bytes."""
+    def _entries(self, name: bytes | None = None) -> list[tuple[bytes, Unknown]]:
+        """The entries of all keys, or of one, in the order of the keys' bytes."""
         try:
             found = self._counts(name) if self._counted else self._buckets(name)
         except Exception as problem:
@@ -88,7 +117,7 @@ class QueryableStore:
             raise
         return sorted(found, key=lambda entry: entry[0])
 
-    def _buckets(self, name: bytes | None) -> list[tuple[bytes, Any]]:
+    def _buckets(self, name: bytes | None) -> list[tuple[bytes, Unknown]]:
         from pyspark.sql import functions as f
 
         from ottla.streams.planner.state import possible_buckets, read_bucket
@@ -107,11 +136,11 @@ class QueryableStore:
         buckets = (read_bucket(row.entries) for row in rows)
         return [entry for bucket in buckets for entry in bucket.items() if name is None or entry[0] == name]
 
-    def _counts(self, name: bytes | None) -> list[tuple[bytes, Any]]:
+    def _counts(self, name: bytes | None) -> list[tuple[bytes, Unknown]]:
         from pyspark.sql import functions as f
 
         frame = self._spark.read.format("statestore").load(self._checkpoint)
-        held: Any = frame.schema["value"].dataType
+        held = cast("StructType", frame.schema["value"].dataType)
         records = f.col("value").getField(held.names[0])
         wanted = f.col("key.store") == self._store.name
         if name is not None:
@@ -120,14 +149,14 @@ class QueryableStore:
         return [(bytes(row.name), row.held) for row in rows]
 
     def _operator(self, variable: str) -> int:
-        """Which of the query's stateful operators holds the store."""
+        """The number of the query's stateful operator that has the store."""
         for row in self._spark.read.format("state-metadata").load(self._checkpoint).collect():
-            told = json.loads(row.operatorProperties or "{}")
-            if any(one.get("stateName") == variable for one in told.get("stateVariables", [])):
+            properties = json.loads(row.operatorProperties or "{}")
+            if any(one.get("stateName") == variable for one in properties.get("stateVariables", [])):
                 return int(row.operatorId)
         raise StreamsError(f"the store {self._store.name} has no content yet")
 
-    def _shown(self, name: bytes, found: Any) -> Iterator[tuple[Any, Any]]:
+    def _shown(self, name: bytes, found: Unknown) -> Iterator[tuple[Unknown, Unknown]]:
         key = self._keys.decode(name)
         if self._counted:
             yield key, found

@@ -1,16 +1,15 @@
-"""A running application: a topology, its topics and its state, as one streaming query on Spark."""
+"""Runs an application: a topology, its topics and its state, as one streaming query on Spark."""
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from ottla.client.admin import KafkaAdminClient
+from ottla.client.admin_types import NewTopic
+from ottla.streams import settings as limits
 from ottla.streams.dsl.builder import StreamsBuilder
 from ottla.streams.error_messages import describe, translate_client_errors
 from ottla.streams.errors import StreamsError
@@ -21,52 +20,49 @@ from ottla.streams.planner.plan import Plan, Strategy
 from ottla.streams.planner.query import build, needs_headers, output_mode, plan_for_spark
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.strategies import choose_strategy
+from ottla.streams.settings import StreamsSettings
+from ottla.streams.status import Status, read_status, status_of, write_status
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from ottla.streams.queries import QueryableStore
 
 log = logging.getLogger(__name__)
 
-MAX_OFFSETS_PER_BATCH: Final = 1_000_000
-"""A bound on what one micro-batch reads, so that the first one after a long stop is not endless."""
-
-_BROKER_ANSWERS_MS: Final = 5_000
-
 MOST_STARTS: Final = 5
 _SLOW_WORKER: Final = "Python worker failed to connect back"
-"""Spark gives a worker of its driver ten seconds to start, whatever its settings say; a busy machine takes longer."""
+"""Spark waits ten seconds for a Python worker to start, and no setting changes that; a busy machine takes longer."""
 
 MAX_POLL_RECORDS: Final = 20_000
 
 
-def state_home() -> Path:
-    """Where applications keep their checkpoints unless told otherwise."""
-    told = os.environ.get("OTTLA_STREAMS_DIR")
-    if told:
-        return Path(told)
-    return Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state")) / "ottla" / "streams"
+class _RealTimeWriter(Protocol):
+    """Spark's writer with the trigger that its own types do not have yet."""
 
-
-@dataclass(slots=True)
-class StreamsSettings:
-    bootstrap_servers: str = "127.0.0.1:9092"
-    master: str | None = None
-    state_dir: Path | None = None
-    exactly_once: bool = True
-    max_offsets_per_batch: int = MAX_OFFSETS_PER_BATCH
-    trigger_ms: int = 0
-    create_topics: bool = False
-    real_time: bool = False
-    """Milliseconds instead of micro-batches: for topologies of expressions without state, written at least once."""
-    client: dict[str, str] = field(default_factory=dict)
-    spark: dict[str, str] = field(default_factory=dict)
+    def trigger(self, *, realTime: str) -> DataStreamWriter:  # noqa: N803
+        """Sets the length of a batch in real time."""
 
 
 class StreamsApp:
-    """`start` it, `wait` for it, `stop` it. The application id is its consumer group and its transactional id."""
+    """Runs a topology on Spark. The application id is its consumer group and its transactional id.
+
+    It needs Spark and a broker, so this example does not run by itself::
+
+        builder = StreamsBuilder()
+        builder.stream("lines").flat_map_values(str.split).to("words")
+        app = StreamsApp(builder, "splitter", StreamsSettings(create_topics=True))
+        app.start()
+        app.wait()
+
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("lines").to("copy")
+    >>> app = StreamsApp(builder, "copier", StreamsSettings(state_dir=Path("state")))
+    >>> app.checkpoint.as_posix()
+    'state/copier/checkpoint'
+    """
 
     def __init__(
         self,
@@ -77,7 +73,7 @@ class StreamsApp:
         self.topology = topology.build() if isinstance(topology, StreamsBuilder) else topology
         self.application_id = application_id
         self.settings = settings or StreamsSettings()
-        self.directory = (self.settings.state_dir or state_home()) / application_id
+        self.directory = self.settings.directory(application_id)
         self.query: StreamingQuery | None = None
         self._spark: SparkSession | None = None
         self._starts = 0
@@ -85,10 +81,22 @@ class StreamsApp:
 
     @property
     def checkpoint(self) -> Path:
+        """Where Spark keeps the offsets and the state of the query.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").to("out")
+        >>> StreamsApp(builder, "copier", StreamsSettings(state_dir=Path("state"))).checkpoint.name
+        'checkpoint'
+        """
         return self.directory / "checkpoint"
 
     def start(self, *, available_now: bool = False) -> StreamsApp:
-        """Checks topics and state, and starts the query; with `available_now` it ends when all is read."""
+        """Checks topics and state, and starts the query; with `available_now` it ends when all is read.
+
+        ::
+
+            StreamsApp(builder, "word-count").start(available_now=True).wait()
+        """
         from ottla.pipeline import KafkaSink, spark_session
 
         plan = plan_for_spark(self.topology)
@@ -103,11 +111,11 @@ class StreamsApp:
             .option("startingOffsets", "earliest")
             .option("includeHeaders", str(needs_headers(plan)).lower())
             .option("kafka.isolation.level", "read_committed")
-            # Spark seeks before each poll, and what was fetched beyond it is fetched again.
+            # Spark seeks before each poll, and fetches again what it had fetched beyond the poll.
             .option("kafka.max.poll.records", str(MAX_POLL_RECORDS))
         )
         if not self.settings.real_time:
-            # In real time a batch has no size: it lasts until its time is over.
+            # A batch in real time has no size: it lasts until its time is over.
             reader = reader.option("maxOffsetsPerTrigger", str(self.settings.max_offsets_per_batch))
         for key, value in self.settings.client.items():
             reader = reader.option(f"kafka.{key}", value)
@@ -150,12 +158,16 @@ class StreamsApp:
         for key, value in self.settings.client.items():
             writer = writer.option(f"kafka.{key}", value)
         writer = writer.option("checkpointLocation", str(self.checkpoint)).queryName(self.application_id)
-        timed: Any = writer
-        started: StreamingQuery = timed.trigger(realTime="5 minutes").start()
-        return started
+        return cast("_RealTimeWriter", writer).trigger(realTime="5 minutes").start()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until the query ends by itself, by `stop`, or by a stop request from outside; False on a time-out."""
+        """Waits until the query ends by itself, by `stop`, or by `ottla streams stop`; False after a timeout.
+
+        ::
+
+            if not app.wait(timeout_s=60):
+                app.stop()
+        """
         assert self.query is not None
         waited = 0.0
         while not self._ended(0.5):
@@ -169,14 +181,14 @@ class StreamsApp:
         return True
 
     def _ended(self, seconds: float) -> bool:
-        """Whether the query is at its end, after waiting for that; its failure comes as a sentence."""
+        """Waits for the end of the query; True at its end. A failure becomes a StreamsError with one sentence."""
         assert self.query is not None
         try:
             self.query.awaitTermination(seconds)  # type: ignore[arg-type]
             return not self.query.isActive
         except Exception as problem:
             if _SLOW_WORKER in str(problem) and self._start is not None and self._starts < MOST_STARTS:
-                log.warning("a Python worker took longer to start than Spark waits: the query starts again")
+                log.warning("a Python worker did not start in time: the query starts again")
                 self._starts += 1
                 self.query = self._start()
                 return False
@@ -184,12 +196,23 @@ class StreamsApp:
             raise StreamsError(describe(problem)) from problem
 
     def stop(self) -> None:
+        """Stops the query; the next start goes on where this one ended.
+
+        ::
+
+            app.stop()
+        """
         if self.query is not None:
             self.query.stop()
         self._write_status()
 
     def store(self, name: str) -> QueryableStore:
-        """A look into a state store, as of the last finished batch: `app.store("counts").get("kafka")`."""
+        """A state store as of the last finished batch.
+
+        ::
+
+            app.store("counts").get("kafka")
+        """
         from ottla.pipeline import spark_session
         from ottla.streams.queries import QueryableStore
 
@@ -201,40 +224,22 @@ class StreamsApp:
         counted = manifest is not None and manifest.keeps_plain_counts
         return QueryableStore(spark, self.checkpoint, self.topology.stores[name], counted=counted)
 
-    def status(self) -> dict[str, Any]:
-        """What the application does now: rows per second, batch times, state, lag."""
-        query = self.query
-        if query is None:
+    def status(self) -> Status:
+        """The current status: rows per second, batch times, state, lag.
+
+        ::
+
+            app.status()["lag"]
+        """
+        if self.query is None:
             return read_status(self.directory)
-        told: dict[str, Any] = {
-            "application_id": self.application_id,
-            "pid": os.getpid(),
-            "running": query.isActive,
-            "directory": str(self.directory),
-        }
-        progress = query.lastProgress
-        if progress is not None:
-            shown = json.loads(progress.json) if hasattr(progress, "json") else dict(progress)
-            told["batch"] = shown.get("batchId")
-            told["rows_per_second"] = shown.get("processedRowsPerSecond")
-            told["input_rows"] = shown.get("numInputRows")
-            told["batch_ms"] = shown.get("durationMs", {}).get("triggerExecution")
-            told["state_rows"] = sum(one.get("numRowsTotal", 0) for one in shown.get("stateOperators", []))
-            told["lag"] = _lag(shown)
-            told["time"] = shown.get("timestamp")
-        return told
+        return status_of(self.query, self.application_id, self.directory)
 
     def _write_status(self) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        beside = self.directory / "status.new"
-        beside.write_text(json.dumps(self.status(), indent=1))
-        os.replace(beside, self.directory / "status.json")
+        write_status(self.status(), self.directory)
 
     def _partitions(self, plan: Plan) -> dict[str, int]:
-        """How many partitions each topic has; a topic that is missing is made, or named in a sentence."""
-        from ottla.client.admin import KafkaAdminClient
-        from ottla.client.admin_types import NewTopic
-
+        """The partition counts of the source topics; a missing topic is created, or named in an error."""
         outputs = [
             node.operator.topic
             for node in self.topology.sinks
@@ -243,13 +248,19 @@ class StreamsApp:
             and isinstance(node.operator.topic, str)
         ]
         inputs = self.topology.source_topics()
-        with translate_client_errors(), KafkaAdminClient(**_cluster(self.settings)) as admin:
+        servers = self.settings.bootstrap_servers
+        with (
+            translate_client_errors(),
+            KafkaAdminClient(
+                bootstrap_servers=servers, bootstrap_timeout_ms=limits.BROKER_TIMEOUT_MS
+            ) as admin,
+        ):
             found = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}
             missing = [topic for topic in dict.fromkeys([*inputs, *outputs]) if topic not in found]
             if missing and not self.settings.create_topics:
                 raise StreamsError(
-                    f"there is no topic {missing[0]}: `ottla topics --create --topic {missing[0]}` makes it, "
-                    f"and --create-topics makes all that are missing"
+                    f"there is no topic {missing[0]}: `ottla topics --create --topic {missing[0]}` creates it, "
+                    f"and --create-topics creates all that are missing"
                 )
             if missing:
                 admin.create_topics([NewTopic(topic, 1, 1) for topic in missing], wait_for_metadata=True)
@@ -257,12 +268,12 @@ class StreamsApp:
         counts = {topic: found[topic] for topic in plan.joins_partitions}
         if len(set(counts.values())) > 1:
             shown = ", ".join(f"{topic} has {count}" for topic, count in sorted(counts.items()))
-            raise StreamsError(f"topics that are joined need as many partitions as each other: {shown}")
+            raise StreamsError(f"topics that are joined need the same number of partitions: {shown}")
         plan.sink_partitions = {topic: found[topic] for topic in outputs}
         return {topic: found[topic] for topic in inputs}
 
     def _tasks(self, plan: Plan, partitions: dict[str, int], shuffle_partitions: int) -> Tasks:
-        """As many tasks as the widest topic has partitions; a checkpoint keeps those it was made with."""
+        """One task for each partition of the widest topic; a checkpoint keeps the tasks that it was made with."""
         path = self.directory / "plan.json"
         known = Manifest.read(path)
         if known is not None and not known.keeps_plain_counts and plan.strategy is Strategy.COUNTS:
@@ -274,68 +285,3 @@ class StreamsApp:
             known.check(now)
         now.write(path)
         return tasks
-
-
-def read_status(directory: Path) -> dict[str, Any]:
-    """What a running or stopped application last said of itself."""
-    path = directory / "status.json"
-    if not path.exists():
-        raise StreamsError(f"there is no application {directory.name} in {directory.parent}")
-    told: dict[str, Any] = json.loads(path.read_text())
-    if told.get("running"):
-        told["running"] = _is_alive(int(told["pid"]))
-    return told
-
-
-def request_stop(directory: Path) -> None:
-    """Asks a running application to stop after what it is doing now."""
-    read_status(directory)
-    (directory / "stop").write_text("")
-
-
-def reset(application_id: str, settings: StreamsSettings) -> list[str]:
-    """Forgets an application: its state, its checkpoint and its group's offsets. Gives back what was done."""
-    from ottla.client.admin import KafkaAdminClient
-
-    directory = (settings.state_dir or state_home()) / application_id
-    done = []
-    if directory.exists():
-        status = directory / "status.json"
-        if status.exists() and read_status(directory).get("running"):
-            raise StreamsError(f"{application_id} is running: stop it first")
-        shutil.rmtree(directory)
-        done.append(f"state and checkpoint in {directory} are gone")
-    with translate_client_errors(), KafkaAdminClient(**_cluster(settings)) as admin:
-        told = admin.delete_groups([application_id]).get(application_id)
-    if told == "OK":
-        done.append(f"the offsets of the group {application_id} are gone")
-    return done
-
-
-def _cluster(settings: StreamsSettings) -> dict[str, Any]:
-    return {"bootstrap_servers": settings.bootstrap_servers, "bootstrap_timeout_ms": _BROKER_ANSWERS_MS}
-
-
-def _lag(progress: dict[str, Any]) -> int:
-    """How many records the topics held beyond the last batch, when it was planned."""
-    waiting = 0
-    for source in progress.get("sources", []):
-        latest, done = (_offsets(source.get(name)) for name in ("latestOffset", "endOffset"))
-        waiting += sum(max(0, offset - done.get(place, offset)) for place, offset in latest.items())
-    return waiting
-
-
-def _offsets(told: Any) -> dict[tuple[str, str], int]:
-    """Spark's offsets by topic and partition, which it tells as JSON or as JSON in a string."""
-    known = json.loads(told) if isinstance(told, str) else told or {}
-    return {(topic, number): offset for topic, ends in known.items() for number, offset in ends.items()}
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

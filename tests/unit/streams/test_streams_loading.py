@@ -13,7 +13,8 @@ import pytest
 
 from ottla.streams import StreamsBuilder, StreamsError
 from ottla.streams.loading import MODULE, load_topology, own_classes
-from ottla.streams.runner import MOST_STARTS, StreamsApp, StreamsSettings
+from ottla.streams.runner import MOST_STARTS, StreamsApp
+from ottla.streams.settings import StreamsSettings
 
 pytest.importorskip("pyspark", reason="the pipeline needs Spark: make setup-spark")
 

@@ -73,7 +73,7 @@ class WindowedKStream(Generic[K, V]):
         >>> windowed = builder.stream("clicks").group_by_key().windowed_by(tumbling(10))
         >>> windowed.emit_on_window_close().count().to_stream().to("out")
         >>> driver = TopologyTestDriver(builder)
-        >>> driver.pipe_records("clicks", [("a", "/", 0), ("a", "/", 3), ("a", "/", 30)])
+        >>> driver.pipe_records("clicks", [("a", "/", 0), ("a", "/", 3), ("a", "/", 12)])
         >>> [(str(record.key), record.value) for record in driver.read_all("out")]
         [('[a@0/10]', 2)]
         """

@@ -1,0 +1,104 @@
+"""The status of an application: what its query last did, as other processes can read it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from ottla.streams.errors import StreamsError
+from ottla.streams.type_variables import Unknown
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class Status(TypedDict, total=False):
+    """What `status.json` holds; the numbers are those of the last micro-batch."""
+
+    application_id: str
+    pid: int
+    running: bool
+    directory: str
+    batch: int | None
+    rows_per_second: float | None
+    input_rows: int | None
+    batch_ms: int | None
+    state_rows: int
+    lag: int
+    time: str | None
+
+
+def status_of(query: StreamingQuery, application_id: str, directory: Path) -> Status:
+    """The status of a query of this process."""
+    status: Status = {
+        "application_id": application_id,
+        "pid": os.getpid(),
+        "running": query.isActive,
+        "directory": str(directory),
+    }
+    progress = query.lastProgress
+    if progress is not None:
+        shown: Mapping[str, Unknown] = (
+            json.loads(progress.json) if hasattr(progress, "json") else dict(progress)
+        )
+        status["batch"] = shown.get("batchId")
+        status["rows_per_second"] = shown.get("processedRowsPerSecond")
+        status["input_rows"] = shown.get("numInputRows")
+        status["batch_ms"] = shown.get("durationMs", {}).get("triggerExecution")
+        status["state_rows"] = sum(one.get("numRowsTotal", 0) for one in shown.get("stateOperators", []))
+        status["lag"] = _lag(shown)
+        status["time"] = shown.get("timestamp")
+    return status
+
+
+def write_status(status: Status, directory: Path) -> None:
+    """Replaces the status file of an application in one step."""
+    directory.mkdir(parents=True, exist_ok=True)
+    beside = directory / "status.new"
+    beside.write_text(json.dumps(status, indent=1))
+    os.replace(beside, directory / "status.json")
+
+
+def read_status(directory: Path) -> Status:
+    """The last status of a running or stopped application."""
+    path = directory / "status.json"
+    if not path.exists():
+        raise StreamsError(f"there is no application {directory.name} in {directory.parent}")
+    status: Status = json.loads(path.read_text())
+    if status.get("running"):
+        status["running"] = _is_alive(status["pid"])
+    return status
+
+
+def request_stop(directory: Path) -> None:
+    """Makes a running application stop after its current step."""
+    read_status(directory)
+    (directory / "stop").write_text("")
+
+
+def _lag(progress: Mapping[str, Unknown]) -> int:
+    """How many records the topics held beyond the last batch, when it was planned."""
+    waiting = 0
+    for source in progress.get("sources", []):
+        latest, done = (_offsets(source.get(name)) for name in ("latestOffset", "endOffset"))
+        waiting += sum(max(0, offset - done.get(place, offset)) for place, offset in latest.items())
+    return waiting
+
+
+def _offsets(shown: str | dict[str, dict[str, int]] | None) -> dict[tuple[str, str], int]:
+    """Spark's offsets by topic and partition; Spark gives them as JSON or as JSON in a string."""
+    known = json.loads(shown) if isinstance(shown, str) else shown or {}
+    return {(topic, number): offset for topic, ends in known.items() for number, offset in ends.items()}
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
