@@ -152,7 +152,7 @@ def test_no_port_for_the_endpoint(shell: Shell, tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         (tmp_path / "app.py").write_text(COPY.format(source="a", target="b"))
         told = shell.call("run", str(tmp_path / "app.py"), "--application-id", "a", "--http-port", port)
-    assert told == f"127.0.0.1:{port} cannot be listened on: Address already in use"
+    assert told == f"cannot listen on 127.0.0.1:{port}: Address already in use"
 
 
 def test_a_sink_with_too_few_partitions(spark: Any, shell: Shell) -> None:

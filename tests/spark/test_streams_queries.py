@@ -124,7 +124,7 @@ def test_a_running_application_answers_stops_and_begins_anew(
         "again": 1,
     }
     assert ask(address, "/stores/totals/5") == {"value": {"letters": 30, "longest": "spark"}}
-    assert ask(address, "/stores/totals/five") == {"error": "five is no key of the store totals"}
+    assert ask(address, "/stores/totals/five") == {"error": "five is not a key of the store totals"}
     assert ask(address, "/stores/words/hello") == {
         "error": "there is no state store words; there are counts, totals"
     }

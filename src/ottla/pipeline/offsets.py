@@ -157,9 +157,12 @@ def track_lag(
     bootstrap_servers: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> LagTracker:
-    """Commit a query's source offsets to a consumer group after each batch, so that every Kafka tool shows its lag.
+    """Commits a query's source offsets to a consumer group after each batch, so that every Kafka tool shows its lag.
 
-    The brokers are those of the query's own source unless given. `.stop()` of what comes back ends it.
+    The brokers are those of the query's own source unless given. `stop()` of the result ends it::
+
+        tracker = track_lag(query, group="word-count")
+        tracker.stop()
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession

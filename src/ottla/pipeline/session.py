@@ -56,10 +56,13 @@ def spark_session(
     settings: Mapping[str, str] | None = None,
     packages: Sequence[str] = (),
 ) -> SparkSession:
-    """The session of this process, made at the first call: one session serves many queries.
+    """The Spark session of this process; the first call makes it, and one session serves many queries.
 
-    `master` is Spark's (default: $SPARK_MASTER, else local on all cores); `settings` are Spark's and win over ours;
-    `packages` are further jars by `group:artifact:version`.
+    `master` is Spark's (default: $SPARK_MASTER, else local on all cores). `settings` are Spark's and override Ottla's.
+    `packages` are further jars by `group:artifact:version`::
+
+        spark = spark_session("word-count", master="local[2]", settings={"spark.ui.enabled": "false"})
+        spark.range(3).count()
     """
     spark_version()
     from pyspark.sql import SparkSession

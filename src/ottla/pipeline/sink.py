@@ -1,7 +1,7 @@
-"""The sink: DataFrames into topics, each micro-batch as one Kafka transaction with its source offsets.
+"""The sink: writes DataFrames to topics, each micro-batch as one Kafka transaction with its source offsets.
 
-Columns: `value`, and if wanted `key`, `headers`, `timestamp`, `partition`, `topic`, as in Spark's own Kafka sink
-with the timestamp added. What goes over the wire is in `transaction.py` (driver) and `writer.py` (tasks).
+Columns: `value`, and optionally `key`, `headers`, `timestamp`, `partition`, `topic`, as in Spark's own Kafka sink
+with the timestamp added. `transaction.py` (driver) and `writer.py` (tasks) speak Kafka's protocol.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _LOST: Final = (
     "Broken pipe",
     "EOFException",
 )
-"""Words of a failure that says nothing against the batch itself: it is written again, in the next epoch."""
+"""Texts of failures that are not the batch's fault: it is written again, in the next epoch."""
 
-_OUR_WORDS: Final = re.compile(r"^ottla\.(?:errors|pipeline\.failures)\.\w+: (.+)$", re.MULTILINE)
+_OUR_ERROR: Final = re.compile(r"^ottla\.(?:errors|pipeline\.failures)\.\w+: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What became of one batch: `skipped` when an earlier run had committed it already."""
+    """The outcome of one batch; `skipped` means that an earlier run had committed it already."""
 
     batch_id: int | None
     records: int
@@ -61,17 +61,21 @@ class WriteResult:
 
 
 class _Again(Exception):
-    """The batch was not written, and may be tried once more."""
+    """The batch was not written and may be tried again."""
 
 
 class KafkaSink:
-    """Writes batches under one transactional id; as a callable it is what `foreachBatch` wants.
-
-        sink = KafkaSink("127.0.0.1:9092", topic="counts", transactional_id="wordcount")
-        df.writeStream.outputMode("update").foreachBatch(sink).option("checkpointLocation", path).start()
+    """Writes batches under one transactional id; the sink itself is the function for `foreachBatch`.
 
     `group` is the consumer group that gets the source offsets (default: the transactional id; "" for none).
     `options` are Kafka's client settings by their Kafka names ("security.protocol", ...).
+
+    It writes to a broker, so only its making runs by itself::
+
+        df.writeStream.outputMode("update").foreachBatch(sink).option("checkpointLocation", path).start()
+
+    >>> sink = KafkaSink("127.0.0.1:9092", topic="counts", transactional_id="word-count")
+    >>> sink.close()
     """
 
     def __init__(
@@ -109,10 +113,15 @@ class KafkaSink:
 
     @property
     def transactional_id(self) -> str | None:
+        """The transactional id; unless it was given, it follows from the query at the first batch.
+
+        >>> KafkaSink("127.0.0.1:9092", transactional_id="word-count").transactional_id
+        'word-count'
+        """
         return self._transactional_id
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """For `foreachBatch`: lineage and source offsets are those of the running query."""
+        """Writes a batch of the running query, with the query's id and source offsets; for `foreachBatch`."""
         lineage = query_id_of(df)
         if self._transactional_id is None:
             self._transactional_id = f"ottla-{lineage}"
@@ -126,17 +135,22 @@ class KafkaSink:
         lineage: str = "",
         offsets: Mapping[str, Mapping[int, int]] | None = None,
     ) -> WriteResult:
-        """Write a (batch) DataFrame as one transaction. A batch id of the same lineage (a checkpoint's query id)
-        that was committed before is skipped; `offsets` ({topic: {partition: next offset}}) are committed with it."""
+        """Writes a batch DataFrame as one transaction.
+
+        A batch id of the same lineage (a checkpoint's query id) that was committed before is skipped. `offsets`
+        ({topic: {partition: next offset}}) are committed in the same transaction::
+
+            sink.write(df, batch_id=7, lineage=query_id, offsets={"lines": {0: 1_000}})
+        """
         rows = self._layouts.checked(df, self._topic)
         if not self._exactly_once:
             grant = Grant(self._settings, compression=self._compression, max_batch_bytes=self._batch_bytes())
             return WriteResult(batch_id, self._run(rows, grant))
         driver = self._ready(lineage)
         if batch_id is not None and batch_id <= self._last_batch:
-            log.info("batch %d of %s is committed already", batch_id, driver.transactional_id)
+            log.info("batch %d of %s is already committed", batch_id, driver.transactional_id)
             return WriteResult(batch_id, 0, skipped=True)
-        # Also a batch without a number gets one: a lost answer to its commit is looked up by it.
+        # A batch without a number gets one too: after a lost response to its commit, the sink looks it up.
         batch = self._last_batch + 1 if batch_id is None else batch_id
         for attempt in range(1, MOST_ATTEMPTS + 1):
             try:
@@ -152,11 +166,11 @@ class KafkaSink:
                 if attempt == MOST_ATTEMPTS:
                     assert error.__cause__ is not None
                     raise error.__cause__ from None
-                log.warning("batch %s is written again: %s", batch_id, str(error)[:300])
+                log.warning("batch %s failed and is written again: %s", batch_id, str(error)[:300])
         raise PipelineError(f"batch {batch_id} could not be committed in {MOST_ATTEMPTS} attempts")
 
     def _ready(self, lineage: str) -> TransactionDriver:
-        """The driver of the transactions, begun at the first batch."""
+        """The driver of the transactions; the first batch begins it."""
         if self._fenced is not None:
             raise self._fenced
         if self._driver is None:
@@ -170,7 +184,7 @@ class KafkaSink:
             self._last_batch = driver.last_batch(lineage)
         elif lineage != self._lineage:
             raise PipelineError(
-                f"transactional id {self._transactional_id} serves query {self._lineage} in this process already: "
+                f"transactional id {self._transactional_id} already serves query {self._lineage} in this process: "
                 f"give query {lineage} a sink of its own"
             )
         return self._driver
@@ -189,12 +203,12 @@ class KafkaSink:
             if offsets and group:
                 unknown = driver.commit_offsets(group, offsets, f"batch={batch}")
                 if unknown:
-                    log.debug("offsets of another cluster's partitions stay out: %s", unknown)
+                    log.debug("partitions of another cluster are left out of the offsets: %s", unknown)
         except SinkFenced:
             raise
         except Exception as error:
             driver.abort()
-            if any(words in str(error) for words in _LOST):
+            if any(text in str(error) for text in _LOST):
                 raise _Again(str(error)) from error
             raise
         driver.commit()
@@ -202,21 +216,21 @@ class KafkaSink:
         return records
 
     def _was_committed(self, driver: TransactionDriver, batch: int) -> bool:
-        """After a lost answer: take the id again, which ends all that was open, and look at the mark."""
+        """After a lost response: begins again, which ends all open transactions, and looks at the last mark."""
         before = self._last_batch
         driver.begin()
         self._last_batch = max(before, driver.last_batch(self._lineage))
         return self._last_batch >= batch
 
     def _run(self, rows: DataFrame, grant: Grant) -> int:
-        """Have the tasks write; how many records they wrote. Every task must have run once only."""
+        """Runs the tasks that write; returns the number of records. Every task must have run once only."""
         spread_rows = self._layouts.spread(rows, self._topic, self._known_partitions())
         try:
             report = spread_rows.mapInArrow(writing(grant, self._topic), REPORT).collect()
         except Exception as error:
-            # The last line of a task's traceback is the sentence; the rest is the way it took.
-            if (told := _OUR_WORDS.findall(str(error))) and RETRIED not in str(error):
-                raise PipelineError(told[-1]) from error
+            # The last line of a task's traceback is the message for the user.
+            if (messages := _OUR_ERROR.findall(str(error))) and RETRIED not in str(error):
+                raise PipelineError(messages[-1]) from error
             raise
         if grant.transactional_id is not None and retried_stage(rows.sparkSession, report):
             raise PipelineError(RETRIED)
@@ -224,7 +238,7 @@ class KafkaSink:
         return sum(row["records"] for row in report)
 
     def _known_partitions(self) -> dict[str, int]:
-        """The partitions of the topics that were written to before, looked up again from time to time."""
+        """The partition counts of the topics that were written to before, looked up again every minute."""
         if time.monotonic() - self._looked_up > _METADATA_MAX_AGE_S:
             self._brokers.forget_places()
             self._looked_up = time.monotonic()
@@ -235,11 +249,15 @@ class KafkaSink:
             try:
                 self._max_batch_bytes = max_message_bytes(self._brokers, self._topic)
             except ApiException as error:
-                log.debug("max.message.bytes is not told: %s", error)
+                log.debug("max.message.bytes is not known: %s", error)
                 self._max_batch_bytes = max_message_bytes(self._brokers, None)
         return self._max_batch_bytes
 
     def close(self) -> None:
+        """Closes all connections.
+
+        >>> KafkaSink("127.0.0.1:9092", topic="counts").close()
+        """
         self._brokers.close()
         if self._driver is not None:
             self._driver.close()
@@ -257,8 +275,15 @@ def kafka_sink(
     compression: str = "none",
     options: Mapping[str, Any] | None = None,
 ) -> WriteResult | DataStreamWriter:
-    """Write a DataFrame to Kafka. A batch one is written at once; of a streaming one comes the writer, to be given a
-    checkpoint, a trigger and an output mode, and started."""
+    """Writes a DataFrame to Kafka.
+
+    A batch DataFrame is written at once. For a streaming one the writer is returned: give it a checkpoint, a trigger
+    and an output mode, and start it::
+
+        kafka_sink(df, bootstrap_servers="127.0.0.1:9092", topic="counts")
+        writer = kafka_sink(stream, bootstrap_servers="127.0.0.1:9092", topic="counts")
+        writer.option("checkpointLocation", path).start()
+    """
     sink = KafkaSink(
         bootstrap_servers,
         transactional_id=transactional_id,
