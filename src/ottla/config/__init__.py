@@ -1,1 +1,1 @@
-"""Kafka's configuration keys, typed: what they are, what they may be, and what they are now."""
+"""Kafka's configuration keys with types: their definitions, valid values, and effective values."""

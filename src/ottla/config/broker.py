@@ -1,6 +1,6 @@
-"""The configuration of one node: static keys, what was changed while it runs, and the values in force.
+"""The configuration of one node: static keys, dynamic changes, and the effective values.
 
-A `BrokerConfig` never changes; a change of a dynamic key makes a new one. Topic keys are `topic.py`'s.
+A `BrokerConfig` is immutable: a change of a dynamic key makes a new one. `topic.py` holds the topic keys.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ottla.config import checks
-from ottla.config.definitions import BROKER_KEYS, ConfigDef, Value
+from ottla.config.definitions import BROKER_KEYS, ConfigDef
 from ottla.config.dynamic import usable_dynamic
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, Voter, parse_listeners, parse_protocol_map, parse_voters
 from ottla.config.synonyms import base_of_listener_key
-from ottla.config.values import TypedValues
+from ottla.config.values import TypedValues, Value
 from ottla.ids import BrokerId
 
 log = logging.getLogger(__name__)
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 SINGLE_NODE: Mapping[str, str] = MappingProxyType({"process.roles": "broker,controller", "node.id": "1"})
-"""What a node is told to be when nothing else is: a cluster of its own."""
+"""The default roles and id: a node that is a cluster by itself."""
 
 
 class BrokerConfig(TypedValues):
-    """Typed values by key: `config["log.segment.bytes"]`, or `config.int(...)` and its kin for mypy."""
+    """Typed values by key: `config.int("log.segment.bytes")` and similar, or `config[...]` for any type."""
 
     __slots__ = (
         "advertised_listeners",
@@ -76,7 +76,7 @@ class BrokerConfig(TypedValues):
         self.advertised_listeners: tuple[Listener, ...] = parse_listeners(
             "advertised.listeners", self.list("advertised.listeners"), protocols, names
         )
-        """Only what is written in `advertised.listeners`; empty where it is left unset."""
+        """Only the entries of `advertised.listeners`; empty if it is unset."""
         self.voters: tuple[Voter, ...] = parse_voters(self.list("controller.quorum.voters"))
         self.inter_broker_listener_name: str = checks.inter_broker_listener_name(self)
         self.log_dirs: tuple[str, ...] = self.list("log.dirs") or self.list("log.dir")
@@ -85,34 +85,33 @@ class BrokerConfig(TypedValues):
 
     @classmethod
     def single_node(cls, overrides: Mapping[str, str] = _NOTHING) -> BrokerConfig:
-        """A node that is broker and controller in one; roles and id filled in where they are not given."""
+        """A node that is broker and controller. Roles and id have defaults."""
         return cls({**SINGLE_NODE, **overrides})
 
-    def with_overrides(self, overrides: Mapping[str, str]) -> BrokerConfig:
-        """The same with other static values."""
-        return BrokerConfig({**self.static, **overrides}, self.dynamic_default, self.dynamic)
-
     def with_dynamic(self, default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
-        """The same with these dynamic changes in place of the earlier ones.
+        """A copy with these dynamic changes in place of the earlier ones.
 
-        Changes that may not be made at run time, or whose value does not fit, are left out: what stands in
-        the metadata log must never keep a broker from running.
+        Changes that cannot be made at run time and invalid values are ignored: the content of the metadata log must
+        never stop a broker.
         """
         usable = usable_dynamic(default, per_broker=False)
         usable_own = usable_dynamic(own, per_broker=True)
         try:
             return BrokerConfig(self.static, usable, usable_own)
         except ConfigError as error:
-            log.error("Dynamic changes do not fit the file and are not put in force: %s", error.message)
+            log.error(
+                "Dynamic configuration is ignored, because its values contradict each other or the file: %s",
+                error.message,
+            )
             return BrokerConfig(self.static)
 
     def is_set(self, key: str) -> bool:
-        """Someone gave the key a value, statically or dynamically."""
+        """Whether the key was given a value, statically or dynamically."""
         return key in self.static or key in self.dynamic_default or key in self.dynamic
 
     @property
     def cordoned_log_dirs(self) -> frozenset[str]:
-        """The log directories that get nothing new, as `log.dirs` names them."""
+        """The log directories that get no new partitions, as `log.dirs` names them."""
         cordoned = self.list("cordoned.log.dirs")
         return frozenset(self.log_dirs if cordoned == checks.ALL_DIRECTORIES else cordoned)
 
@@ -134,14 +133,13 @@ class BrokerConfig(TypedValues):
         return tuple(item for item in self.listeners if item.name in self.controller_listener_names)
 
     def advertised(self, listener_name: str) -> Listener | None:
-        """The endpoint to tell clients of this listener; None where they keep the address they came by."""
+        """The endpoint to advertise to clients of this listener; None if they keep the address that they used."""
         return next((item for item in self.advertised_listeners if item.name == listener_name), None)
 
 
 def _value(definition: ConfigDef, given: Mapping[str, str]) -> Value:
     text = given.get(definition.name)
-    value: Value = definition.parse(definition.default if text is None else text)
-    return value
+    return definition.parse(definition.default if text is None else text)
 
 
 def _prefixed_value(name: str, text: str) -> Value:
@@ -149,7 +147,6 @@ def _prefixed_value(name: str, text: str) -> Value:
     if base is None or base not in BROKER_KEYS:
         return text
     try:
-        value: Value = BROKER_KEYS[base].parse(text)
+        return BROKER_KEYS[base].parse(text)
     except ConfigError as error:
         raise ConfigError(error.message.replace(base, name, 1), key=name) from None
-    return value

@@ -1,4 +1,4 @@
-"""What must fit together in a node's configuration: names, ids, roles, listeners and the quorum."""
+"""Checks across the keys of a node's configuration: names, ids, roles, listeners and the quorum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
 
 _PLUGIN_PREFIXES = ("config.providers.", "rlmm.config.", "rsm.config.")
-"""Prefixes of keys that Kafka hands to plug-ins as they are."""
+"""Prefixes of keys that Kafka passes to plug-ins unchanged."""
 
 ALL_DIRECTORIES = ("*",)
 """The value of `cordoned.log.dirs` that means all of them."""
@@ -39,11 +39,11 @@ def _suggestion(name: str) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.8)
-    return f": did you mean {close[0]}?" if close else ": it is none of the broker keys of Kafka 4.3"
+    return f": did you mean {close[0]}?" if close else ": Kafka 4.3 has no such broker key"
 
 
 def with_both_ids(given: Mapping[str, str]) -> dict[str, str]:
-    """`node.id` and its old name `broker.id` stand for each other, as in Kafka."""
+    """`node.id` and its old name `broker.id` are synonyms, as in Kafka."""
     both = dict(given)
     for key, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if key in both:
@@ -65,14 +65,16 @@ def inter_broker_listener_name(config: BrokerConfig) -> str:
     if name is not None:
         if config.is_set("security.inter.broker.protocol"):
             raise ConfigError.bad_value(
-                "inter.broker.listener.name", name, "it or security.inter.broker.protocol to be set, not both"
+                "inter.broker.listener.name",
+                name,
+                "only one of it and security.inter.broker.protocol to be set",
             )
         return name.upper()
     return config.str("security.inter.broker.protocol")
 
 
 def check_all(config: BrokerConfig) -> None:
-    """Everything that KafkaConfig checks across keys and that means something here."""
+    """The checks across keys of KafkaConfig that apply to this broker."""
     _check_roles(config)
     _check_quorum(config)
     _check_broker_listeners(config)
@@ -99,7 +101,7 @@ def _check_quorum(config: BrokerConfig) -> None:
     voter_ids = {voter.id for voter in config.voters}
     names, listening = config.controller_listener_names, {item.name for item in config.listeners}
     if not voter_ids and not bootstrap:
-        # Unlike Kafka we take this for a cluster of one: it needs neither voters nor a controller listener.
+        # Unlike Kafka, this is valid for a cluster of one node: it needs neither voters nor a controller listener.
         if config.is_controller and config.is_broker and not names:
             return
         raise ConfigError(
@@ -117,18 +119,20 @@ def _check_quorum(config: BrokerConfig) -> None:
             raise ConfigError.bad_value(
                 "node.id",
                 config.node_id,
-                "an id that controller.quorum.voters lacks, as it is no controller",
+                "an id that is not in controller.quorum.voters, because process.roles has no controller",
             )
         if listening & set(names):
             raise ConfigError.bad_value(
-                "controller.listener.names", shown, "none of the listeners, as it is no controller"
+                "controller.listener.names",
+                shown,
+                "none of the listeners, because process.roles has no controller",
             )
         return
     if voter_ids and config.node_id not in voter_ids:
         raise ConfigError.bad_value(
             "node.id",
             config.node_id,
-            "one of the ids in controller.quorum.voters, as it is a controller",
+            "one of the ids in controller.quorum.voters, because process.roles has controller",
         )
     if not set(names) <= listening:
         raise ConfigError.bad_value("controller.listener.names", shown, "names that appear in listeners")
@@ -139,10 +143,14 @@ def _check_broker_listeners(config: BrokerConfig) -> None:
     own = {item.name for item in config.broker_listeners}
     if not config.is_broker:
         if own:
-            raise ConfigError.bad_value("listeners", shown, "only controller listeners, as it is no broker")
+            raise ConfigError.bad_value(
+                "listeners", shown, "only controller listeners, because process.roles has no broker"
+            )
         return
     if not own:
-        raise ConfigError.bad_value("listeners", shown, "at least one listener that is not the controllers'")
+        raise ConfigError.bad_value(
+            "listeners", shown, "at least one listener that is not in controller.listener.names"
+        )
     for item in config.advertised_listeners:
         if item.host == "0.0.0.0":
             raise ConfigError.bad_value("advertised.listeners", item.host, "a routable address")
@@ -163,7 +171,7 @@ def _check_protocols(config: BrokerConfig) -> None:
             raise ConfigError.bad_value(
                 "listeners",
                 f"{item.name}://{item.address}",
-                f"protocol PLAINTEXT, as this version does not serve {item.protocol.name} yet",
+                f"protocol PLAINTEXT, because this version does not support {item.protocol.name} yet",
             )
 
 

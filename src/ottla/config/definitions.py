@@ -1,7 +1,7 @@
 """The table of broker and topic keys: type, default, valid values, and how a key may be changed.
 
-`configs.jsonl` holds Kafka 4.3's facts; the few defaults of ours that differ stand here, with the reason.
-What a running broker's values are is `broker.py`'s and `topic.py`'s business.
+`configs.jsonl` holds the table of Kafka 4.3. The few defaults that differ are here, with the reason.
+`broker.py` and `topic.py` hold the values of a running broker.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from ottla import limits
 from ottla.config.errors import ConfigError
 from ottla.config.validators import Check, compile_check
+from ottla.config.values import Value
 from ottla.wire.enums import ConfigType
 
 DATA_DIRECTORY: Final = "./ottla-data"
 
 OWN_DEFAULTS: Final = {
-    # Kafka's are unlimited: a client that leaks connections takes the broker's memory with it.
+    # Kafka's are unlimited: a client that leaks connections would use up the broker's memory.
     "max.connections": str(limits.MAX_CONNECTIONS),
     "max.connections.per.ip": str(limits.MAX_CONNECTIONS_PER_IP),
-    # Kafka's is under /tmp, which many systems empty.
+    # Kafka's is under /tmp, which many systems clear.
     "log.dir": DATA_DIRECTORY,
 }
-"""Where we differ from Kafka's defaults on purpose."""
+"""Defaults that differ from Kafka's on purpose."""
 
-Value = str | int | float | bool | tuple[str, ...] | None
 REQUIRED: Final = "<required>"
 
 
 class UpdateMode(Enum):
-    """Whether a broker key may be changed while the broker runs, and for whom."""
+    """Whether a broker key can be changed while the broker runs, for one broker or for all."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -49,7 +49,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+$")
 
 @dataclass(frozen=True, slots=True)
 class ConfigDef:
-    """One key."""
+    """One configuration key."""
 
     name: str
     type: ConfigType
@@ -69,8 +69,8 @@ class ConfigDef:
     def read_only(self) -> bool:
         return self.update_mode is UpdateMode.READ_ONLY
 
-    def parse(self, text: str | None) -> Any:
-        """The typed value of a text, or a ConfigError that says what was expected."""
+    def parse(self, text: str | None) -> Value:
+        """The typed value of a text. Raises a ConfigError that says what was expected."""
         value = None if text is None else self._convert(text)
         expected = self.check(value) if self.check is not None else None
         if expected is not None:
@@ -144,7 +144,7 @@ def _load() -> tuple[dict[str, ConfigDef], dict[str, ConfigDef]]:
 BROKER_KEYS, TOPIC_KEYS = _load()
 
 EXTENSION_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
-"""Keys that Kafka's own plug-ins read beside the table; a server.properties may well hold them."""
+"""Keys of Kafka's own plug-ins, which a server.properties can contain."""
 
 
 def text_of(value: Value) -> str | None:

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells about broker and topic keys: value, where it comes from, what else could set it."""
+"""The entries of DescribeConfigs for broker and topic keys: value, source, and synonyms."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ConfigEntry(msgspec.Struct, frozen=True):
 
     name: str
     value: str | None
-    """None where it is unset, and for secrets."""
+    """None if it is unset, and for secrets."""
     source: ConfigSource
     synonyms: tuple[SynonymEntry, ...]
-    """The values that could be in force, the one that is first."""
+    """All values that are configured for it; the first one is effective."""
     type: int
     read_only: bool
     sensitive: bool
@@ -45,7 +45,7 @@ def describe_broker(config: BrokerConfig, keys: Iterable[str] | None = None) -> 
 
 
 def describe_broker_defaults(config: BrokerConfig, keys: Iterable[str] | None = None) -> list[ConfigEntry]:
-    """The entries of the cluster-wide default: what was changed for all brokers, and nothing else."""
+    """The entries of the cluster-wide default: only the keys that were changed for all brokers."""
     changed = config.dynamic_default
     return [_broker_entry(config, name, changed[name], per_broker=False) for name in _chosen(changed, keys)]
 
@@ -53,7 +53,7 @@ def describe_broker_defaults(config: BrokerConfig, keys: Iterable[str] | None = 
 def describe_topic(
     config: BrokerConfig, overrides: Mapping[str, str], keys: Iterable[str] | None = None
 ) -> list[ConfigEntry]:
-    """The entries of one topic, by what is stored of it."""
+    """The entries of one topic with these stored overrides."""
     own = usable_overrides(overrides)
     values = topic_values(config, own)
     public = {name for name, definition in TOPIC_KEYS.items() if not definition.internal}
@@ -91,7 +91,7 @@ def _entry(
     *,
     read_only: bool,
 ) -> ConfigEntry:
-    # As Kafka: what a key unknown to us holds may well be a secret.
+    # As in Kafka: the value of an unknown key may be a secret.
     sensitive = definition is None or definition.sensitive
     return ConfigEntry(
         name=name,
@@ -112,13 +112,13 @@ def _broker_synonyms(config: BrokerConfig, name: str, *, sensitive: bool) -> lis
         for source, values in _layers(config, names)
         for key, text in values.items()
     ]
-    # As Kafka: the list begins with the key that was asked for, even if another one is stronger.
+    # As in Kafka: the list begins with the requested key, even if another one takes precedence.
     start = next((index for index, item in enumerate(found) if item.name == name), len(found))
     return found[start:]
 
 
 def _layers(config: BrokerConfig, names: tuple[str, ...]) -> Iterator[tuple[ConfigSource, dict[str, str]]]:
-    """What each source, the strongest first, says about these keys."""
+    """The values of these keys by source, in order of precedence."""
     defaults = {name: text for name in names if (text := _default_text(name)) is not None}
     yield ConfigSource.DYNAMIC_BROKER_CONFIG, _picked(config.dynamic, names)
     yield ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, _picked(config.dynamic_default, names)

@@ -1,4 +1,4 @@
-"""ISO-8601 durations of days and time, as Java reads them, and the offset reset that is told by one."""
+"""ISO-8601 durations of days and time, as Java reads them, and offset resets that contain one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 BY_DURATION: Final = "by_duration:"
-"""What an `auto.offset.reset` begins with that names a duration."""
+"""The prefix of an `auto.offset.reset` that contains a duration."""
 
 _DURATION: Final = re.compile(
     r"(?P<sign>[+-]?)P(?:(?P<d>[+-]?\d+)D)?"

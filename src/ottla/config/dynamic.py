@@ -1,4 +1,4 @@
-"""Broker keys that change at run time: which may, for one broker or for all, and what is refused."""
+"""Checks changes of broker keys at run time: which keys can change, for one broker or for all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECURITY_KEYS = frozenset(
         "ssl.truststore.type",
     }
 )
-"""May be changed for one listener at a time only."""
+"""Can be changed only for one listener at a time."""
 
 
 def definition_of(name: str) -> ConfigDef | None:
@@ -38,13 +38,16 @@ def definition_of(name: str) -> ConfigDef | None:
 
 
 def check_dynamic(name: str, value: str | None, *, per_broker: bool) -> None:
-    """Refuse a change that may not be made at run time. `value` None is the removal of a key."""
+    """Refuse a change that cannot be made at run time. `value` None removes the key."""
     definition = definition_of(name)
     if definition is None:
-        # As Kafka: keys it does not know are kept for plug-ins.
+        # As in Kafka: unknown keys are kept for plug-ins.
         return
     if definition.read_only:
-        raise ConfigError(f"Cannot change configuration {name} while the broker runs", key=name)
+        raise ConfigError(
+            f"Cannot change configuration {name} while the broker runs: set it in the configuration file and restart",
+            key=name,
+        )
     if name in _SECURITY_KEYS:
         raise ConfigError(
             f"Cannot change configuration {name} for all listeners: use listener.name.<listener>.{name}",
@@ -65,13 +68,13 @@ def _only_per_broker(name: str, definition: ConfigDef) -> bool:
 
 
 def usable_dynamic(changes: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
-    """What of these changes can be put in force; the rest is logged."""
+    """The changes that can be applied; the others are logged."""
     usable: dict[str, str] = {}
     for name, value in changes.items():
         try:
             check_dynamic(name, value, per_broker=per_broker)
         except ConfigError as error:
-            log.error("A dynamic change is not put in force: %s", error.message)
+            log.error("A dynamic configuration change is ignored: %s", error.message)
         else:
             usable[name] = value
     return usable

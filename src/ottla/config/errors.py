@@ -1,4 +1,4 @@
-"""The one error of a configuration: it names the key, the value and what was expected."""
+"""The error of all configuration code: it names the key, the value and what was expected."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.errors import ApiException, ErrorCode
 
 
 class ConfigError(ApiException):
-    """A key that is unknown, or a value that does not fit."""
+    """An unknown key, or an invalid value."""
 
     def __init__(self, message: str, *, key: str | None = None) -> None:
         super().__init__(ErrorCode.INVALID_CONFIG, message)

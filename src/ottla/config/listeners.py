@@ -1,4 +1,4 @@
-"""Listeners and quorum voters as they are written in a configuration, parsed."""
+"""Parses listeners and quorum voters of a configuration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class Voter(msgspec.Struct, frozen=True):
-    """A member of the controller quorum that is given by address in `controller.quorum.voters`."""
+    """A member of the controller quorum, from `controller.quorum.voters`."""
 
     id: int
     host: str
@@ -55,7 +55,7 @@ def format_address(host: str, port: int) -> str:
 
 
 def parse_address(text: str) -> tuple[str, int] | None:
-    """Host and port of `host:port` or `[v6]:port`; None where it is neither."""
+    """Host and port of `host:port` or `[v6]:port`; None if it is neither."""
     found = _ADDRESS.match(text.strip())
     if found is None or int(found["port"]) > _MAX_PORT:
         return None
@@ -88,12 +88,12 @@ def parse_listeners(
             raise ConfigError.bad_value(key, shown, "NAME://HOST:PORT, separated by commas")
         name = match["name"].upper()
         protocol = protocols.get(name)
-        # As in Kafka: controller listeners are plain text unless the map says something else.
+        # As in Kafka: controller listeners use PLAINTEXT unless the map has another protocol.
         if protocol is None and name in controller_names:
             protocol = SecurityProtocol.PLAINTEXT
         if protocol is None:
             raise ConfigError.bad_value(
-                key, shown, f"listener {name} to have its protocol in listener.security.protocol.map"
+                key, shown, f"a protocol for listener {name} in listener.security.protocol.map"
             )
         found.append(Listener(name, match["host"].strip("[]"), int(match["port"]), protocol))
     _check_distinct(key, shown, found)
@@ -102,13 +102,13 @@ def parse_listeners(
 
 def _check_distinct(key: str, shown: str, found: list[Listener]) -> None:
     if len({listener.name for listener in found}) != len(found):
-        raise ConfigError.bad_value(key, shown, "each listener to have a name of its own")
+        raise ConfigError.bad_value(key, shown, "a different name for each listener")
     if key != "listeners":
         return
-    # The same port twice is fine only for one IPv4 and one IPv6 address; binding tells about those.
+    # One port can serve one IPv4 and one IPv6 address; conflicts between those show when they are bound.
     taken = [(listener.host, listener.port) for listener in found if listener.port != 0]
     if len(set(taken)) != len(taken):
-        raise ConfigError.bad_value(key, shown, "each listener to have a port of its own")
+        raise ConfigError.bad_value(key, shown, "a different port for each listener")
 
 
 def parse_voters(entries: Iterable[str], key: str = "controller.quorum.voters") -> tuple[Voter, ...]:

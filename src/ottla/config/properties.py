@@ -1,4 +1,4 @@
-"""Java's .properties text format: what `server.properties` and `meta.properties` are written in."""
+"""Reads Java's .properties format, the format of `server.properties` and `meta.properties`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNICODE = re.compile(r"[0-9a-fA-F]{4}")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The keys and values of a .properties text, in its order; of a key given twice the last wins."""
+    """The keys and values of a .properties text, in order. The last value of a repeated key counts."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         key_end = _end_of_key(line)
@@ -25,13 +25,6 @@ def parse_properties(text: str) -> dict[str, str]:
                 value_start += 1
         found[_unescape(line[:key_end])] = _unescape(line[value_start:])
     return found
-
-
-def format_properties(values: dict[str, str], comments: tuple[str, ...] = ()) -> str:
-    """A .properties text with these keys, in their order."""
-    lines = [f"#{comment}" for comment in comments]
-    lines += [f"{_escape(key, key=True)}={_escape(value, key=False)}" for key, value in values.items()]
-    return "\n".join(lines) + "\n"
 
 
 def _logical_lines(text: str) -> list[str]:
@@ -87,20 +80,3 @@ def _unescape(text: str) -> str:
             out.append(_ESCAPES.get(char, char))
     # Java writes characters beyond the basic plane as two escapes.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _escape(text: str, *, key: bool) -> str:
-    out: list[str] = []
-    for position, char in enumerate(text):
-        if char in "\\=:#!":
-            out.append("\\" + char)
-        elif char == " " and (key or position == 0):
-            out.append("\\ ")
-        elif char in "\t\n\r\f":
-            out.append("\\" + "tnrf"["\t\n\r\f".index(char)])
-        elif not " " <= char <= "~":
-            units = char.encode("utf-16-be", "surrogatepass")
-            out += [f"\\u{units[i]:02X}{units[i + 1]:02X}" for i in range(0, len(units), 2)]
-        else:
-            out.append(char)
-    return "".join(out)

@@ -1,4 +1,4 @@
-"""Keys that stand for the same thing: hours, minutes and milliseconds; a topic key and its broker default."""
+"""Synonyms of configuration keys: hours, minutes and milliseconds; a topic key and its broker default."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class Synonym(NamedTuple):
-    """A broker key, and how many of the topic key's units one of its units is."""
+    """A broker key, and the factor that converts its unit into the topic key's."""
 
     name: str
     factor: int = 1

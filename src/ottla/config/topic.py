@@ -1,4 +1,4 @@
-"""A topic's configuration in force: its own overrides on top of the broker's defaults, typed and checked."""
+"""The effective configuration of a topic: its overrides on top of the broker's defaults, typed and checked."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from ottla.config.broker import BrokerConfig
-from ottla.config.definitions import TOPIC_KEYS, Value, text_of
+from ottla.config.definitions import TOPIC_KEYS, text_of
 from ottla.config.errors import ConfigError
 from ottla.config.synonyms import TOPIC_SYNONYMS
+from ottla.config.values import TypedValues, Value
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     retention_bytes: int
     retention_ms: int
     segment_bytes: int
-    """`internal.segment.bytes` where that is set: Kafka's own way to have segments under 1 MiB."""
+    """`internal.segment.bytes` if that is set, which is Kafka's way to have segments under 1 MiB."""
     segment_index_bytes: int
     segment_jitter_ms: int
     segment_ms: int
@@ -72,27 +73,30 @@ class TopicConfig(msgspec.Struct, frozen=True):
 
     @classmethod
     def build(cls, broker: BrokerConfig, overrides: Mapping[str, str] = _NOTHING) -> TopicConfig:
-        """The configuration in force; a ConfigError for an unknown key or a value that does not fit."""
+        """The effective configuration. Raises a ConfigError for an unknown key or an invalid value."""
         values = topic_values(broker, overrides)
-        _check_together(broker, values)
-        values["cleanup.policy"] = frozenset(values["cleanup.policy"])
-        if values["internal.segment.bytes"] is not None:
-            values["segment.bytes"] = values["internal.segment.bytes"]
-        return cls(**{name.replace(".", "_"): value for name, value in values.items()})
+        typed = TypedValues(values)
+        _check_together(broker, typed)
+        # The table guarantees the type of each value.
+        attributes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
+        attributes["cleanup_policy"] = frozenset(typed.list("cleanup.policy"))
+        if attributes["internal_segment_bytes"] is not None:
+            attributes["segment_bytes"] = attributes["internal_segment_bytes"]
+        return cls(**attributes)
 
     @classmethod
     def in_force(cls, broker: BrokerConfig, stored: Mapping[str, str]) -> TopicConfig:
-        """The configuration by what stands in the metadata log, which must never keep a broker from running."""
+        """The configuration from the metadata log. Invalid values are ignored: they must never stop a broker."""
         usable = usable_overrides(stored)
         try:
             return cls.build(broker, usable)
         except ConfigError as error:
-            log.error("A topic's own configuration is not put in force: %s", error.message)
+            log.error("The configuration of a topic is ignored: %s", error.message)
             return cls.build(broker)
 
 
 def usable_overrides(stored: Mapping[str, str]) -> dict[str, str]:
-    """What of a topic's stored overrides this version can use: an older or newer one may have left others."""
+    """The stored overrides of a topic that this version can use; another version may have written others."""
     usable: dict[str, str] = {}
     for name, text in stored.items():
         definition = TOPIC_KEYS.get(name)
@@ -101,16 +105,16 @@ def usable_overrides(stored: Mapping[str, str]) -> dict[str, str]:
                 definition.parse(text)
                 usable[name] = text
         except ConfigError as error:
-            log.error("A topic's override is not put in force: %s", error.message)
+            log.error("A configuration key of a topic is ignored: %s", error.message)
     return usable
 
 
-def topic_values(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Any]:
-    """The typed value of every topic key, each by itself valid."""
+def topic_values(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
+    """The typed value of every topic key, each valid by itself."""
     for name in overrides:
         if name not in TOPIC_KEYS:
             raise ConfigError(f"Unknown topic config name: {name}", key=name)
-    values: dict[str, Any] = {}
+    values: dict[str, Value] = {}
     for name, definition in TOPIC_KEYS.items():
         text = overrides.get(name)
         values[name] = default_value(broker, name) if text is None else definition.parse(text)
@@ -118,10 +122,10 @@ def topic_values(broker: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
 
 
 def default_value(broker: BrokerConfig, name: str) -> Value:
-    """What a topic key is for topics that do not set it."""
+    """The value of a topic key for topics that do not set it."""
     definition = TOPIC_KEYS[name]
     for synonym in TOPIC_SYNONYMS.get(name, ()):
-        value: Value = broker[synonym.name]
+        value = broker[synonym.name]
         if value is None:
             continue
         if synonym.factor != 1 and isinstance(value, int):
@@ -129,28 +133,29 @@ def default_value(broker: BrokerConfig, name: str) -> Value:
         # The topic's range may be narrower than the broker key's: a broker default must fit it too.
         definition.parse(text_of(value))
         return value
-    fixed: Value = definition.parse(definition.default)
-    return fixed
+    return definition.parse(definition.default)
 
 
-def _check_together(broker: BrokerConfig, values: Mapping[str, Any]) -> None:
-    least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+def _check_together(broker: BrokerConfig, values: TypedValues) -> None:
+    least, most = values.int("min.compaction.lag.ms"), values.int("max.compaction.lag.ms")
     if least > most:
         raise ConfigError.bad_value("min.compaction.lag.ms", least, f"at most max.compaction.lag.ms, {most}")
-    if not values["remote.storage.enable"]:
+    if not values.bool("remote.storage.enable"):
         return
     if not broker.bool("remote.log.storage.system.enable"):
         raise ConfigError.bad_value(
-            "remote.storage.enable", "true", "false, as remote.log.storage.system.enable is off in the broker"
+            "remote.storage.enable",
+            "true",
+            "false, because remote.log.storage.system.enable is false in the broker",
         )
-    if "compact" in values["cleanup.policy"]:
+    if "compact" in values.list("cleanup.policy"):
         raise ConfigError.bad_value("remote.storage.enable", "true", "false for a compacted topic")
     for total in ("retention.ms", "retention.bytes"):
         local = "local." + total
-        own, limit = values[local], values[total]
+        own, limit = values.int(local), values.int(total)
         if limit != -1 and own != -2 and (own == -1 or own > limit):
             raise ConfigError.bad_value(local, own, f"at most {total}, {limit}")
-        if values["remote.log.copy.disable"] and own not in (-2, limit):
+        if values.bool("remote.log.copy.disable") and own not in (-2, limit):
             raise ConfigError.bad_value(
                 local, own, f"the same as {total}, {limit}, while copying is disabled"
             )

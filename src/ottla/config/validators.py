@@ -1,6 +1,6 @@
 """The notation of valid values in the key table (`[1,...]`, `[a, b]`, ...), compiled into checks.
 
-A check takes the typed value and says what was expected instead, or nothing.
+A check takes the typed value. It returns what was expected instead, or None if the value is valid.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Any
 
-Check = Callable[[Any], str | None]
+from ottla.config.values import Value
+
+Check = Callable[[Value], str | None]
 
 _NUMBER = r"(-?[0-9.]+)"
 _RANGE = re.compile(rf"\[{_NUMBER},\.\.\.(?:,{_NUMBER})?\](?: or {_NUMBER})?$")
@@ -28,8 +29,10 @@ def _in_range(low: float, high: float, extra: float | None) -> Check:
     if extra is not None:
         expected += f" or {extra}"
 
-    def check(value: Any) -> str | None:
-        return None if value is None or low <= value <= high or value == extra else expected
+    def check(value: Value) -> str | None:
+        if value is None or value == extra or (isinstance(value, int | float) and low <= value <= high):
+            return None
+        return expected
 
     return check
 
@@ -38,40 +41,43 @@ def _one_of(allowed: list[str], ignore_case: bool) -> Check:
     expected = "one of " + ", ".join(allowed)
     folded = {word.lower() for word in allowed} if ignore_case else set(allowed)
 
-    def check(value: Any) -> str | None:
-        words = value if isinstance(value, tuple) else (value,)
-        fit = all((word.lower() if ignore_case else word) in folded for word in words)
-        return None if value is None or fit else expected
+    def check(value: Value) -> str | None:
+        if value is None:
+            return None
+        words = value if isinstance(value, tuple) else (str(value),)
+        valid = all((word.lower() if ignore_case else word) in folded for word in words)
+        return None if valid else expected
 
     return check
 
 
-def _throttled_replicas(value: Any) -> str | None:
-    if value is None or value == ("*",) or all(_THROTTLED_REPLICA.match(item) for item in value):
+def _throttled_replicas(value: Value) -> str | None:
+    items = value if isinstance(value, tuple) else ()
+    if items == ("*",) or all(_THROTTLED_REPLICA.match(item) for item in items):
         return None
     return f"* or {_THROTTLED_REPLICAS}"
 
 
-def _not_null(value: Any) -> str | None:
+def _not_null(value: Value) -> str | None:
     return "a value" if value is None else None
 
 
-def _not_empty(value: Any) -> str | None:
-    return None if value is None or value.strip() else "a value that is not empty"
+def _not_empty(value: Value) -> str | None:
+    return None if value is None or str(value).strip() else "a value that is not empty"
 
 
 _NAMED: dict[str, Check | None] = {
     "": None,
     "non-null string": _not_null,
     "non-empty string": _not_empty,
-    # Kafka prints this for the quorum's address lists, whose default is the empty list all the same.
+    # Kafka states this for the quorum's address lists, although their default is the empty list.
     "non-empty list": None,
     _THROTTLED_REPLICAS: _throttled_replicas,
 }
 
 
 def compile_check(notation: str | None) -> Check | None:
-    """The check for one entry of the table; None where any value of the type will do."""
+    """The check for one entry of the table; None if any value of the type is valid."""
     if notation is None:
         return None
     if notation in _NAMED:

@@ -1,28 +1,30 @@
-"""Typed access to values by key: each accessor says which type the caller counts on."""
+"""Typed access to values by key: each accessor states the type that the caller expects."""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
-from typing import Any
 
-from ottla.config.definitions import Value
+Value = str | int | float | bool | tuple[str, ...] | None
+"""The typed value of a key. A tuple is a list; None is Kafka's null."""
 
 
 class TypedValues:
-    """Values by key. The accessors are named after Kafka's types; the table keeps their promises."""
+    """Values by key. The accessors are named after Kafka's types, which the table of keys guarantees."""
 
     __slots__ = ("_values",)
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
 
-    def __getitem__(self, key: builtins.str) -> Any:
+    def __getitem__(self, key: builtins.str) -> Value:
         return self._values[key]
 
-    def get(self, key: builtins.str) -> Any:
-        """The value of a key that may be missing altogether (`listener.name...`)."""
-        return self._values.get(key)
+    def find_int(self, key: builtins.str) -> builtins.int | None:
+        """The value of a key that may be absent (`listener.name...`), or None."""
+        value = self._values.get(key)
+        assert value is None or type(value) is int, key
+        return value
 
     def int(self, key: builtins.str) -> builtins.int:
         value = self._values[key]
@@ -55,7 +57,7 @@ class TypedValues:
         return value
 
     def list(self, key: builtins.str) -> tuple[builtins.str, ...]:
-        """The elements of a LIST; none where it is unset."""
+        """The elements of a LIST, or an empty tuple if it is unset."""
         value = self._values[key]
         assert value is None or isinstance(value, tuple), key
         return value or ()

@@ -137,8 +137,8 @@ def _receive_buffer_bytes(config: BrokerConfig) -> int:
 def _limits(config: BrokerConfig, name: str) -> ListenerLimits:
     prefix = f"listener.name.{name.lower()}."
     unlimited = ListenerLimits()
-    connections = config.get(prefix + "max.connections")
-    rate = config.get(prefix + "max.connection.creation.rate")
+    connections = config.find_int(prefix + "max.connections")
+    rate = config.find_int(prefix + "max.connection.creation.rate")
     return ListenerLimits(
         unlimited.max_connections if connections is None else connections,
         unlimited.max_rate_per_s if rate is None else rate,

@@ -1,6 +1,6 @@
 """The record batch of magic 2: its 61-byte header, walking over batches, checksums, reading and building.
 
-The header is all that the broker looks at on the way of the data; records are unpacked only on demand.
+The broker reads only the header of most batches; records are decompressed only on demand.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ottla.records.record import InvalidRecordError, Record, append_record, iter
 
 HEADER_SIZE = 61
 LOG_OVERHEAD = 12
-"""The base offset and the length, which the length itself does not count."""
+"""The base offset and the length field, which the length itself does not include."""
 MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 MAGIC = 2
 MAGIC_POSITION = 16
 ATTRIBUTES_POSITION = 21
-"""Everything from here on is under the checksum."""
+"""The checksum covers everything from here on."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_FLAG = 0x08
@@ -56,7 +56,7 @@ class CorruptBatchError(ApiException):
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch header in their order on disk, so that one unpack makes it."""
+    """The fields of a batch header in their order on disk, so that one unpack creates it."""
 
     base_offset: int
     length: int
@@ -115,7 +115,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones and markers of this batch may go; kept in place of the base timestamp."""
+        """When the cleaner may drop the tombstones and markers of this batch. Stored as the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
@@ -128,7 +128,7 @@ _unpack_header = _HEADER.unpack_from
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`, unchecked but for the 61 bytes being there: see `check_header`."""
+    """The header at `pos`. Checks only that it is complete: see `check_header`."""
     try:
         return _new_header(BatchHeader, _unpack_header(buf, pos))
     except struct.error:
@@ -150,7 +150,7 @@ def check_header(header: BatchHeader) -> None:
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
-    """Whether the checksum of the whole batch at `pos` is right. The batch must lie in `buf` entirely."""
+    """Whether the checksum of the batch at `pos` is right. `buf` must hold the whole batch."""
     view = memoryview(buf)[pos + ATTRIBUTES_POSITION : pos + LOG_OVERHEAD + header.length]
     return bool(crc32c(view) == header.crc)
 
@@ -158,8 +158,8 @@ def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
 def iter_batches(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Walk over the complete batches between `pos` and `end`, each with its position.
 
-    Stops before a batch whose end is not there (a read may end inside one); raises `CorruptBatchError`
-    at a header that cannot be one. Checksums are left to the caller.
+    Stops before an incomplete batch (a read can end inside one). Raises `CorruptBatchError` at an invalid header.
+    Does not check checksums.
     """
     if end is None:
         end = len(buf)
@@ -175,26 +175,15 @@ def iter_batches(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[
 
 
 def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Set base offset and leader epoch of the batch at `pos`: both lie outside the checksum."""
+    """Set base offset and leader epoch of the batch at `pos`. The checksum covers neither."""
     _STAMP_OFFSET.pack_into(buf, pos, base_offset)
     _STAMP_EPOCH.pack_into(buf, pos + LOG_OVERHEAD, leader_epoch)
-
-
-def stamp_max_timestamp(
-    buf: bytearray | memoryview, pos: int, timestamp_type: int, max_timestamp: int
-) -> BatchHeader:
-    """Set timestamp type and max timestamp of the batch at `pos` and renew its checksum."""
-    header = read_header(buf, pos)
-    body = memoryview(buf)[pos + HEADER_SIZE : pos + header.size_in_bytes]
-    header = with_timestamps(header, body, timestamp_type, max_timestamp)
-    _HEADER.pack_into(buf, pos, *header)
-    return header
 
 
 def with_timestamps(
     header: BatchHeader, body: Buffer, timestamp_type: int, max_timestamp: int
 ) -> BatchHeader:
-    """The header with another timestamp type and max timestamp, and the checksum over it and its records."""
+    """The header with another timestamp type and max timestamp, and the new checksum."""
     attributes = header.attributes & ~LOG_APPEND_TIME_FLAG
     if timestamp_type == LOG_APPEND_TIME:
         attributes |= LOG_APPEND_TIME_FLAG
@@ -224,12 +213,12 @@ def iter_records(
     header: BatchHeader | None = None,
     max_output: int = MAX_UNPACKED_BATCH_BYTES,
 ) -> Iterator[Record]:
-    """The records of the one batch at `pos`, unpacked. The checksum is not looked at."""
+    """The records of the one batch at `pos`, unpacked. Does not check the checksum."""
     if header is None:
         header = read_header(buf, pos)
         check_header(header)
     if pos + header.size_in_bytes > len(buf):
-        raise CorruptBatchError(f"batch at offset {header.base_offset} goes on after the end of the buffer")
+        raise CorruptBatchError(f"batch at offset {header.base_offset} extends beyond the end of the buffer")
     if header.count == 0:
         return
     if header.count < 0:
@@ -268,8 +257,8 @@ def build_batch(
 ) -> bytes:
     """One batch of the given records (at least one), with its checksum.
 
-    `base_offset` and `last_offset` default to those of the first and last record; the cleaner gives them to
-    keep the span of a batch from which it dropped records. With `LOG_APPEND_TIME`, `append_time` is the time.
+    `base_offset` and `last_offset` default to those of the first and last record. The cleaner passes them to
+    keep the offset range of a batch from which it dropped records. With `LOG_APPEND_TIME`, `append_time` is the time.
     """
     items: Sequence[Record] = records if isinstance(records, Sequence) else list(records)
     if not items:
@@ -318,7 +307,7 @@ def build_batch(
 
 
 def build_empty_batch(header: BatchHeader) -> bytes:
-    """A batch without records that keeps the span, producer and epoch of the given one."""
+    """A batch without records that keeps the offset range, producer and epoch of the given one."""
     keep = TRANSACTIONAL_FLAG | CONTROL_FLAG | LOG_APPEND_TIME_FLAG
     return assemble(
         b"",

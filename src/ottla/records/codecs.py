@@ -1,14 +1,14 @@
-"""The four codecs of Kafka in the framings its Java client writes, each with an output that has a bound.
+"""Kafka's four compression codecs in the framings of its Java client, each with a bounded output.
 
-Unpacking writes into a buffer that grows up to the bound and no further, so that a few kilobytes which claim
-to be gigabytes cost no more than the bound. Large data is the caller's to send to a thread.
+Decompression writes into a buffer that grows up to the bound, so that a few kilobytes that expand to gigabytes cost no
+more than the bound. The caller runs large data in a thread.
 """
 
 from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final, Protocol
 
 import cramjam
 
@@ -35,10 +35,10 @@ COMPRESSION_NAMES: Final = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
-"""The words of `compression.type`, but for `producer`, which names no codec."""
+"""The values of `compression.type`, except for `producer`, which is no codec."""
 
 DEFAULT_LEVELS: Final = {Compression.GZIP: 6, Compression.LZ4: 9, Compression.ZSTD: 3}
-"""Kafka's levels where none is configured (gzip's -1 stands for 6)."""
+"""Kafka's levels if none is configured (gzip's -1 means 6)."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -49,6 +49,12 @@ _INT: Final = struct.Struct(">i")
 _FIRST_GUESS: Final = 64 << 10
 _GUESS_RATIO: Final = 6
 _OUTPUT_FULL: Final = "failed to write whole buffer"
+
+
+class _Codec(Protocol):
+    """A module of cramjam."""
+
+    def decompress_into(self, data: Buffer, output: bytearray) -> int: ...
 
 
 class UnpackError(ApiException):
@@ -65,7 +71,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
         case Compression.SNAPPY:
             return _snappy_compress(data)
         case Compression.LZ4:
-            # Java reads only blocks that do not lean on each other, and never looks at the content checksum.
+            # Java reads only independent blocks, and ignores the content checksum.
             stream = cramjam.lz4.Compressor(
                 level=DEFAULT_LEVELS[Compression.LZ4] if level is None else level,
                 content_checksum=False,
@@ -80,7 +86,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_output: int) -> bytes:
-    """Unpack to at most `max_output` bytes; more raises MESSAGE_TOO_LARGE, nonsense CORRUPT_MESSAGE."""
+    """Unpack to at most `max_output` bytes; more raises MESSAGE_TOO_LARGE, invalid data CORRUPT_MESSAGE."""
     match codec:
         case Compression.NONE:
             if len(data) > max_output:
@@ -102,27 +108,27 @@ def _guess(data: Buffer) -> int:
 
 
 def _gzip_guess(data: Buffer) -> int:
-    """A gzip member ends with its size; believed only as a guess, and only when it is plausible."""
+    """A gzip member ends with its size, which is used as a guess if it is plausible."""
     if len(data) < 18:
         return _FIRST_GUESS
     claimed = int.from_bytes(data[-4:], "little")
     return max(_FIRST_GUESS, min(claimed, len(data) * 1040))
 
 
-def _unpack_into(module: Any, data: Buffer, guess: int, max_output: int) -> bytes:
-    """Try with a buffer of the guessed size and with ever larger ones up to the bound."""
+def _unpack_into(codec: _Codec, data: Buffer, guess: int, max_output: int) -> bytes:
+    """Try with a buffer of the guessed size, then with larger ones up to the bound."""
     size = min(guess, max_output)
     while True:
         out = bytearray(size)
         try:
-            written: int = module.decompress_into(data, out)
+            written: int = codec.decompress_into(data, out)
         except cramjam.DecompressionError as error:
             if _OUTPUT_FULL not in str(error):
                 raise _corrupt(error) from None
             if size >= max_output:
                 raise _too_large(max_output) from None
             size = min(size * 4, max_output)
-            # The next is not to stand beside it.
+            # Free this buffer before the next one is allocated.
             del out
             continue
         del out[written:]
@@ -151,7 +157,7 @@ def _snappy_decompress(data: Buffer, max_output: int) -> bytes:
             raise _corrupt("a block of snappy data ends inside its length")
         (length,) = _INT.unpack_from(view, pos)
         if length == _XERIAL_NEXT_STREAM:
-            # Streams may follow each other: the next one's header stands where a length would be.
+            # Streams can follow each other: the next one's header is in the place of a length.
             pos += len(_XERIAL_HEADER)
             continue
         pos += 4

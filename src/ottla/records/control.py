@@ -1,6 +1,6 @@
-"""Control records: what brokers write into logs for each other, told apart by the type in their key.
+"""Control records: records that brokers write for each other, with their type in the key.
 
-End-of-transaction markers stand in topics, the others in the metadata log and its snapshots.
+End-of-transaction markers are in topics, the others in the metadata log and its snapshots.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from ottla.records.batch import (
     CONTROL_FLAG,
@@ -26,6 +26,7 @@ from ottla.records.batch import (
 )
 from ottla.records.record import Record, append_record
 from ottla.wire import messages
+from ottla.wire.classes import WireMessage, message_class
 from ottla.wire.codec import decode_prefix, encode
 
 _KEY: Final = Struct(">hh")
@@ -56,7 +57,7 @@ _MESSAGE_NAMES: Final = {
     ControlType.KRAFT_VOTERS: "VotersRecord",
 }
 _VALUE_VERSION: Final = 0
-"""Kafka 4.3 writes all of them in version 0, and reads them so whatever version they name inside."""
+"""Kafka 4.3 writes all of them in version 0, and reads them so whatever version field they contain."""
 
 
 def control_key(control_type: ControlType) -> bytes:
@@ -77,16 +78,16 @@ def parse_control_type(key: bytes | None) -> ControlType:
         return ControlType.UNKNOWN
 
 
-def encode_control(control_type: ControlType, message: Any) -> tuple[bytes, bytes]:
+def encode_control(control_type: ControlType, message: WireMessage) -> tuple[bytes, bytes]:
     """Key and value of a control record."""
     value = encode(message, _VALUE_VERSION)
     if control_type in (ControlType.ABORT, ControlType.COMMIT):
-        # Only markers have their version in front: the others have it as a field of their own.
+        # Only markers have their version in front; the others have it as a field.
         value = _VERSION.pack(_VALUE_VERSION) + value
     return control_key(control_type), value
 
 
-def decode_control(record: Record) -> tuple[ControlType, Any]:
+def decode_control(record: Record) -> tuple[ControlType, WireMessage | None]:
     """Type and message of a control record; the message of an unknown type is None."""
     control_type = parse_control_type(record.key)
     if control_type is ControlType.UNKNOWN:
@@ -97,21 +98,21 @@ def decode_control(record: Record) -> tuple[ControlType, Any]:
         if len(value) < _VERSION.size or _VERSION.unpack_from(value)[0] < 0:
             raise CorruptBatchError("an end-of-transaction marker has no version")
         start = _VERSION.size
-    cls = getattr(messages, _MESSAGE_NAMES[control_type])
+    cls = message_class(_MESSAGE_NAMES[control_type])
     message, _ = decode_prefix(cls, _VALUE_VERSION, value, start)
     return control_type, message
 
 
 def iter_control(
     buf: Buffer, pos: int = 0, header: BatchHeader | None = None
-) -> Iterator[tuple[ControlType, Any]]:
+) -> Iterator[tuple[ControlType, WireMessage | None]]:
     """The control records of the batch at `pos`, decoded."""
     for record in iter_records(buf, pos, header):
         yield decode_control(record)
 
 
 def build_control_batch(
-    entries: Sequence[tuple[ControlType, Any]],
+    entries: Sequence[tuple[ControlType, WireMessage]],
     *,
     base_offset: int,
     timestamp: int,
@@ -153,7 +154,7 @@ def build_end_txn_marker(
 
 @lru_cache(maxsize=256)
 def _end_txn_record(commit: bool, coordinator_epoch: int) -> bytes:
-    """The record in a marker, which all transactions of one coordinator have in common."""
+    """The record in a marker, which is the same for all transactions of one coordinator epoch."""
     control_type = ControlType.COMMIT if commit else ControlType.ABORT
     key, value = encode_control(control_type, messages.EndTxnMarker(coordinator_epoch=coordinator_epoch))
     body = bytearray()
@@ -170,6 +171,6 @@ def end_txn_marker(
     if not header.count:
         return None
     control_type, message = next(iter_control(buf, pos, header))
-    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+    if not isinstance(message, messages.EndTxnMarker):
         return None
     return control_type, message.coordinator_epoch

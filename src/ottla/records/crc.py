@@ -1,7 +1,9 @@
-"""CRC-32C, from the extension module alone.
+"""CRC-32C (`crc32c(data, crc=0)`), loaded from the extension module of the crc32c package.
 
-Its package looks up its own version among everything that is installed and loads a command line: 15 ms that a broker
-would spend before its first answer.
+The package's `__init__` imports `importlib.metadata` to look up its own version, and a command line. That takes 15 to
+30 ms of the start of a broker, a tenth of its time to the first answer; the extension module alone takes 0.4 ms. So
+this module finds the package without importing it and loads `crc32c._crc32c` by itself. Should a later version of the
+package have no such module, the package is imported as usual.
 """
 
 from __future__ import annotations
@@ -9,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-from typing import Any
 
 Crc = Callable[..., int]
-"""`crc32c(data, crc=0)`: the checksum, going on from an earlier one."""
+"""`crc32c(data, crc=0)`: the checksum, continued from an earlier one."""
 
 
 def _load() -> Crc:
@@ -23,7 +24,7 @@ def _load() -> Crc:
         from crc32c import crc32c as packaged
 
         return packaged
-    module: Any = module_from_spec(spec)
+    module = module_from_spec(spec)
     spec.loader.exec_module(module)
     function: Crc = module.crc32c
     return function

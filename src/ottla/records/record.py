@@ -1,6 +1,6 @@
-"""Records as they lie inside a batch: zigzag varints, keys, values and headers, read and written.
+"""Reads and writes the records inside a batch: zigzag varints, keys, values and headers.
 
-Batches, offsets and compression belong to `batch.py`; this module sees one stretch of plain bytes.
+`batch.py` handles batches, offsets and compression; this module works on uncompressed bytes.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def iter_raw(data: bytes, count: int) -> Iterator[RawRecord]:
-    """Walk over `count` records, leaving values and headers where they are.
+    """Walk over `count` records without reading values and headers.
 
-    Raises `InvalidRecordError` where a length leads outside its record, or bytes are missing or left over.
+    Raises `InvalidRecordError` if a length exceeds its record, or if bytes are missing or left over.
     """
     pos = 0
     size = len(data)
@@ -117,7 +117,7 @@ def iter_raw(data: bytes, count: int) -> Iterator[RawRecord]:
 def value_and_headers(
     data: bytes, value_start: int, length: int, end: int
 ) -> tuple[bytes | None, tuple[Header, ...]]:
-    """What `iter_raw` left out of a record: its value and its headers."""
+    """The value and headers of a record, which `iter_raw` does not read."""
     if length < 0:
         return None, read_headers(data, value_start, end)
     value_end = value_start + length

@@ -1,13 +1,13 @@
-"""What a batch from a producer must be before it may be appended, and the changes a topic's settings ask for.
+"""Validates the batches of producers before they are appended, and changes them as the topic's settings require.
 
-`validate_produce` reads only the header and the checksum. Where that is not enough, its result is `pending`, and
-`finish` (a pure function, fit for a thread) walks the records. When records are walked:
+`validate_produce` reads only the header and the checksum. If that is not enough, its result is `pending`, and
+`finish` (a pure function that can run in a thread) walks the records. The records are walked if:
 - the topic is compacted: every record needs a key;
-- `compression.type` names another codec than the producer's: the batch is encoded anew;
-- `message.timestamp.before.max.ms` is set: a header does not tell the lowest timestamp;
-- the header's highest timestamp is past `message.timestamp.after.max.ms` (each bad record is to be named), or is lower
-  than its base timestamp, or its timestamp type is not for a producer to set.
-In all other cases the header's highest timestamp is believed, as it lies under the producer's checksum.
+- `compression.type` names another codec than the producer's: the batch is encoded again;
+- `message.timestamp.before.max.ms` is set: a header does not contain the lowest timestamp;
+- the header's highest timestamp is past `message.timestamp.after.max.ms` (the response lists each bad record), or is
+  lower than its base timestamp, or its timestamp type is LogAppendTime, which producers cannot set.
+In all other cases the header's highest timestamp is trusted, since the producer's checksum covers it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ottla.records.record import InvalidRecordError, append_record, iter_raw, va
 
 _UNBOUNDED: Final = 2**63 - 1
 _MIN_LEGACY_SIZE: Final = 14
-"""The least a length field may say in any message format: Kafka tells a torn set from a corrupt one by it."""
+"""The smallest valid length in any message format, by which Kafka distinguishes torn from corrupt data."""
 _LENGTH: Final = struct.Struct(">i")
 _PREFIX: Final = struct.Struct(">qii")
 _PREFIX_SIZE: Final = 16
@@ -54,7 +54,7 @@ _INLINE_COUNT: Final = 64
 
 
 class TopicSettings(Protocol):
-    """The topic configuration that validation reads; `TopicConfig` has it."""
+    """The topic configuration that validation reads. `TopicConfig` implements it."""
 
     @property
     def cleanup_policy(self) -> frozenset[str]: ...
@@ -78,7 +78,7 @@ class TopicSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProducePolicy:
-    """A topic's settings in the form the hot path reads; made once per change of the configuration."""
+    """A topic's settings in the form that the hot path reads, built once per change of the configuration."""
 
     max_message_bytes: int
     compacted: bool
@@ -86,10 +86,10 @@ class ProducePolicy:
     before_max_ms: int
     after_max_ms: int
     codec: Compression | None
-    """None keeps the producer's."""
+    """None keeps the producer's codec."""
     level: int | None
     keeps_own: bool = False
-    """Nothing that these settings ask for changes a batch of the broker's own: those are of this moment."""
+    """These settings never change a batch that the broker itself has just built."""
 
     @classmethod
     def of(cls, settings: TopicSettings) -> ProducePolicy:
@@ -116,7 +116,7 @@ class ProducePolicy:
 
 
 class RecordValidationError(ApiException):
-    """A batch refused for some of its records; each is named by its index with what is wrong with it."""
+    """A batch was rejected because of some of its records. Each has its index and an error message."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -136,11 +136,11 @@ _NOTHING: Final = Pending(0)
 
 @dataclass(slots=True)
 class ValidatedBatch:
-    """One batch on its way into the log: as it came (a view), or with a changed header or body."""
+    """One batch to append: as it arrived (a view), or with a changed header or body."""
 
     header: BatchHeader
     view: Buffer
-    """The bytes of the batch, the header first; the header may be outdated, see `header_changed`."""
+    """The bytes of the batch. Their header may be outdated: see `header_changed`."""
     policy: ProducePolicy
     now_ms: int
     pending: Pending = _NOTHING
@@ -153,12 +153,12 @@ class ValidatedBatch:
 
     @property
     def log_append_time(self) -> int:
-        """What the answer to the producer says: the time the broker set, or -1."""
+        """The time in the response to the producer: the time that the broker set, or -1."""
         return self.now_ms if self.policy.timestamp_type == LOG_APPEND_TIME else NO_TIMESTAMP
 
     @property
     def offload(self) -> bool:
-        """Whether `finish` is so much work that it belongs in a thread (after `detach`)."""
+        """Whether `finish` is so much work that it should run in a thread (after `detach`)."""
         return bool(self.pending) and (
             Pending.CODEC in self.pending
             or bool(self.header.attributes & CODEC_MASK)
@@ -166,11 +166,11 @@ class ValidatedBatch:
         )
 
     def detach(self) -> None:
-        """Copy the bytes, so that the request's buffer may go while the batch waits."""
+        """Copy the bytes, so that the request's buffer can be reused while the batch waits."""
         self.view = bytes(self.view)
 
     def buffers(self, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
-        """What to write: the batch with its place in the log. Both fields lie outside the checksum."""
+        """The bytes to write: the batch with its offset and leader epoch, which the checksum does not cover."""
         if self.header_changed:
             header = self.header._replace(base_offset=base_offset, partition_leader_epoch=leader_epoch)
             return pack_header(header), memoryview(self.view)[HEADER_SIZE:]
@@ -183,8 +183,8 @@ def validate_produce(
 ) -> ValidatedBatch:
     """Check the one batch that a producer sent for a partition, by its header and its checksum.
 
-    Batches of the broker's own coordinators (`from_client=False`) were built a moment ago in this process: their form
-    is right. They may be control batches and have no sequence; their records have keys.
+    Batches of the broker's own coordinators (`from_client=False`) were just built in this process, so their form is
+    valid. They can be control batches without a sequence; their records have keys.
     """
     if not from_client and policy.keeps_own:
         header = read_header(buf)
@@ -227,9 +227,9 @@ def validate_produce(
 
 
 def finish(batch: ValidatedBatch, max_output: int = MAX_UNPACKED_PRODUCE_BYTES) -> ValidatedBatch:
-    """Walk the records of a pending batch: check each, and encode the batch anew where that is asked for.
+    """Walk the records of a pending batch: check each, and encode the batch again if the settings require it.
 
-    Touches nothing but its argument's bytes; returns a batch that is ready, or raises.
+    Reads only its argument's bytes. Returns a batch that is ready to append, or raises.
     """
     header = batch.header
     policy = batch.policy
@@ -268,7 +268,7 @@ def _unpack(batch: ValidatedBatch, max_output: int) -> bytes:
     except UnpackError as error:
         if error.code != ErrorCode.CORRUPT_MESSAGE:
             raise
-        # The checksum was right: sending the same bytes again, as clients do on CORRUPT_MESSAGE, cannot help.
+        # The checksum was right: a retry with the same bytes, as clients do after CORRUPT_MESSAGE, cannot help.
         raise _invalid(error.message) from None
 
 
@@ -276,13 +276,13 @@ def _only_batch(buf: Buffer) -> BatchHeader:
     """The header of the first batch, which must be complete, of magic 2, and the only complete one."""
     total = len(buf)
     if total <= MAGIC_POSITION:
-        raise _invalid("a produce request needs one batch for each partition, this one has none")
+        raise _invalid("a produce request needs one batch for each partition, but this partition has none")
     (length,) = _LENGTH.unpack_from(buf, 8)
     magic = buf[MAGIC_POSITION]
     if length < _MIN_LEGACY_SIZE or magic > MAGIC:
         raise CorruptBatchError(f"no batch has a length of {length} and magic {magic}")
     if LOG_OVERHEAD + length > total:
-        raise _invalid(f"the batch is cut off: it takes {LOG_OVERHEAD + length} bytes, {total} are there")
+        raise _invalid(f"the batch is incomplete: it has {total} of {LOG_OVERHEAD + length} bytes")
     if magic != MAGIC:
         raise _invalid(f"batches of magic {magic} are not accepted, only those of magic {MAGIC}")
     if length < MIN_LENGTH:
@@ -294,10 +294,10 @@ def _only_batch(buf: Buffer) -> BatchHeader:
 
 
 def _check_rest(buf: Buffer, pos: int) -> None:
-    """A torn piece of a batch may follow and is dropped, as Kafka does; a whole one may not."""
+    """An incomplete batch may follow and is dropped, as in Kafka; a complete one may not."""
     (length,) = _LENGTH.unpack_from(buf, pos + 8)
     if length < _MIN_LEGACY_SIZE or buf[pos + MAGIC_POSITION] > MAGIC:
-        raise CorruptBatchError(f"what follows the batch, {len(buf) - pos} bytes, is not one")
+        raise CorruptBatchError(f"the {len(buf) - pos} bytes after the batch are not a batch")
     if pos + LOG_OVERHEAD + length <= len(buf):
         raise _invalid("a produce request may have only one batch for each partition")
 
@@ -307,14 +307,14 @@ def _check_codec(codec: int, api_version: int) -> None:
         message = f"unknown compression codec {codec}, expected 0 to 4"
         raise ApiException(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
     if api_version < 7:
-        message = f"zstd takes version 7 of the Produce API or later, this is version {api_version}"
+        message = f"zstd needs version 7 or later of the Produce API, this is version {api_version}"
         raise ApiException(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
 
 
 def _check_producer_fields(header: BatchHeader) -> None:
     if header.count <= 0 or header.count != header.last_offset_delta + 1:
         raise _invalid(
-            f"the batch says it has {header.count} records and that its last is number {header.last_offset_delta}"
+            f"the batch has {header.count} records, but its last offset delta is {header.last_offset_delta}"
         )
     if header.attributes & CONTROL_FLAG:
         raise _invalid("clients may not write control records")
@@ -323,7 +323,7 @@ def _check_producer_fields(header: BatchHeader) -> None:
 
 
 def _restamp(batch: ValidatedBatch, max_timestamp: int) -> None:
-    """Give the header the topic's timestamp type and the highest timestamp, where it has others."""
+    """Set the topic's timestamp type and the highest timestamp in the header, if it has others."""
     header = batch.header
     timestamp_type = batch.policy.timestamp_type
     if header.timestamp_type != timestamp_type or header.max_timestamp != max_timestamp:
@@ -351,7 +351,7 @@ def _reencode(batch: ValidatedBatch, data: bytes, codec: int) -> None:
 
 
 def _in_order(data: bytes, count: int) -> bytes:
-    """The same records numbered from 0: some old clients number them otherwise, and Kafka forgives it."""
+    """The same records numbered from 0: some old clients number them differently, which Kafka accepts."""
     out = bytearray()
     for index, (timestamp_delta, _, key, start, length, _, end) in enumerate(iter_raw(data, count)):
         value, headers = value_and_headers(data, start, length, end)
@@ -360,7 +360,7 @@ def _in_order(data: bytes, count: int) -> bytes:
 
 
 class _Errors:
-    """Collects what is wrong with single records; a wrong timestamp decides the code of the whole batch."""
+    """Collects the errors of single records. A wrong timestamp determines the code of the whole batch."""
 
     __slots__ = ("code", "found", "highest", "lowest", "policy", "stamped_by_producer", "total")
 
@@ -393,7 +393,7 @@ class _Errors:
     def raise_any(self) -> None:
         if self.found:
             index, message = self.found[0]
-            text = f"{self.total} of the batch's records are refused; record {index}: {message}"
+            text = f"{self.total} of the batch's records were rejected; record {index}: {message}"
             raise RecordValidationError(self.code, text, self.found)
 
 

@@ -1,11 +1,9 @@
 """Java's properties format, as its own documentation describes it."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ottla.config.errors import ConfigError
-from ottla.config.properties import format_properties, parse_properties
+from ottla.config.properties import parse_properties
 
 
 def test_comments_blank_lines_and_separators():
@@ -39,15 +37,3 @@ def test_escapes():
 def test_a_malformed_unicode_escape_is_refused():
     with pytest.raises(ConfigError, match="four hexadecimal digits"):
         parse_properties(r"a=\u12")
-
-
-def test_colons_are_escaped_as_java_writes_them():
-    assert format_properties({"a": "b:c=d #e"}, ("note",)) == "#note\na=b\\:c\\=d \\#e\n"
-
-
-_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-
-
-@given(st.dictionaries(_TEXT.filter(bool), _TEXT, max_size=5))
-def test_what_is_written_is_read_back(values):
-    assert parse_properties(format_properties(values)) == values

@@ -191,15 +191,15 @@ def test_new_logs_go_to_no_cordoned_directory_while_there_is_another() -> None:
             manager.get_or_create(TopicPartition("t", len(manager.logs)), TOPIC_ID, topic_config())
         return [len(list(manager.logs_in(directory))) for directory in manager.dirs]
 
-    manager.update_config(node.config.with_overrides({"cordoned.log.dirs": "/one/"}))
+    manager.update_config(BrokerConfig({**node.config.static, "cordoned.log.dirs": "/one/"}))
     assert make(4) == [0, 2, 2]
     with pytest.raises(ApiException) as caught:
         manager.move(TopicPartition("t", 0), "/one")
     assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    manager.update_config(node.config.with_overrides({"cordoned.log.dirs": "/one/,/three"}))
+    manager.update_config(BrokerConfig({**node.config.static, "cordoned.log.dirs": "/one/,/three"}))
     assert make(2) == [0, 4, 2]
     # The controller sends none there any more, but may have done so just before.
-    manager.update_config(node.config.with_overrides({"cordoned.log.dirs": "*"}))
+    manager.update_config(BrokerConfig({**node.config.static, "cordoned.log.dirs": "*"}))
     assert make(1) == [1, 4, 2]
 
 

@@ -16,10 +16,10 @@ from ottla.records.batch import (
     iter_records,
     read_header,
     stamp,
-    stamp_max_timestamp,
 )
 from ottla.records.codecs import Compression
 from ottla.records.record import InvalidRecordError, Record, read_varint, write_varint
+from unit.records.stamping import stamp_max_timestamp
 
 THREE = [
     Record(10, 1000, b"a", b"one"),

@@ -16,7 +16,6 @@ from ottla.records.batch import (
     check_crc,
     iter_records,
     read_header,
-    stamp_max_timestamp,
 )
 from ottla.records.codecs import Compression
 from ottla.records.record import Record
@@ -27,6 +26,7 @@ from ottla.records.validation import (
     finish,
     validate_produce,
 )
+from unit.records.stamping import stamp_max_timestamp
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000

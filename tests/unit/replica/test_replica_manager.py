@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.config.broker import BrokerConfig
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 
@@ -113,7 +114,9 @@ def test_broker_defaults_reach_topics_that_do_not_set_their_own(scene):
     scene.create_topic("plain")
     scene.create_topic("own", configs={"max.message.bytes": "5000"})
     scene.turn()
-    scene.replicas.update_broker_config(scene.broker.config.with_overrides({"message.max.bytes": "100"}))
+    scene.replicas.update_broker_config(
+        BrokerConfig({**scene.broker.config.static, "message.max.bytes": "100"})
+    )
     scene.turn()
     assert code_of(scene.append, "plain", 0, b"x" * 200) == ErrorCode.MESSAGE_TOO_LARGE
     assert scene.append("own", 0, b"x" * 200) == 0

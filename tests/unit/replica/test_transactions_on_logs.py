@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.config.broker import BrokerConfig
 from ottla.coordinator.transaction.state import TransactionState
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
@@ -241,8 +242,8 @@ def test_transactions_span_segments() -> None:
 
 
 def test_verification_can_be_switched_off(txns: TxnScene) -> None:
-    txns.broker.config = txns.broker.config.with_overrides(
-        {"transaction.partition.verification.enable": "false"}
+    txns.broker.config = BrokerConfig(
+        {**txns.broker.config.static, "transaction.partition.verification.enable": "false"}
     )
     producer = txns.producer("tx")
     assert producer.send(b"a", **OLD) is ErrorCode.NONE, "and is left hanging, as in Kafka"

@@ -22,6 +22,7 @@ from ottla.cli.tools.remote_log_metadata import of_remote_log_metadata
 from ottla.records.batch import BatchHeader, check_crc, iter_batches, iter_records
 from ottla.records.control import ControlType, decode_control
 from ottla.records.record import Record
+from ottla.wire.messages import EndTxnMarker
 
 _TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 _CHECKPOINT: Final = re.compile(r"(\d+)-(\d+)\.checkpoint(?:\.deleted)?")
@@ -211,11 +212,11 @@ def _record_line(
 
 
 def _control_text(record: Record) -> str:
-    kind, told = decode_control(record)
-    if kind in (ControlType.ABORT, ControlType.COMMIT):
-        return f"endTxnMarker: {kind.name} coordinatorEpoch: {told.coordinator_epoch}"
-    if kind in _CONTROL_TITLES:
-        return f"{_CONTROL_TITLES[kind]} {as_text(as_document(told, told.version if hasattr(told, 'version') else 0))}"
+    kind, message = decode_control(record)
+    if isinstance(message, EndTxnMarker):
+        return f"endTxnMarker: {kind.name} coordinatorEpoch: {message.coordinator_epoch}"
+    if message is not None and kind in _CONTROL_TITLES:
+        return f"{_CONTROL_TITLES[kind]} {as_text(as_document(message, getattr(message, 'version', 0)))}"
     return f"controlType: {kind.name}({kind.value})"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.errors import ApiException, ErrorCode
 from unit.coordinator.coordinator_rig import GroupRig, subscription
@@ -300,7 +301,7 @@ def test_a_full_group_takes_nobody_else() -> None:
 def test_members_over_a_lowered_limit_are_left_out_after_a_restart() -> None:
     rig = GroupRig()
     members = rig.stable(3)
-    rig.config = rig.config.with_overrides({"group.max.size": "2"})
+    rig.config = BrokerConfig({**rig.config.static, "group.max.size": "2"})
     rig.restart()
     assert rig.group().state is ClassicState.PREPARING_REBALANCE
     codes = [rig.join(member) for member in members]
