@@ -1,7 +1,7 @@
 """Kafka's error codes as a typed table, and the exception that carries one.
 
-A code says what a client may do about the failure; the exception adds the sentence for a human. Which
-response field the code ends up in is the API's business.
+A code determines what a client can do about the failure; the exception adds a sentence for people. The API decides
+which response field gets the code.
 """
 
 from __future__ import annotations

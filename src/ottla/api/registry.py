@@ -1,8 +1,8 @@
-"""Every API that this broker serves, and on which kind of listener.
+"""Every API that a node serves, on broker listeners and on controller listeners.
 
-The area packages name their APIs; this joins them. `ApiVersions` and the dispatcher both read from here, so that
-what is told to clients is what is served. An API's file is loaded when it is first asked for: all of them together
-take longer than everything else that a broker does before it answers.
+Each area package lists its APIs; this module joins them. `ApiVersions` and the dispatcher both use it, so that the
+advertised APIs are the served ones. The module of an API is loaded at its first request: all of them together take
+longer to load than everything else that a broker does before it answers.
 """
 
 from __future__ import annotations
@@ -36,15 +36,14 @@ BOTH_LISTENERS: Final = frozenset(
         ApiKey.REMOVE_RAFT_VOTER,
     }
 )
-"""APIs that Kafka answers on the listeners of brokers and of controllers alike."""
-
+"""APIs that Kafka answers on the listeners of brokers and of controllers."""
 
 _PRODUCE_FROM: Final = 0
-"""Kafka tells of Produce from here for the sake of old librdkafka clients, and answers from 3."""
+"""Kafka advertises Produce from version 0 for old librdkafka clients, but answers from 3."""
 
 
 class Advertised(NamedTuple):
-    """What ApiVersions tells of an API."""
+    """One API in the response to ApiVersions."""
 
     key: int
     min_version: int
@@ -54,40 +53,40 @@ class Advertised(NamedTuple):
 class ServedApis(Mapping[int, AnyApi]):
     """The APIs by key that one kind of listener serves."""
 
-    def __init__(self, files: Mapping[int, str]) -> None:
-        self._files = dict(sorted(files.items()))
+    def __init__(self, modules: Mapping[int, str]) -> None:
+        self._modules = dict(sorted(modules.items()))
         self._loaded: dict[int, AnyApi] = {}
 
     def __getitem__(self, key: int) -> AnyApi:
         found = self._loaded.get(key)
         if found is None:
-            api: AnyApi = import_module(self._files[key]).API
+            api: AnyApi = import_module(self._modules[key]).API
             found = self._loaded[key] = api
         return found
 
     def module_name(self, key: int) -> str:
         """The module that declares an API."""
-        return self._files[key]
+        return self._modules[key]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._files
+        return key in self._modules
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._files)
+        return iter(self._modules)
 
     def __len__(self) -> int:
-        return len(self._files)
+        return len(self._modules)
 
     def advertised(self) -> Iterator[Advertised]:
-        """All of them, without loading any: every version is served that Kafka calls stable."""
-        for key in self._files:
+        """All of them with their stable versions, without loading any."""
+        for key in self._modules:
             versions = API_VERSIONS[key]
             first = _PRODUCE_FROM if key == ApiKey.PRODUCE else versions.min_version
             yield Advertised(key, first, versions.max_stable_version)
 
 
 def _join(*areas: ModuleType) -> dict[int, str]:
-    """The file of each API."""
+    """The module of each API by key."""
     joined: dict[int, str] = {}
     for area in areas:
         for name in area.APIS:
@@ -103,7 +102,7 @@ _OF_CONTROLLERS: Final = _join(controller, forwarding, raft)
 
 
 def _with_shared(own: Mapping[int, str], others: Mapping[int, str]) -> ServedApis:
-    """What one kind of listener has of its own (Fetch is there on both, but not the same), and what both answer."""
+    """The APIs of one kind of listener and those that both answer. Fetch differs between the two."""
     return ServedApis({**{key: file for key, file in others.items() if key in BOTH_LISTENERS}, **own})
 
 
@@ -112,12 +111,12 @@ _CONTROLLER: Final = _with_shared(_OF_CONTROLLERS, _OF_BROKERS)
 
 
 def supported(*, on_controller_listener: bool) -> ServedApis:
-    """What a listener serves."""
+    """The APIs that a listener serves."""
     return _CONTROLLER if on_controller_listener else _BROKER
 
 
 def load_all() -> None:
-    """Load every API's file, so that no request has to wait for it. From any thread."""
+    """Load the module of every API, so that no request has to wait for it. Can run in any thread."""
     for apis in (_BROKER, _CONTROLLER):
         for key in apis:
             apis[key]

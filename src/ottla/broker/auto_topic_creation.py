@@ -1,6 +1,6 @@
-"""Automatic creation of topics: those a client's Metadata request names, and Kafka's internal ones.
+"""Automatic creation of topics: those that a client's Metadata request names, and Kafka's internal ones.
 
-Decides whether and with which partitions, replicas and configs; the controller creates them.
+Decides the partitions, replicas and configs; the controller creates the topics.
 """
 
 from __future__ import annotations
@@ -10,29 +10,30 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, why_invalid
-from ottla.peers import Message
 from ottla.wire.messages import CreateTopicsRequest
 
 if TYPE_CHECKING:
     from ottla.broker.services import Broker
     from ottla.config.broker import BrokerConfig
+    from ottla.wire.messages import CreateTopicsResponse
 
 log = logging.getLogger(__name__)
 
 _USE_DEFAULT: Final = -1
 
-Results = dict[str, ErrorCode]
+Results = dict[TopicName, ErrorCode]
 
 
 def auto_create_topics(
-    broker: Broker, names: Iterable[str], done: Callable[[Results], None] | None = None
+    broker: Broker, names: Iterable[TopicName], done: Callable[[Results], None] | None = None
 ) -> Results:
-    """Begin to create topics that do not exist.
+    """Start to create topics that do not exist.
 
-    Returns at once what Metadata answers for each name: INVALID_TOPIC_EXCEPTION, or UNKNOWN_TOPIC_OR_PARTITION,
-    upon which clients ask again. `done` is called when the controller has answered for all of them, with each
-    one's result (NONE, or TOPIC_ALREADY_EXISTS when another creation of it came first); at once for those that
+    Returns at once the error of each name in a Metadata response: INVALID_TOPIC_EXCEPTION, or
+    UNKNOWN_TOPIC_OR_PARTITION, after which clients retry. `done` is called with all results when the controller has
+    answered (NONE, or TOPIC_ALREADY_EXISTS if another creation came first). It is called at once if all of the topics
     are being created already.
     """
     wanted = list(dict.fromkeys(names))
@@ -47,18 +48,18 @@ def auto_create_topics(
     ]
     outcome = dict(results)
 
-    def created(response: Message) -> None:
+    def created(response: CreateTopicsResponse) -> None:
         broker.auto_creating.difference_update(creatable)
         for topic in response.topics:
             outcome[topic.name] = ErrorCode(topic.error_code)
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                log.warning("Topic %s is not created automatically: %s", topic.name, topic.error_message)
+                log.warning("Topic %s was not created automatically: %s", topic.name, topic.error_message)
         if done is not None:
             done(outcome)
 
     def failed(error: ApiException) -> None:
         broker.auto_creating.difference_update(creatable)
-        log.warning("Topics %s are not created automatically: %s", ", ".join(creatable), error.message)
+        log.warning("Topics %s were not created automatically: %s", ", ".join(creatable), error.message)
         outcome.update(dict.fromkeys(creatable, error.code))
         if done is not None:
             done(outcome)
@@ -75,7 +76,7 @@ def auto_create_topics(
     return results
 
 
-def _new_topic(broker: Broker, name: str) -> Message:
+def _new_topic(broker: Broker, name: TopicName) -> CreateTopicsRequest.CreatableTopic:
     config = broker.config
     if name == OFFSETS_TOPIC:
         return _topic(
@@ -116,7 +117,7 @@ def _new_topic(broker: Broker, name: str) -> Message:
                 "retention.ms": "-1",
             },
         )
-    # A default of this broker's file goes with the request; else the controller's own holds.
+    # A default in this broker's configuration file goes with the request; else the controller's default applies.
     return _topic(
         name,
         config.int("num.partitions") if config.is_set("num.partitions") else _USE_DEFAULT,
@@ -127,7 +128,9 @@ def _new_topic(broker: Broker, name: str) -> Message:
     )
 
 
-def _topic(name: str, partitions: int, replication_factor: int, configs: dict[str, str]) -> Message:
+def _topic(
+    name: TopicName, partitions: int, replication_factor: int, configs: dict[str, str]
+) -> CreateTopicsRequest.CreatableTopic:
     return CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,

@@ -1,8 +1,8 @@
-"""Brokers that have just left: Metadata lists them a little longer than the cluster counts on them.
+"""Brokers that were fenced a moment ago: Metadata responses list them for a few seconds longer.
 
-librdkafka lets go of a broker that is no longer listed, and takes that broker's partitions with it: told in one answer
-of a partition's new leader and of the old one's disappearance, it loses the new leader again and looks for it only a
-second later. When the broker stays listed for a moment, partitions move first and the broker goes afterwards.
+librdkafka drops a broker that is no longer listed, together with that broker's partitions. If one response contains a
+partition's new leader and lacks the old one, librdkafka loses the new leader again and looks for it only a second
+later. While the old broker stays listed, the partitions move first and the broker disappears afterwards.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ LISTED_FOR_S: Final = 5.0
 
 
 class RecentlyFencedBrokers:
-    """When brokers were fenced, by this node's own watch."""
+    """When brokers were fenced, as this node has seen it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._left: dict[int, float] = {}
 
     def note(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Take notice of what changed between two images."""
+        """Record the brokers that were fenced or unfenced between two images."""
         if before.brokers is after.brokers:
             return
         for broker_id, registration in after.brokers.items():
@@ -34,6 +34,6 @@ class RecentlyFencedBrokers:
                 self._left[broker_id] = self._clock.monotonic()
 
     def still_listed(self, broker_id: int) -> bool:
-        """Whether a fenced broker is listed still."""
+        """Whether Metadata responses still list a fenced broker."""
         left = self._left.get(broker_id)
         return left is not None and self._clock.monotonic() - left < LISTED_FOR_S

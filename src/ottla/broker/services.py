@@ -1,6 +1,6 @@
-"""What a request handler may reach: the services of one node, held together and nothing more.
+"""The services of one node that request handlers use.
 
-`ottla.server` builds and owns them; each service's behaviour is its own module's business.
+`ottla.server` builds and owns them; each service's own module defines its behaviour.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Node:
-    """What every node has, whatever its roles; handlers on controller listeners get this.
+    """The services of a node of any role. Handlers on controller listeners get this.
 
-    `config` and `image` are replaced as the cluster changes: read them per request.
+    `config` and `image` are replaced as the cluster changes: read them for each request.
     """
 
     node_id: int
     cluster_id: str
     config: BrokerConfig
-    """Static settings with the dynamic broker configs of the published image on top."""
+    """Static settings, overridden by the dynamic broker configs of the published image."""
     image: MetadataImage
     """The newest published (committed and applied) metadata image."""
     clock: Clock
@@ -55,22 +55,22 @@ class Node:
     local_controller: Controller | None
     """None on a node without the controller role."""
     to_controller: ControllerChannel
-    """The way to the active controller, whichever node that is."""
+    """Sends requests to the active controller, on whatever node it is."""
     gate: WriteGate
-    """What clients' writes have to pass."""
+    """Holds back clients' writes while the disk cannot keep up."""
     fail: Callable[[BaseException], None]
-    """Stop the node because of an error that nobody can repair; the reason is logged."""
+    """Stop the node because of an unrecoverable error. The reason is logged."""
 
     @property
     def controller(self) -> Controller:
-        """This node's controller, active or not. Raises NOT_CONTROLLER where it has none."""
+        """This node's controller, active or not. Raises NOT_CONTROLLER if it has none."""
         if self.local_controller is None:
             raise ApiException(ErrorCode.NOT_CONTROLLER, "This node is not a controller.")
         return self.local_controller
 
     @property
     def is_controller(self) -> bool:
-        """This node is the active controller."""
+        """Whether this node is the active controller."""
         return self.local_controller is not None and self.local_controller.active
 
 
@@ -86,11 +86,11 @@ class Broker(Node):
     coordinators: Coordinators
     local_markers: LocalMarkers
     departures: RecentlyFencedBrokers
-    """Brokers that have just been fenced."""
+    """Brokers that were fenced a moment ago, which Metadata still lists."""
     creations: InternalTopicCreations = field(default_factory=InternalTopicCreations)
     """Internal topics of streams groups that are being created, or could not be."""
     auto_creating: set[str] = field(default_factory=set)
-    """Topics that the controller has been asked to create because a client named them."""
+    """Topics whose creation by the controller is in progress because a client named them."""
 
     @property
     def groups(self) -> GroupCoordinator:

@@ -1,4 +1,4 @@
-"""APIs about the cluster itself: versions, brokers, topics as clients see them, coordinators, the quorum."""
+"""APIs about the cluster: versions, brokers, topics as clients see them, coordinators, the quorum."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ APIS: Final = (
     "describe_cluster",
     "describe_topic_partitions",
 )
-"""The files of this area, each called as its API is; the registry loads them."""
+"""The modules of this area, each named after its API. The registry loads them."""

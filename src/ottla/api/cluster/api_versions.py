@@ -2,8 +2,8 @@
 
 Which APIs and features this broker serves.
 
-1 adds the throttle time; 3 is flexible, has the client's name and version in the request and features in the answer;
-4 lists features whose lowest level is 0. A version we do not know is answered in version 0 with
+1 adds the throttle time; 3 is flexible, has the client's name and version in the request and features in the response;
+4 lists features whose lowest level is 0. An unknown version is answered in version 0 with
 UNSUPPORTED_VERSION, so that the client can fall back.
 """
 
@@ -31,7 +31,9 @@ def handle(
         _SOFTWARE.fullmatch(request.client_software_name)
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
-        raise ApiException(ErrorCode.INVALID_REQUEST, "client software name and version must be words")
+        raise ApiException(
+            ErrorCode.INVALID_REQUEST, "the client software name and version contain invalid characters"
+        )
     apis = supported(on_controller_listener=ctx.on_controller_listener)
     image = broker.image
     response = messages.ApiVersionsResponse
@@ -43,7 +45,7 @@ def handle(
             response.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
             for api in apis.advertised()
         ],
-        # Clients from before version 4 stumble over features whose lowest level is 0.
+        # Clients before version 4 cannot handle features whose lowest level is 0.
         supported_features=[
             response.SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
             for name, levels in SUPPORTED_FEATURES.items()

@@ -2,7 +2,7 @@
 
 The cluster's id, its controller and its brokers (or, on a controller listener, controllers).
 
-1 adds the kind of endpoint that is asked for, 2 fenced brokers.
+1 adds the type of the requested endpoints, 2 fenced brokers.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from ottla.api.base import Api, RequestContext
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, NO_NODE, NodeAddress, advertised_controller, nodes
 from ottla.broker.services import Node
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 
 _BROKERS, _CONTROLLERS = 1, 2
-_KIND = {_BROKERS: "broker", _CONTROLLERS: "controller"}
+_TYPES = {_BROKERS: "broker", _CONTROLLERS: "controller"}
 
 
 def handle(
     broker: Node, ctx: RequestContext, request: messages.DescribeClusterRequest
 ) -> messages.DescribeClusterResponse:
     here = _CONTROLLERS if ctx.on_controller_listener else _BROKERS
-    _check_kind(ctx, request.endpoint_type, here)
+    _check_type(ctx, request.endpoint_type, here)
     response = messages.DescribeClusterResponse
     if here == _BROKERS:
         found = list(nodes(broker, ctx, broker.image))
@@ -31,8 +32,8 @@ def handle(
     else:
         found = _controllers(broker, ctx)
         leader = broker.raft.leader_id
-        controller = leader if leader is not None and leader in {node.id for node in found} else NO_NODE
-    answer = response(
+        controller = next((node.id for node in found if node.id == leader), NO_NODE)
+    result = response(
         cluster_id=broker.cluster_id,
         controller_id=controller,
         endpoint_type=here,
@@ -44,16 +45,16 @@ def handle(
         ],
     )
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
-    return answer
+        result.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return result
 
 
-def _check_kind(ctx: RequestContext, asked: int, here: int) -> None:
-    if asked not in _KIND:
-        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there are no endpoints of type {asked}"
-    elif asked != here:
+def _check_type(ctx: RequestContext, requested: int, here: int) -> None:
+    if requested not in _TYPES:
+        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"the endpoint type {requested} is not known"
+    elif requested != here:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        text = f"this is a {_KIND[here]} endpoint, the request is for a {_KIND[asked]} endpoint"
+        text = f"this is a {_TYPES[here]} endpoint, the request is for a {_TYPES[requested]} endpoint"
     else:
         return
     raise ApiException(ErrorCode.INVALID_REQUEST if ctx.version == 0 else code, text)
@@ -67,7 +68,7 @@ def _controllers(broker: Node, ctx: RequestContext) -> list[NodeAddress]:
             host, port = endpoint.host, endpoint.port
             if registration.id == broker.node_id and broker.config.advertised(ctx.listener_name) is None:
                 host, port = ctx.local_host, ctx.local_port
-            found.append(NodeAddress(registration.id, host, port, None, fenced=False))
+            found.append(NodeAddress(BrokerId(registration.id), host, port, None, fenced=False))
     return found
 
 

@@ -2,16 +2,17 @@
 
 Leader, epoch and progress of the metadata quorum.
 
-1 adds when replicas fetched and caught up; 2 their directories, the nodes' endpoints and error messages.
+1 adds the times of the last fetch and of the last catch-up; 2 adds directories, endpoints and error messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import Api, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ErrorCode
+from ottla.metadata.image import NO_LEADER
 from ottla.raft.types import CLUSTER_METADATA, QuorumInfo, ReplicaState
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
@@ -43,7 +44,7 @@ def handle(
         response.PartitionData(
             partition_index=CLUSTER_METADATA.partition,
             error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            leader_id=-1,
+            leader_id=NO_LEADER,
         )
         if info is None
         else _partition(info, ctx.version)
@@ -62,12 +63,12 @@ def handle(
     return answer
 
 
-def _asks_for_metadata(request: Message) -> bool:
+def _asks_for_metadata(request: messages.DescribeQuorumRequest) -> bool:
     asked = [(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions]
     return asked == [tuple(CLUSTER_METADATA)]
 
 
-def _partition(info: QuorumInfo, version: int) -> Message:
+def _partition(info: QuorumInfo, version: int) -> messages.DescribeQuorumResponse.PartitionData:
     return messages.DescribeQuorumResponse.PartitionData(
         partition_index=CLUSTER_METADATA.partition,
         leader_id=info.leader_id,
@@ -78,7 +79,9 @@ def _partition(info: QuorumInfo, version: int) -> Message:
     )
 
 
-def _states(replicas: Iterable[ReplicaState], version: int) -> list[Message]:
+def _states(
+    replicas: Iterable[ReplicaState], version: int
+) -> list[messages.DescribeQuorumResponse.ReplicaState]:
     return [
         messages.DescribeQuorumResponse.ReplicaState(
             replica_id=replica.key.id,

@@ -1,19 +1,26 @@
 """DescribeTopicPartitions (key 75), version 0.
 
-Topics page by page, with their eligible leader replicas.
+Topics in pages, with their eligible leader replicas.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import Api, Message, RequestContext
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from ottla.api.base import Api, RequestContext
 from ottla.api.cluster.nodes import TOPIC_OPERATIONS
 from ottla.api.cluster.partitions import ListenerView
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.metadata.image import TopicImage
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
+
+if TYPE_CHECKING:
+    Topic = messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 
 
 def handle(
@@ -24,8 +31,8 @@ def handle(
     existing = image.topics.by_name
     cursor = request.cursor
     first = cursor.topic_name if cursor is not None else ""
-    asked = {topic.name for topic in request.topics} or existing.keys()
-    names = sorted(name for name in asked if name >= first)
+    requested = {topic.name for topic in request.topics} or existing.keys()
+    names = sorted(name for name in requested if name >= first)
     _check_cursor(request, names)
     remaining = max(
         min(broker.config.int("max.request.partition.size.limit"), request.response_partition_limit), 1
@@ -50,7 +57,7 @@ def handle(
     return answer
 
 
-def _check_cursor(request: Message, names: list[str]) -> None:
+def _check_cursor(request: messages.DescribeTopicPartitionsRequest, names: Collection[str]) -> None:
     cursor = request.cursor
     if cursor is None:
         return
@@ -64,7 +71,7 @@ def _check_cursor(request: Message, names: list[str]) -> None:
         )
 
 
-def _topic(view: ListenerView, topic: TopicImage, start: int, end: int) -> Message:
+def _topic(view: ListenerView, topic: TopicImage, start: int, end: int) -> Topic:
     response = messages.DescribeTopicPartitionsResponse
     partitions = []
     for index in range(start, end):
@@ -90,7 +97,7 @@ def _topic(view: ListenerView, topic: TopicImage, start: int, end: int) -> Messa
     )
 
 
-def _absent(name: str) -> Message:
+def _absent(name: TopicName) -> Topic:
     error = ErrorCode.INVALID_TOPIC_EXCEPTION if why_invalid(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
         error_code=error,

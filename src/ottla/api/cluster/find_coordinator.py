@@ -1,8 +1,8 @@
 """FindCoordinator (key 10), versions 0-6.
 
-Which broker keeps a group, a transactional id or a share partition.
+Which broker coordinates a group, a transactional id or a share partition.
 
-1 adds the kind of key and the throttle time; 3 is flexible; 4 asks for several keys at once; 5 may tell
+1 adds the type of key and the throttle time; 3 is flexible; 4 takes several keys; 5 can return
 TRANSACTION_ABORTABLE; 6 adds share partitions.
 """
 
@@ -16,6 +16,7 @@ from ottla.broker.auto_topic_creation import auto_create_topics
 from ottla.broker.services import Broker
 from ottla.coordinator.runtime import partition_for
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
@@ -25,7 +26,6 @@ from ottla.wire.uuid import uuid_from_str
 _BATCHED_FROM = 4
 _SHARE_FROM = 6
 
-
 _TOPICS = {
     CoordinatorType.GROUP: OFFSETS_TOPIC,
     CoordinatorType.TRANSACTION: TRANSACTIONS_TOPIC,
@@ -34,9 +34,11 @@ _TOPICS = {
 
 
 class Found(NamedTuple):
+    """The coordinator of one key, or why there is none."""
+
     error: ErrorCode
     message: str | None = None
-    node_id: int = NO_NODE
+    node_id: BrokerId = NO_NODE
     host: str = ""
     port: int = -1
 
@@ -74,10 +76,10 @@ def _find(broker: Broker, ctx: RequestContext, key_type: int, key: str) -> Found
     try:
         kind = CoordinatorType(key_type)
     except ValueError:
-        return Found(ErrorCode.INVALID_REQUEST, f"there are no coordinators of type {key_type}")
+        return Found(ErrorCode.INVALID_REQUEST, f"the coordinator type {key_type} is not known")
     if kind is CoordinatorType.SHARE:
         if ctx.version < _SHARE_FROM:
-            return Found(ErrorCode.INVALID_REQUEST, f"version {ctx.version} does not know share coordinators")
+            return Found(ErrorCode.INVALID_REQUEST, f"version {ctx.version} has no share coordinators")
         if not is_share_key(key):
             return Found(ErrorCode.INVALID_REQUEST, f"'{key}' is not of the form group:topic id:partition")
     topic_name = _TOPICS[kind]

@@ -2,51 +2,53 @@
 
 Brokers, and topics with their partitions' leaders.
 
-0 has no way to ask for no topics: an empty list means all. 1 adds racks, the controller and internal topics; 2 the
+In 0 an empty list means all topics. 1 adds racks, the controller and internal topics; 2 the
 cluster id; 4 whether topics may be created; 5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader epochs; 8 authorized
-operations; 9 is flexible; 10 topic ids in the answer, 12 in the request; 11 drops the cluster's operations; 13 adds
-an error for the whole answer.
+operations; 9 is flexible; 10 topic ids in the response, 12 in the request; 11 drops the cluster's operations; 13
+adds an error for the whole response.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, advertised_controller, nodes
 from ottla.api.cluster.partitions import ListenerView
 from ottla.broker.auto_topic_creation import auto_create_topics
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.metadata.image import PartitionRegistration, TopicImage
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 from ottla.wire.uuid import ZERO_UUID
 
-_TOPIC_IDS_FROM = 12
+if TYPE_CHECKING:
+    Topic = messages.MetadataResponse.MetadataResponseTopic
 
-
-_LOOK_AGAIN_S: Final = 0.01
-_LOOKS: Final = 30
-"""So often and so long an answer waits for the successor of a leader whose process has just gone."""
-_HELD_BACK_PARTITIONS: Final = 1000
+_TOPIC_IDS_FROM: Final = 12
+_RETRY_S: Final = 0.01
+_RETRIES: Final = 30
+"""How long a response waits for the successor of a leader whose process has just died."""
+_MAX_DELAYED_PARTITIONS: Final = 1000
 
 
 def handle(
     broker: Broker, ctx: RequestContext, request: messages.MetadataRequest
 ) -> messages.MetadataResponse | Outcome:
-    if broker.peers.gone() and _names_the_dead(broker, request):
-        _answer_later(broker, ctx, request, _LOOKS)
+    if broker.peers.gone() and _mentions_unreachable_leader(broker, request):
+        _respond_later(broker, ctx, request, _RETRIES)
         return PARKED
-    return _answer(broker, ctx, request)
+    return _response(broker, ctx, request)
 
 
-def _names_the_dead(broker: Broker, request: Message) -> bool:
-    """Whether the answer would send the client to a leader that is gone: it comes to ask because it has seen that.
+def _mentions_unreachable_leader(broker: Broker, request: messages.MetadataRequest) -> bool:
+    """Whether the response would name a leader that is dead: the client asks because it has lost its leader.
 
-    Looked at again and again, so only for few partitions: who asks for all topics is answered at once.
+    This check is repeated, so it covers few partitions: requests for all topics are answered at once.
     """
     gone, topics = broker.peers.gone(), broker.image.topics
     found = [
@@ -54,38 +56,41 @@ def _names_the_dead(broker: Broker, request: Message) -> bool:
         for asked in request.topics or ()
     ]
     known = [topic for topic in found if topic is not None]
-    if sum(len(topic.partitions) for topic in known) > _HELD_BACK_PARTITIONS:
+    if sum(len(topic.partitions) for topic in known) > _MAX_DELAYED_PARTITIONS:
         return False
     return any(partition.leader in gone for topic in known for partition in topic.partitions.values())
 
 
-def _answer_later(broker: Broker, ctx: RequestContext, request: Message, looks: int) -> None:
-    """A new leader is about to be elected. A client that is told the old one would ask again only after a second."""
+def _respond_later(
+    broker: Broker, ctx: RequestContext, request: messages.MetadataRequest, retries: int
+) -> None:
+    """Wait for the election of a new leader. A client that gets the old one would retry only after a second."""
     if ctx.closed:
         return
-    if looks and broker.peers.gone() and _names_the_dead(broker, request):
-        broker.clock.call_later(_LOOK_AGAIN_S, _answer_later, broker, ctx, request, looks - 1)
+    if retries and broker.peers.gone() and _mentions_unreachable_leader(broker, request):
+        broker.clock.call_later(_RETRY_S, _respond_later, broker, ctx, request, retries - 1)
     else:
-        ctx.respond(_answer(broker, ctx, request))
+        ctx.respond(_response(broker, ctx, request))
 
 
-def _answer(broker: Broker, ctx: RequestContext, request: Message) -> Message:
+def _response(
+    broker: Broker, ctx: RequestContext, request: messages.MetadataRequest
+) -> messages.MetadataResponse:
     version = ctx.version
     image = broker.image
     response = messages.MetadataResponse
-    all_topics = request.topics is None or (version == 0 and not request.topics)
-    if all_topics:
+    if request.topics is None or (version == 0 and not request.topics):
         view = ListenerView(image, ctx.listener_name, broker.peers.gone())
         topics = [_existing(ctx, view, topic) for topic in image.topics.by_name.values()]
     else:
-        topics = _asked_for(broker, ctx, request)
+        topics = _requested(broker, ctx, request, request.topics)
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == ErrorCode.NONE:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     known = list(nodes(broker, ctx, image))
     alive = [node for node in known if not node.fenced]
-    answer = response(
+    result = response(
         brokers=[
             response.MetadataResponseBroker(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
             for node in known
@@ -96,25 +101,31 @@ def _answer(broker: Broker, ctx: RequestContext, request: Message) -> Message:
         topics=topics,
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
-    return answer
+        result.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return result
 
 
-def _asked_for(broker: Broker, ctx: RequestContext, request: Message) -> list[Message]:
+def _requested(
+    broker: Broker,
+    ctx: RequestContext,
+    request: messages.MetadataRequest,
+    topics: list[messages.MetadataRequest.MetadataRequestTopic],
+) -> list[Topic]:
     if ctx.version < _TOPIC_IDS_FROM:
-        for topic in request.topics:
+        for topic in topics:
             if topic.name is None or (ctx.version >= 10 and topic.topic_id != ZERO_UUID):
                 raise ApiException(
                     ErrorCode.INVALID_REQUEST,
-                    f"version {ctx.version} of Metadata asks for topics by name, not by id",
+                    f"version {ctx.version} of Metadata names topics by name, not by id",
                 )
-    ids = {topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID}
+    ids = {topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID}
     if ids:
         return _by_id(broker, ctx, ids)
-    return _by_name(broker, ctx, request)
+    names = dict.fromkeys(topic.name for topic in topics if topic.name is not None)
+    return _by_name(broker, ctx, names, allow_creation=request.allow_auto_topic_creation)
 
 
-def _by_id(broker: Broker, ctx: RequestContext, ids: Iterable[bytes]) -> list[Message]:
+def _by_id(broker: Broker, ctx: RequestContext, ids: Iterable[bytes]) -> list[Topic]:
     topics = broker.image.topics.by_id
     view = ListenerView(broker.image, ctx.listener_name, broker.peers.gone())
     return [
@@ -127,14 +138,15 @@ def _by_id(broker: Broker, ctx: RequestContext, ids: Iterable[bytes]) -> list[Me
     ]
 
 
-def _by_name(broker: Broker, ctx: RequestContext, request: Message) -> list[Message]:
+def _by_name(
+    broker: Broker, ctx: RequestContext, names: Collection[TopicName], *, allow_creation: bool
+) -> list[Topic]:
     topics = broker.image.topics.by_name
     view = ListenerView(broker.image, ctx.listener_name, broker.peers.gone())
-    names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
     missing = [name for name in names if name not in topics]
-    errors: dict[str, ErrorCode] = {}
+    errors: Mapping[TopicName, ErrorCode] = {}
     if missing:
-        may_create = request.allow_auto_topic_creation and broker.config.bool("auto.create.topics.enable")
+        may_create = allow_creation and broker.config.bool("auto.create.topics.enable")
         errors = (
             auto_create_topics(broker, missing) if may_create else {name: _absence(name) for name in missing}
         )
@@ -151,7 +163,7 @@ def _absence(name: str) -> ErrorCode:
     return ErrorCode.INVALID_TOPIC_EXCEPTION if why_invalid(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _existing(ctx: RequestContext, view: ListenerView, topic: TopicImage) -> Message:
+def _existing(ctx: RequestContext, view: ListenerView, topic: TopicImage) -> Topic:
     return messages.MetadataResponse.MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -162,12 +174,12 @@ def _existing(ctx: RequestContext, view: ListenerView, topic: TopicImage) -> Mes
 
 def _partition(
     ctx: RequestContext, view: ListenerView, index: int, partition: PartitionRegistration
-) -> Message:
+) -> messages.MetadataResponse.MetadataResponsePartition:
     replicas, isr = list(partition.replicas), list(partition.isr)
     leader = view.leader(partition)
     error = ErrorCode.NONE
     if ctx.version == 0:
-        # The oldest clients do not know about brokers that are not in the list: they get an error instead.
+        # The oldest clients cannot handle brokers that are not in the list: they get an error instead.
         replicas = [replica for replica in replicas if view.reachable(replica)]
         isr = [replica for replica in isr if view.reachable(replica)]
         if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
@@ -195,7 +207,7 @@ def on_error(
         topics=[
             response.MetadataResponseTopic(
                 error_code=error.code,
-                name=topic.name if named or topic.name is not None else "",
+                name=topic.name if named or topic.name is not None else TopicName(""),
                 topic_id=topic.topic_id,
             )
             for topic in request.topics or ()

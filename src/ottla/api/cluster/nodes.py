@@ -1,4 +1,4 @@
-"""Brokers as the clients of a listener see them: who is alive, and by which address it is reached."""
+"""Brokers as the clients of a listener see them: which ones are alive, and their addresses."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Final, NamedTuple
 
 from ottla.api.base import RequestContext
 from ottla.broker.services import Node
+from ottla.ids import BrokerId
 from ottla.metadata.image import BrokerRegistration, MetadataImage
 
-NO_NODE: Final = -1
+NO_NODE: Final = BrokerId(-1)
 
-# What anyone may do while there is no authorizer: bits by Kafka's numbers of the operations.
+# Without an authorizer every client may do everything. The bits are Kafka's numbers of the operations.
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
 
@@ -29,7 +30,7 @@ CLUSTER_OPERATIONS: Final = _bits(
 class NodeAddress(NamedTuple):
     """A broker's address for the clients of one listener."""
 
-    id: int
+    id: BrokerId
     host: str
     port: int
     rack: str | None
@@ -37,13 +38,13 @@ class NodeAddress(NamedTuple):
 
 
 def node_of(broker: Node, ctx: RequestContext, registration: BrokerRegistration) -> NodeAddress | None:
-    """The broker as this client should reach it; None when it has no listener of that name."""
+    """The broker's address for this client; None if the broker does not have the client's listener."""
     endpoint = registration.listeners.get(ctx.listener_name)
     if endpoint is None:
         return None
     host, port = endpoint.host, endpoint.port
     if registration.id == broker.node_id and broker.config.advertised(ctx.listener_name) is None:
-        # Nothing was said about how we are reached: the way by which this client came does work.
+        # Without advertised.listeners, the address that this client has used is known to work.
         host, port = ctx.local_host, ctx.local_port
     return NodeAddress(registration.id, host, port, registration.rack, registration.fenced)
 
@@ -56,13 +57,16 @@ def nodes(broker: Node, ctx: RequestContext, image: MetadataImage) -> Iterator[N
             yield node
 
 
-def alive_node(broker: Node, ctx: RequestContext, image: MetadataImage, node_id: int) -> NodeAddress | None:
+def alive_node(
+    broker: Node, ctx: RequestContext, image: MetadataImage, node_id: BrokerId
+) -> NodeAddress | None:
+    """The address of a broker that is registered and not fenced."""
     registration = image.brokers.get(node_id)
     if registration is None or registration.fenced:
         return None
     return node_of(broker, ctx, registration)
 
 
-def advertised_controller(broker: Node, alive: list[NodeAddress]) -> int:
-    """The node told as controller: any alive broker, since each passes admin requests on."""
+def advertised_controller(broker: Node, alive: list[NodeAddress]) -> BrokerId:
+    """The node that clients see as controller: any alive broker, since each one forwards admin requests."""
     return broker.clock.random.choice(alive).id if alive else NO_NODE

@@ -6,37 +6,40 @@ from collections.abc import Collection
 from typing import Final
 
 from ottla.errors import ErrorCode
-from ottla.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration
+from ottla.ids import BrokerId
+from ottla.metadata.image import NO_LEADER, BrokerRegistration, MetadataImage, PartitionRegistration
 
 _RESERVED_DIRECTORIES: Final = 100
-"""Directory ids below this number are no directories but marks: migrating, unassigned, lost."""
+"""Directory ids below this number have special meanings: migrating, unassigned, lost."""
 _LOST: Final = 2
 
 
 class ListenerView:
-    """The brokers of one image that clients of one listener can reach. Made once per request."""
+    """The brokers of one image that clients of one listener can reach. Built once per request."""
 
     __slots__ = ("_brokers", "_gone", "_listener")
 
     def __init__(self, image: MetadataImage, listener_name: str, gone: Collection[int] = ()) -> None:
-        """`gone` are brokers whose processes are known to be gone before the metadata tells so."""
+        """`gone` are brokers whose processes are known to have died before the metadata shows it."""
         self._listener = listener_name
         self._brokers = image.brokers
         self._gone = gone
 
-    def reachable(self, broker_id: int) -> bool:
+    def reachable(self, broker_id: BrokerId) -> bool:
+        """Whether the broker is alive and has the listener."""
         broker = self._brokers.get(broker_id)
         return broker is not None and not broker.fenced and self._listener in broker.listeners
 
-    def leader(self, partition: PartitionRegistration) -> int:
-        """The leader, or -1 when there is none that these clients can reach."""
+    def leader(self, partition: PartitionRegistration) -> BrokerId:
+        """The leader, or -1 if there is none that these clients can reach."""
         broker = self._brokers.get(partition.leader)
         if broker is None or self._listener not in broker.listeners or partition.leader in self._gone:
-            # A client that is sent to a dead leader asks again after a second; without one, after 100 ms.
-            return -1
+            # A client that is sent to a dead leader retries after a second; without a leader, after 100 ms.
+            return NO_LEADER
         return partition.leader
 
-    def offline(self, partition: PartitionRegistration) -> list[int]:
+    def offline(self, partition: PartitionRegistration) -> list[BrokerId]:
+        """The replicas that these clients cannot reach, or whose directory is offline."""
         return [
             replica
             for replica in partition.replicas
@@ -44,7 +47,7 @@ class ListenerView:
         ]
 
     def missing_leader_error(self, partition: PartitionRegistration, version: int) -> ErrorCode:
-        """Why a partition has no leader for these clients; before version 6 there was one code for all of it."""
+        """Why a partition has no leader for these clients. Before version 6 there was one code for all reasons."""
         if partition.leader in self._brokers and partition.leader not in self._gone and version >= 6:
             return ErrorCode.LISTENER_NOT_FOUND
         return ErrorCode.LEADER_NOT_AVAILABLE
