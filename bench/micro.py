@@ -18,6 +18,7 @@ from bench import load
 from ottla.api.registry import supported
 from ottla.cli.settings import node_config
 from ottla.clock import SystemClock
+from ottla.ids import TopicName
 from ottla.log.fs import OsFs
 from ottla.log.index import OffsetIndex
 from ottla.net.buffers import ReceiveBuffers
@@ -35,7 +36,7 @@ from ottla.wire.messages import FetchRequest, FetchResponse, ProduceRequest
 _PRODUCE_VERSION = 9
 _FETCH_VERSION = 12
 _PARTITIONS = 10
-_TOPIC = "micro"
+_TOPIC = TopicName("micro")
 _ROUNDS = 7
 _ROUND_S = 0.05
 

@@ -82,7 +82,7 @@ def to_kafka(lines: DataFrame, bootstrap: str, topic: str) -> Any:
     counts = count_words(lines).select(
         fn.col("word").alias("key"), fn.col("count").cast("string").alias("value")
     )
-    writer = kafka_sink(
+    writer: Any = kafka_sink(
         counts,
         topic=topic,
         bootstrap_servers=bootstrap,

@@ -74,7 +74,7 @@ def until_told(running: subprocess.Popen[str]) -> None:
     assert running.stderr is not None
     while (line := running.stderr.readline()).strip() != "ready":
         if not line:
-            raise RuntimeError(f"{running.args} ended before it was ready")
+            raise RuntimeError(f"{running.args!r} ended before it was ready")
 
 
 def finish(running: subprocess.Popen[str]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from ottla.ids import TopicName
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.testing.raw_client import RawClient
@@ -91,7 +92,7 @@ def until_all_in_sync(bootstrap: str, topics: list[str], replicas: int) -> float
 
 def metadata(bootstrap: str, topics: list[str]) -> Any:
     """What any broker says of these topics."""
-    asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+    asked = [MetadataRequest.MetadataRequestTopic(name=TopicName(name)) for name in topics]
     with _any(bootstrap) as client:
         return client.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), _METADATA_VERSION)
 
@@ -159,7 +160,7 @@ def _produce(partitions: Iterable[Partition], batch: bytes, acks: int) -> Any:
         acks=acks,
         timeout_ms=int(_TIMEOUT_S * 1000) // 2,
         topic_data=[
-            ProduceRequest.TopicProduceData(name=topic, partition_data=data)
+            ProduceRequest.TopicProduceData(name=TopicName(topic), partition_data=data)
             for topic, data in by_topic.items()
         ],
     )

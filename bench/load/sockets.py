@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from bench.load import Load, percentiles
+from ottla.ids import TopicName
 from ottla.records.batch import build_batch, iter_batches
 from ottla.records.record import Record
 from ottla.wire.apis import ApiKey
@@ -39,7 +40,7 @@ def produce_request(topic: str, partition: int, size: int, acks: str = "1") -> b
     request = ProduceRequest(
         acks=_ACKS[acks],
         timeout_ms=30_000,
-        topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])],
+        topic_data=[ProduceRequest.TopicProduceData(name=TopicName(topic), partition_data=[data])],
     )
     return b"".join(encode_request(1, "bench", request, _PRODUCE_VERSION))
 
@@ -152,7 +153,7 @@ def _fetch_request(topic: str, offsets: list[int]) -> bytes:
         session_epoch=-1,
         topics=[
             FetchRequest.FetchTopic(
-                topic=topic,
+                topic=TopicName(topic),
                 partitions=[
                     FetchRequest.FetchPartition(
                         partition=p, fetch_offset=offset, partition_max_bytes=_PARTITION_MAX_BYTES

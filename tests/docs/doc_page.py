@@ -20,8 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from doc_blocks import ROOT, Block
-
+from docs.doc_blocks import ROOT, Block
 from ottla.testing.process import BrokerProcess
 
 PORTS = (9092, 9093, 9094)

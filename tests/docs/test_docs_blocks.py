@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from doc_blocks import PAGES, ROOT, RUNNABLE, SHOWN, Block, all_fences, blocks, needs
-from doc_page import PageRun, matches
+
+from docs.doc_blocks import PAGES, ROOT, RUNNABLE, SHOWN, Block, all_fences, blocks, needs
+from docs.doc_page import PageRun, matches
 
 MAX_NOT_RUN = 16
 

@@ -9,12 +9,12 @@ from types import ModuleType
 
 import click
 import pytest
-from doc_blocks import ROOT
 
 import ottla
 import ottla.pipeline
 import ottla.streams
 import ottla.testing
+from docs.doc_blocks import ROOT
 from ottla.cli.main import main as ottla_command
 from ottla.config.acted_on import ACTED_ON
 from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS

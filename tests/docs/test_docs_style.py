@@ -7,7 +7,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from doc_blocks import PAGES, ROOT
+
+from docs.doc_blocks import PAGES, ROOT
 
 MAX_COLUMNS = 120
 ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"

@@ -10,6 +10,7 @@ from crc32c import crc32c
 from ottla.testing.messages import random_message
 from ottla.wire import encode, messages
 from ottla.wire.apis import ApiKey
+from ottla.wire.classes import WireMessage
 from ottla.wire.headers import request_header_version
 
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
@@ -35,9 +36,15 @@ def good_request(rng: random.Random, apis: list[tuple[int, int, int]], topic: st
     version = rng.randint(low, high)
     request_class = messages.request_class(key)
     if key == ApiKey.PRODUCE:
-        partition = request_class.PartitionProduceData(index=0, records=mutate_batch(rng, good_batch(rng)))
-        named = request_class.TopicProduceData(name=topic if version < 13 else "", partition_data=[partition])
-        request = request_class(acks=rng.choice((0, 1, -1)), timeout_ms=100, topic_data=[named])
+        partition = messages.ProduceRequest.PartitionProduceData(
+            index=0, records=mutate_batch(rng, good_batch(rng))
+        )
+        named = messages.ProduceRequest.TopicProduceData(
+            name=topic if version < 13 else "", partition_data=[partition]
+        )
+        request: WireMessage = messages.ProduceRequest(
+            acks=rng.choice((0, 1, -1)), timeout_ms=100, topic_data=[named]
+        )
     else:
         request = random_message(request_class, version, rng, unknown_tags=True)
     header = messages.RequestHeader(

@@ -34,8 +34,9 @@ from ottla.metadata.records import MetadataSerde, decode_record, encode_record
 from ottla.raft.batches import read_batches
 from ottla.raft.quorum_state import election_from_json
 from ottla.raft.snapshots import SnapshotReader, snapshot_buffers
-from ottla.records.batch import Record, build_batch, iter_batches, iter_records
+from ottla.records.batch import build_batch, iter_batches, iter_records
 from ottla.records.codecs import Compression, compress, decompress
+from ottla.records.record import Record
 from ottla.records.validation import ProducePolicy, finish, validate_produce
 from ottla.testing.memfs import MemFs
 from ottla.testing.messages import random_message

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from ottla.errors import ErrorCode
-from ottla.records.batch import Record, build_batch
+from ottla.records.batch import build_batch
 from ottla.records.codecs import Compression
+from ottla.records.record import Record
 from ottla.testing.cluster import Cluster
 from ottla.testing.process import BrokerProcess
 from ottla.testing.raw_client import RawClient

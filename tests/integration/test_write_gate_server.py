@@ -72,7 +72,12 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = server.node.gate
     waiting = asyncio.Event()
     wait = gate.wait
-    monkeypatch.setattr(WriteGate, "wait", lambda self, resume: (wait(resume), waiting.set()))
+
+    def wait_and_report(self: WriteGate, resume: Callable[[], None]) -> None:
+        wait(resume)
+        waiting.set()
+
+    monkeypatch.setattr(WriteGate, "wait", wait_and_report)
     try:
         producer = await in_thread(RawClient, "127.0.0.1", port)
         reader = await in_thread(RawClient, "127.0.0.1", port)

@@ -382,5 +382,7 @@ def test_both_answer_the_same(sides: list[Dialogue], name: str) -> None:
         side.group, side.transcript, side._names = group, [], {}
         STORIES[name](side)
         transcripts.append(side.transcript)
-    differences = list(difflib.unified_diff(*transcripts, "Kafka", "Ottla", lineterm="", n=8))
+    differences = list(
+        difflib.unified_diff(transcripts[0], transcripts[1], "Kafka", "Ottla", lineterm="", n=8)
+    )
     assert not differences, "\n".join(differences)

@@ -205,10 +205,10 @@ def test_a_proposal_keeps_the_replicas_apart(both: Both, tmp_path: Path) -> None
         '"any"' in said.out.splitlines()[1]
     ):
         pass
-    said = both.run(
+    answers = both.run(
         f"reassign-partitions --generate --topics-to-move-json-file {file} --broker-list 1,2 --disable-rack-aware"
     )
-    ours, theirs = said["self"].out.splitlines(), said["java"].out.splitlines()
+    ours, theirs = answers["self"].out.splitlines(), answers["java"].out.splitlines()
     assert ours[:4] == theirs[:4]
     proposed = [json.loads(each[4])["partitions"] for each in (ours, theirs)]
     for plan in proposed:

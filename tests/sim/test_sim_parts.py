@@ -18,7 +18,7 @@ TP = TopicPartition("plain", 0)
 
 @pytest.fixture
 def loop():
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
     yield loop
     loop.close()
 

@@ -101,11 +101,16 @@ def kill_while_it_runs(
     "failed runs" are counted: those that ended by themselves, with an error.
     """
     done: Counter[str] = Counter()
+
+    def killed_driver() -> bool:
+        job.kill()
+        return True
+
     turn: Iterator[tuple[str, Callable[[], bool]]] = cycle(
         [
             ("python worker", lambda: any(kill(pid) for pid in python_workers(cluster)[:1])),
             ("executor", lambda: any(kill(pid) for pid in cluster.executor_pids()[:1])),
-            ("driver", lambda: job.kill() is None),
+            ("driver", killed_driver),
         ]
     )
     what, strike = next(turn)

@@ -51,10 +51,10 @@ class PrefixedWiring(Wiring):
 class ManyBuilder(StreamsBuilder):
     def __init__(self) -> None:
         super().__init__()
-        self._wiring = PrefixedWiring()
+        self._wiring = self._prefixed = PrefixedWiring()
 
     def _same_source(self, wanted: Source) -> str | None:
-        prefix = self._wiring.prefix
+        prefix = self._prefixed.prefix
         topics = tuple(prefix + topic for topic in wanted.topics)
         for node in self._wiring.topology.sources:
             if isinstance(node.operator, Source) and node.operator.topics == topics:
@@ -64,7 +64,7 @@ class ManyBuilder(StreamsBuilder):
     def add_all(self) -> None:
         for name, (_, build) in TOPOLOGIES.items():
             if name not in BY_THE_CLOCK:
-                self._wiring.prefix = f"{name}-"
+                self._prefixed.prefix = f"{name}-"
                 build(self)
 
 

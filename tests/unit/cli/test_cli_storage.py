@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -45,7 +46,8 @@ def properties(tmp_path):
 
 
 def levels(directory):
-    return {r.name: r.feature_level for r in read_bootstrap_records(OsFs(), str(directory))}
+    records: Any = read_bootstrap_records(OsFs(), str(directory))
+    return {r.name: r.feature_level for r in records}
 
 
 def test_standalone_format(tmp_path, properties):

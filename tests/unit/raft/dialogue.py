@@ -144,6 +144,7 @@ class Dialogue:
                 self.out.append(
                     f"  persist epoch {ready.election.epoch}, leader {ready.election.leader_id}, voted for {voted}"
                 )
+            control: Any
             for control in ready.control:
                 granting = [v.voter_id for v in control.granting_voters]
                 self.out.append(

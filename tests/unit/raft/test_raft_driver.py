@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from typing import Any
 
 import pytest
 
@@ -214,7 +215,7 @@ def test_a_voter_that_moved_writes_where_it_is_now() -> None:
 
 def test_the_bootstrap_records_are_there_to_be_read() -> None:
     quorum = standalone()
-    records = read_bootstrap_records(quorum.fs, DATA_DIR)
+    records: Any = read_bootstrap_records(quorum.fs, DATA_DIR)
     assert next((r.name, r.feature_level) for r in records) == ("metadata.version", 30)
     assert len(records) == 6
 

@@ -7,6 +7,7 @@ quiet exactly the committed ones are there, in order. A coordinator that reads t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -185,9 +186,9 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     # -- what must hold
 
-    def _states(self) -> dict[str, object]:
+    def _states(self) -> dict[str, Any]:
         runtime = self.txns.coordinator.runtime
-        found: dict[str, object] = {}
+        found: dict[str, Any] = {}
         for partition in range(runtime.partition_count):
             shard = runtime.shard(partition)
             assert shard is not None

@@ -100,7 +100,7 @@ def test_a_response_with_its_header(key: ApiKey, version: int):
     (payload,) = FrameDecoder(1000).feed(whole)
     header, offset = decode_response_header(key, version, payload)
     assert header.correlation_id == 7
-    assert decode(cls, version, payload[offset:]).throttle_time_ms == 5
+    assert decode(cls, version, payload[offset:]).throttle_time_ms == 5  # type: ignore[attr-defined]
 
 
 def test_a_response_with_records_counts_them_in_its_size():

@@ -70,11 +70,11 @@ def test_a_message_shows_what_it_holds():
 
 def test_names_that_are_not_there_are_refused():
     with pytest.raises(AttributeError, match="NoSuchRequest"):
-        messages.NoSuchRequest  # noqa: B018
+        messages.NoSuchRequest  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(TypeError):
-        FetchRequest(no_such_field=1)
+        FetchRequest(no_such_field=1)  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
-        FetchRequest().no_such_field = 1
+        FetchRequest().no_such_field = 1  # type: ignore[attr-defined]
 
 
 def test_no_field_hides_a_class_attribute():

@@ -13,6 +13,7 @@ from ottla.coordinator.host import ShardHost
 from ottla.coordinator.shard import CoordinatorShard
 from ottla.coordinator.transaction.marker_manager import MarkersDone, TxnMarker
 from ottla.errors import ErrorCode
+from ottla.ids import BrokerId
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.types import TopicPartition
@@ -58,7 +59,7 @@ def _forget_the_vote(undo: _Undo) -> None:
     write = QuorumStateStore.write
 
     def forget(
-        self: QuorumStateStore, state: ElectionState, voters: frozenset[int], kraft_version: int
+        self: QuorumStateStore, state: ElectionState, voters: frozenset[BrokerId], kraft_version: int
     ) -> None:
         if state.leader_id is not None:
             write(self, state, voters, kraft_version)

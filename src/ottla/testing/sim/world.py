@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from ottla.clock import random_uuid_from
 from ottla.errors import ErrorCode
+from ottla.ids import BrokerId
 from ottla.log.types import TopicPartition
 from ottla.raft.types import ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
@@ -112,7 +113,7 @@ class World:
         ids = [i for i, roles in enumerate(self.plan.layout, 1) if "controller" in roles][:3]
         return VoterSet.of(
             VoterNode(
-                ReplicaKey(i, random_uuid_from(self.random)),
+                ReplicaKey(BrokerId(i), random_uuid_from(self.random)),
                 {"CONTROLLER": VoterEndpoint(f"n{i}", CONTROLLER_PORT)},
             )
             for i in ids

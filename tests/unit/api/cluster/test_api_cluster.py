@@ -19,6 +19,7 @@ from ottla.api.cluster import (
 )
 from ottla.broker.recently_fenced import LISTED_FOR_S, RecentlyFencedBrokers
 from ottla.config.broker import BrokerConfig
+from ottla.coordinator.runtime import partition_for
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -411,7 +412,7 @@ def test_coordinators_that_there_are_none_of(key_type: int, key: str, version: i
     ],
 )
 def test_the_partition_of_a_key_is_by_javas_hash(key: str, java_hash: int) -> None:
-    assert find_coordinator.partition_for(key, 50) == java_hash % 50
+    assert partition_for(key, 50) == java_hash % 50
 
 
 class LaterContext(Context):

@@ -212,6 +212,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     @invariant()
     def no_partition_has_two_owners(self) -> None:
         owners: dict[tuple[bytes, int], str] = {}
+        member: Any
         for member in (*self.members, *self.classic):
             for partition in member.partitions:
                 assert partition not in owners, (partition, owners[partition], member.member_id)
