@@ -68,13 +68,13 @@ class OtherNode:
                 refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
                 writer.write(b"".join(encode_response(header.correlation_id, refusal, 0)))
                 return
-            told = ApiVersionsResponse(
+            response = ApiVersionsResponse(
                 api_keys=[
                     ApiVersionsResponse.ApiVersion(api_key=k, min_version=low, max_version=high)
                     for k, low, high in SERVED
                 ]
             )
-            writer.write(b"".join(encode_response(header.correlation_id, told, version)))
+            writer.write(b"".join(encode_response(header.correlation_id, response, version)))
             return
         request, _ = decode_prefix(request_class(key), version, frame, offset)
         answer = self.answer(request, version)
@@ -283,7 +283,7 @@ def test_a_lost_connection_fails_what_waits_and_the_next_request_makes_a_new_one
             assert await lost is PeerFailure.DISCONNECTED
             other.answer = lambda request, version: DescribeClusterResponse(cluster_id="again")
             assert (await ask(peer, DescribeClusterRequest())).cluster_id == "again"
-            # Whoever only looks whether the process is gone asks for no versions.
+            # A probe only checks whether the process listens, and sends no ApiVersions request.
             assert [key for key, _, _ in other.seen].count(ApiKey.API_VERSIONS) == 2
 
     run(story)

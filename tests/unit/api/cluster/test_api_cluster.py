@@ -1,4 +1,4 @@
-"""What clients are told about the cluster, from an image made of real metadata records."""
+"""The cluster as clients see it, from an image of real metadata records."""
 
 from __future__ import annotations
 
