@@ -132,7 +132,7 @@ def _make_share_services(
         return share_settings(services.config, replicas.image.configs.of(ConfigResourceType.GROUP, group_id))
 
     def delete_records(partition: int, offset: int) -> None:
-        replicas.partition(SHARE_STATE_TOPIC, partition).delete_records(offset)
+        replicas.find((SHARE_STATE_TOPIC, partition)).delete_records(offset)
 
     runtime = _make_runtime(
         broker,

@@ -63,7 +63,7 @@ class CoordinatedPartition:
 
     def listen(self, on_change: Callable[[], None] | None) -> None:
         """Hear when the high watermark moves other than by an append through here; None ends it."""
-        waiters = self._partition.waiters
+        waiters = self._partition.high_watermark_waiters
         if self._watch is not None:
             waiters.pop(self._watch, None)
             self._watch = None
@@ -98,7 +98,7 @@ class _Watch:
     def _changed(self) -> None:
         self._scheduled = False
         # A follower's high watermark says nothing of what was appended here as the leader.
-        if self._partition.is_leader and self in self._partition.waiters:
+        if self._partition.is_leader and self in self._partition.high_watermark_waiters:
             self._on_change()
 
 
@@ -112,6 +112,6 @@ class CoordinatedPartitions:
         self._replicas = replicas
 
     def open(self, topic: str, partition: int) -> CoordinatedPartition:
-        found = self._replicas.partition(topic, partition)
+        found = self._replicas.find((topic, partition))
         found.check_leader()
         return CoordinatedPartition(found, self._clock)

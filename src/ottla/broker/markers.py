@@ -80,7 +80,7 @@ class LocalMarkers:
         self, tp: TopicPartition, batch: bytes, now_ms: int, transaction_version: int, settle: Settle
     ) -> None:
         try:
-            partition = self._replicas.partition(*tp)
+            partition = self._replicas.find(tp)
             info = partition.append_own(batch, now_ms, transaction_version)
         except ApiException as error:
             settle(error.code)
@@ -105,7 +105,9 @@ class LocalMarkers:
 
         if (
             look(False)
-            and self._replicas.waiting.park({partition: None}, _ONLY_EVENTS, _REPLICATION_TIMEOUT_S, look)
+            and self._replicas.delayed_requests.park(
+                [partition.high_watermark_waiters], _ONLY_EVENTS, _REPLICATION_TIMEOUT_S, look
+            )
             is None
         ):
             look(True)

@@ -1,6 +1,6 @@
-"""Asking the controller for changes of in-sync sets (AlterPartition): batched, one request in flight, until answered.
+"""Requests to the controller to change in-sync sets (AlterPartition): batched, one in flight, until answered.
 
-What to ask for is the partitions' business; how the controller is reached is not known here.
+The partitions decide what to request. `Send` reaches the controller.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode
+from ottla.ids import BrokerId
+from ottla.wire.classes import WireMessage
 from ottla.wire.messages import AlterPartitionRequest
 
 if TYPE_CHECKING:
     from ottla.replica.isr import Proposal
     from ottla.replica.partition import Partition
+    from ottla.wire.messages import AlterPartitionResponse
 
 _logger = logging.getLogger(__name__)
 
-Message = Any
-Send = Callable[[Message, Callable[[Message], object], Callable[[Any], object]], object]
-"""`send(request, done, failed)` to the active controller, wherever it is; calls one of the two back, once."""
+Send = Callable[[WireMessage, Callable[[Any], object], Callable[[object], object]], object]
+"""`send(request, done, failed)` to the active controller. It calls one of the two, once, with response or failure."""
 
 _RETRY_S: Final = 0.05
 _REFUSED_RETRY_S: Final = 0.5
-"""When a refused change is looked at again: the follower's broker may be let in by then."""
+"""When a refused change is tried again: the follower's broker may be eligible by then."""
 
 _REFUSED: Final = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
 _OUT_OF_DATE: Final = (
@@ -37,11 +39,11 @@ _OUT_OF_DATE: Final = (
     ErrorCode.NEW_LEADER_ELECTED,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-"""The metadata is ahead of what this broker knows, and will tell."""
+"""The controller has newer metadata, which will reach this broker."""
 
 
 class AlterPartitionSender:
-    """Changes to be asked for, the newest of each partition, and the request that is under way."""
+    """The changes to request, the newest of each partition, and the request in flight."""
 
     __slots__ = (
         "_broker_epoch",
@@ -56,7 +58,7 @@ class AlterPartitionSender:
 
     def __init__(self, clock: Clock, node_id: int, broker_epoch: Callable[[], int], send: Send) -> None:
         self._clock = clock
-        self._node_id = node_id
+        self._node_id = BrokerId(node_id)
         self._broker_epoch = broker_epoch
         self._send = send
         self._unsent: dict[Partition, Proposal] = {}
@@ -65,7 +67,7 @@ class AlterPartitionSender:
         self._stopped = False
 
     def submit(self, partition: Partition, proposal: Proposal) -> None:
-        """Ask for it with the next request; an earlier wish of the partition is forgotten."""
+        """Send it with the next request; it replaces an earlier proposal of the partition."""
         self._unsent[partition] = proposal
         self._schedule(0.0)
 
@@ -91,9 +93,9 @@ class AlterPartitionSender:
             self._in_flight = wanted
             self._send(self._request(wanted), self._answered, self._failed)
 
-    def _request(self, wanted: dict[Partition, Proposal]) -> Message:
+    def _request(self, wanted: dict[Partition, Proposal]) -> AlterPartitionRequest:
         cls = AlterPartitionRequest
-        topics: dict[bytes, Any] = {}
+        topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
         own_epoch = self._broker_epoch()
         for partition, proposal in wanted.items():
             topic = topics.get(partition.topic_id)
@@ -106,7 +108,7 @@ class AlterPartitionSender:
                     leader_epoch=proposal.leader_epoch,
                     new_isr_with_epochs=[
                         cls.BrokerState(
-                            broker_id=replica,
+                            broker_id=BrokerId(replica),
                             broker_epoch=own_epoch if replica == self._node_id else epoch_of(replica),
                         )
                         for replica in proposal.isr
@@ -116,16 +118,16 @@ class AlterPartitionSender:
             )
         return cls(broker_id=self._node_id, broker_epoch=own_epoch, topics=list(topics.values()))
 
-    def _failed(self, why: Any) -> None:
+    def _failed(self, why: object) -> None:
         self._again(f"the controller could not be reached: {why}")
 
     def _again(self, why: str) -> None:
-        _logger.info("Changes of in-sync sets are sent again: %s", why)
+        _logger.info("Sending the in-sync set changes again: %s", why)
         self._unsent = {**self._in_flight, **self._unsent}
         self._in_flight = {}
         self._schedule(_RETRY_S)
 
-    def _answered(self, response: Message) -> None:
+    def _answered(self, response: AlterPartitionResponse) -> None:
         if response.error_code:
             self._again(f"the controller answered {ErrorCode.of(response.error_code).name}")
             return
@@ -144,7 +146,9 @@ class AlterPartitionSender:
         if self._unsent:
             self._schedule(0.0)
 
-    def _decided(self, partition: Partition, proposal: Proposal, result: Message) -> None:
+    def _decided(
+        self, partition: Partition, proposal: Proposal, result: AlterPartitionResponse.PartitionData
+    ) -> None:
         code = ErrorCode.of(result.error_code)
         if code is ErrorCode.NONE:
             _logger.info("%s-%d: in sync are now %s", partition.topic, partition.index, result.isr)
@@ -154,7 +158,7 @@ class AlterPartitionSender:
             partition.refused(proposal)
             self._clock.call_later(_REFUSED_RETRY_S, partition.maybe_expand)
         elif code in _OUT_OF_DATE:
-            # It stays pending, so that nothing counts which the controller may not have agreed to.
+            # It stays pending: nothing counts that the controller may have refused.
             _logger.info(
                 "%s-%d: %r is out of date: %s", partition.topic, partition.index, proposal, code.name
             )

@@ -1,16 +1,17 @@
-"""Telling the controller in which log directory each replica lies (AssignReplicasToDirs): batched, until it knows.
+"""Reports to the controller which log directory holds each replica (AssignReplicasToDirs): batched, until answered.
 
-The controller needs it to know whose replicas are lost with a directory. Where a replica goes is the log manager's.
+The controller needs it to know which replicas are lost with a directory. The log manager places the replicas.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode
+from ottla.ids import BrokerId
 from ottla.replica.alter_partition import Send
 from ottla.wire.messages import AssignReplicasToDirsRequest
 
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
     from ottla.log.manager import LogManager
     from ottla.metadata.image import MetadataImage
     from ottla.replica.partition import Partition
+    from ottla.wire.messages import AssignReplicasToDirsResponse
 
 _logger = logging.getLogger(__name__)
 
-Message = Any
 Done = Callable[[], None]
 
 _BATCH_PAUSE_S: Final = 0.05
-"""A topic's many partitions are told of together."""
+"""The partitions of a topic are reported together."""
 _RETRY_S: Final = 0.5
 _MAX_PER_REQUEST: Final = 2250
 """As many as Kafka puts into one request."""
 
 
-class _Wish:
+class _Assignment:
     __slots__ = ("directory_id", "done", "index", "topic_id")
 
     def __init__(self, topic_id: bytes, index: int, directory_id: bytes, done: Done | None) -> None:
@@ -42,7 +43,7 @@ class _Wish:
 
 
 class DirectoryAssignments:
-    """What the controller is still to hear."""
+    """The assignments that the controller does not know yet."""
 
     __slots__ = (
         "_broker_epoch",
@@ -53,7 +54,7 @@ class DirectoryAssignments:
         "_node_id",
         "_scheduled",
         "_send",
-        "_wishes",
+        "_unsent",
     )
 
     def __init__(
@@ -66,17 +67,17 @@ class DirectoryAssignments:
         send: Send,
     ) -> None:
         self._clock = clock
-        self._node_id = node_id
+        self._node_id = BrokerId(node_id)
         self._broker_epoch = broker_epoch
         self._log_manager = log_manager
         self._image = image
         self._send = send
-        self._wishes: dict[tuple[bytes, int], _Wish] = {}
-        self._in_flight: list[_Wish] = []
+        self._unsent: dict[tuple[bytes, int], _Assignment] = {}
+        self._in_flight: list[_Assignment] = []
         self._scheduled = False
 
     def check(self, partition: Partition) -> None:
-        """Tell the controller where the partition's log lies, if it believes otherwise."""
+        """Report where the partition's log is, if the metadata differs."""
         directory = self._log_manager.dir_of(partition.topic_partition)
         registration = self._image().topics.partition(partition.topic_id, partition.index)
         if directory is None or registration is None or self._node_id not in registration.replicas:
@@ -85,8 +86,8 @@ class DirectoryAssignments:
             self.assign(partition.topic_id, partition.index, directory.directory_id)
 
     def settle(self, partition: Partition) -> None:
-        """The partition stays where it is, whatever the controller was told before."""
-        self._wishes.pop((partition.topic_id, partition.index), None)
+        """The partition stays where it is: replace what was reported before."""
+        self._unsent.pop((partition.topic_id, partition.index), None)
         directory = self._log_manager.dir_of(partition.topic_partition)
         if directory is not None and self._in_flight:
             self.assign(partition.topic_id, partition.index, directory.directory_id)
@@ -94,8 +95,8 @@ class DirectoryAssignments:
             self.check(partition)
 
     def assign(self, topic_id: bytes, index: int, directory_id: bytes, done: Done | None = None) -> None:
-        """Tell it; `done` once it knows. A later call for the same replica takes the place of an earlier one."""
-        self._wishes[topic_id, index] = _Wish(topic_id, index, directory_id, done)
+        """Report it; `done` once the controller has it. A later call for the same replica replaces an earlier one."""
+        self._unsent[topic_id, index] = _Assignment(topic_id, index, directory_id, done)
         self._schedule(_BATCH_PAUSE_S)
 
     def _schedule(self, delay_s: float) -> None:
@@ -105,22 +106,24 @@ class DirectoryAssignments:
 
     def _send_all(self) -> None:
         self._scheduled = False
-        if not self._wishes:
+        if not self._unsent:
             return
         if self._broker_epoch() < 0:
             self._schedule(_RETRY_S)
             return
-        self._in_flight = list(self._wishes.values())[:_MAX_PER_REQUEST]
-        for wish in self._in_flight:
-            del self._wishes[wish.topic_id, wish.index]
+        self._in_flight = list(self._unsent.values())[:_MAX_PER_REQUEST]
+        for assignment in self._in_flight:
+            del self._unsent[assignment.topic_id, assignment.index]
         self._send(self._request(), self._answered, self._failed)
 
-    def _request(self) -> Message:
+    def _request(self) -> AssignReplicasToDirsRequest:
         cls = AssignReplicasToDirsRequest
-        directories: dict[bytes, dict[bytes, list[Any]]] = {}
-        for wish in self._in_flight:
-            topics = directories.setdefault(wish.directory_id, {})
-            topics.setdefault(wish.topic_id, []).append(cls.PartitionData(partition_index=wish.index))
+        directories: dict[bytes, dict[bytes, list[AssignReplicasToDirsRequest.PartitionData]]] = {}
+        for assignment in self._in_flight:
+            topics = directories.setdefault(assignment.directory_id, {})
+            topics.setdefault(assignment.topic_id, []).append(
+                cls.PartitionData(partition_index=assignment.index)
+            )
         return cls(
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),
@@ -136,17 +139,17 @@ class DirectoryAssignments:
             ],
         )
 
-    def _failed(self, why: Any) -> None:
+    def _failed(self, why: object) -> None:
         self._again(self._in_flight, f"the controller could not be reached: {why}")
 
-    def _again(self, wishes: list[_Wish], why: str) -> None:
-        _logger.info("Log directories of %d replicas are told again: %s", len(wishes), why)
+    def _again(self, assignments: list[_Assignment], why: str) -> None:
+        _logger.info("Reporting the log directories of %d replicas again: %s", len(assignments), why)
         self._in_flight = []
-        for wish in wishes:
-            self._wishes.setdefault((wish.topic_id, wish.index), wish)
+        for assignment in assignments:
+            self._unsent.setdefault((assignment.topic_id, assignment.index), assignment)
         self._schedule(_RETRY_S)
 
-    def _answered(self, response: Message) -> None:
+    def _answered(self, response: AssignReplicasToDirsResponse) -> None:
         if response.error_code:
             self._again(self._in_flight, f"the controller answered {ErrorCode.of(response.error_code).name}")
             return
@@ -156,17 +159,17 @@ class DirectoryAssignments:
             for topic in directory.topics
             for result in topic.partitions
         }
-        told, self._in_flight = self._in_flight, []
+        sent, self._in_flight = self._in_flight, []
         failed = []
-        for wish in told:
-            code = codes.get((wish.topic_id, wish.index), ErrorCode.UNKNOWN_SERVER_ERROR)
+        for assignment in sent:
+            code = codes.get((assignment.topic_id, assignment.index), ErrorCode.UNKNOWN_SERVER_ERROR)
             if code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 continue  # deleted meanwhile
             if code:
-                failed.append(wish)
-            elif wish.done is not None:
-                wish.done()
+                failed.append(assignment)
+            elif assignment.done is not None:
+                assignment.done()
         if failed:
-            self._again(failed, "some were refused")
-        elif self._wishes:
+            self._again(failed, "the controller refused some")
+        elif self._unsent:
             self._schedule(0.0)

@@ -1,60 +1,58 @@
-"""Requests that wait for something to happen to a partition, and the batched wake-up when it does.
+"""Requests that wait for an event at their partitions (Kafka's purgatory), and their batched wake-up.
 
-A parked request hangs on its partitions and has one timer. Events only mark it; marked requests run together on
-the loop's next turn, so that one produce request over many partitions wakes a consumer once. What a woken request
-does is its own business.
+A delayed request registers with its partitions and has one timer. Events only mark it. Marked requests run together
+on the loop's next turn, so that one Produce request over many partitions wakes a consumer once. What a request does
+when it is woken is its own business.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from ottla.clock import Clock, Timer
 from ottla.limits import MAX_PARKED_REQUESTS
 
-if TYPE_CHECKING:
-    from ottla.replica.partition import Partition
-
 _MAX_PER_TURN: Final = 256
-"""Requests woken before the loop gets to do something else."""
+"""Requests that one turn of the loop wakes; the rest wait for the next turn."""
 
 Wake = Callable[[bool], int]
-"""`wake(expired)`: 0 when the request is answered, else the bytes that it still waits for (at least 1)."""
+"""`wake(expired)` returns 0 when the request is answered, else the bytes that it still waits for (at least 1)."""
 
 
-class Waiter(Protocol):
-    """Hangs on a partition and hears of what happens to it."""
+class PartitionWaiter(Protocol):
+    """Is registered with a partition and notified of its events."""
 
     def progress(self, size: int) -> None:
-        """So many bytes more can be read from one of its partitions."""
+        """`size` more bytes can be read from the partition."""
 
     def ready(self) -> None:
-        """Something else happened: the high watermark moved, the leader changed, the partition is gone."""
+        """Another event: the high watermark moved, the leader changed, or the partition was removed."""
 
     def expire(self) -> None:
-        """The broker stops."""
+        """The broker stops: respond with what is there."""
+
+
+Waiters = dict[PartitionWaiter, None]
+"""An ordered set of waiters, as partitions keep it."""
 
 
 class DelayedRequest:
-    """A request that waits. `need` is how many more bytes would make it worth waking."""
+    """A request that waits. `need` is how many more bytes make it worth waking."""
 
-    __slots__ = ("_queued", "_waiting", "at_end", "need", "partitions", "timer", "wake")
+    __slots__ = ("_owner", "_queued", "need", "registered_in", "timer", "wake")
 
-    def __init__(
-        self, waiting: DelayedRequests, partitions: list[Partition], need: int, wake: Wake, at_end: bool
-    ) -> None:
-        self._waiting = waiting
+    def __init__(self, owner: DelayedRequests, registered_in: list[Waiters], need: int, wake: Wake) -> None:
+        self._owner = owner
         self._queued = False
-        self.at_end = at_end
-        self.partitions = partitions
+        self.registered_in = registered_in
         self.need = need
         self.wake: Wake | None = wake
         self.timer: Timer | None = None
 
     def progress(self, size: int) -> None:
-        """So many bytes more can be read from one of its partitions."""
+        """`size` more bytes can be read from one of its partitions."""
         self.need -= size
         if self.need <= 0:
             self.ready()
@@ -63,26 +61,27 @@ class DelayedRequest:
         """Wake it on the loop's next turn."""
         if not self._queued and self.wake is not None:
             self._queued = True
-            self._waiting.enqueue(self)
+            self._owner.enqueue(self)
 
     def cancel(self) -> None:
-        """Drop it unanswered, because nobody waits for the answer any more."""
+        """Drop it without a response, because the client is gone."""
         if self.wake is not None:
             self.wake = None
-            self._waiting.release(self)
+            self._owner.release(self)
 
     def expire(self) -> None:
-        """Its time is up: answer it with what there is."""
+        """Its time is up: respond with what is there."""
         self.run(expired=True)
 
     def run(self, *, expired: bool) -> None:
+        """Wake it now."""
         self._queued = False
         wake = self.wake
         if wake is None:
             return
         if expired:
             self.wake = None
-            self._waiting.release(self)
+            self._owner.release(self)
             wake(True)
             return
         need = wake(False)
@@ -90,11 +89,11 @@ class DelayedRequest:
             self.need = need
         elif self.wake is not None:
             self.wake = None
-            self._waiting.release(self)
+            self._owner.release(self)
 
 
 class DelayedRequests:
-    """All parked requests of the broker."""
+    """All delayed requests of the broker."""
 
     __slots__ = ("_clock", "_limit", "_ready", "_scheduled", "count")
 
@@ -107,36 +106,29 @@ class DelayedRequests:
         """Requests that wait now."""
 
     def park(
-        self,
-        partitions: Iterable[Partition],
-        need: int,
-        timeout_s: float,
-        wake: Wake,
-        *,
-        at_end: bool = False,
+        self, partitions: Iterable[Waiters], need: int, timeout_s: float, wake: Wake
     ) -> DelayedRequest | None:
-        """Hang a request on its partitions; None when too many wait already.
-
-        It hears of what becomes readable; `at_end`, as a follower does, of everything that is appended.
-        """
+        """Register a request with its partitions' waiters; None if too many requests wait already."""
         if self.count >= self._limit:
             return None
-        parked = DelayedRequest(self, list(partitions), need, wake, at_end)
-        for partition in parked.partitions:
-            (partition.tails if at_end else partition.waiters)[parked] = None
+        parked = DelayedRequest(self, list(partitions), need, wake)
+        for waiters in parked.registered_in:
+            waiters[parked] = None
         parked.timer = self._clock.call_later(timeout_s, self._expire, parked)
         self.count += 1
         return parked
 
     def release(self, parked: DelayedRequest) -> None:
+        """Take a request off its partitions and stop its timer."""
         self.count -= 1
         if parked.timer is not None:
             parked.timer.cancel()
             parked.timer = None
-        for partition in parked.partitions:
-            (partition.tails if parked.at_end else partition.waiters).pop(parked, None)
+        for waiters in parked.registered_in:
+            waiters.pop(parked, None)
 
     def enqueue(self, parked: DelayedRequest) -> None:
+        """Wake a request with the next batch."""
         self._ready.append(parked)
         if not self._scheduled:
             self._scheduled = True
@@ -157,5 +149,5 @@ class DelayedRequests:
         parked.expire()
 
     def close(self) -> None:
-        """From now on nobody may wait."""
+        """Accept no more requests: the broker stops."""
         self._limit = 0

@@ -1,30 +1,31 @@
-"""Incremental fetch sessions (KIP-227): the partitions a client fetches, kept between its requests.
+"""Incremental fetch sessions (KIP-227): the partitions that a client fetches, kept between its requests.
 
-Decides which partitions a request covers and which of the results are worth sending. Reading them is
-`ottla.replica.consumer_read`; the messages are the API's.
+Decides which partitions a request covers and which of the results are sent. `ottla.replica.consumer_read` and
+`ottla.replica.follower_read` read them; the API builds the messages.
 
     request epoch   0    full fetch, opens a session if there is room (closing the one it names)
                    -1    full fetch, no session (closing the one it names)
                    n>0   incremental: the session's partitions with the request's changes; must be the epoch
                          that the session expects, which moves on by one
 
-A follower's session hangs on its partitions and keeps note of those with news: however many it has, a fetch costs
-what the changed ones cost.
+A follower's session is registered with its partitions and notes which of them changed: a fetch costs what the
+changed ones cost, however many the session has.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, TypeVar
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode
 from ottla.limits import MAX_FETCH_PARTITIONS
+from ottla.replica.fetch_partition import FetchPartition, FollowerPartition, PartitionKey, SentMarks
 
 if TYPE_CHECKING:
     from ottla.replica.follower_read import FollowerRead
-    from ottla.replica.partition import Partition
+    from ottla.wire.messages import FetchResponse
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -32,242 +33,191 @@ FINAL_EPOCH: Final = -1
 _MAX_EPOCH: Final = 2**31 - 1
 _MAX_SESSION_ID: Final = 2**31 - 1
 
-PartitionKey = tuple[str | bytes, int]
-"""Topic name (or topic id, from version 13) and partition index."""
-
-PartitionData = Any
-"""`FetchResponse.PartitionData`."""
+P = TypeVar("P", bound=FetchPartition)
 
 
-class FetchPartition:
-    """A partition as a client fetches it: what it asked last, and in a session what it was told last."""
-
-    __slots__ = (
-        "asked",
-        "fetch_offset",
-        "index",
-        "key",
-        "last_fetched_epoch",
-        "leader_epoch",
-        "log_start_offset",
-        "max_bytes",
-        "partition",
-        "sent_high_watermark",
-        "sent_log_start_offset",
-        "session",
-    )
-
-    def __init__(
-        self,
-        topic: str | bytes,
-        index: int,
-        fetch_offset: int,
-        max_bytes: int,
-        leader_epoch: int = -1,
-        last_fetched_epoch: int = -1,
-        log_start_offset: int = -1,
-    ) -> None:
-        self.key: PartitionKey = (topic, index)
-        self.index = index
-        self.fetch_offset = fetch_offset
-        self.max_bytes = max_bytes
-        self.leader_epoch = leader_epoch
-        self.last_fetched_epoch = last_fetched_epoch
-        self.log_start_offset = log_start_offset
-        self.sent_high_watermark = -1
-        self.sent_log_start_offset = -1
-        self.partition: Partition | None = None
-        """The hosted partition, once looked up (see `ottla.replica.consumer_read`)."""
-        self.session: FetchSession | None = None
-        """Set while a follower's session hangs on the partition: this is its waiter there."""
-        self.asked = True
-        """The follower has told its offset since it was last taken note of."""
-
-    # -- a follower's, as a waiter on its partition
-
-    def progress(self, size: int) -> None:
-        """The log has grown."""
-        session = self.session
-        if session is not None:
-            session.fresh[self] = None
-            if session.parked is not None:
-                session.parked.wake()
-
-    def ready(self) -> None:
-        """The high watermark moved, the leader changed, the partition is gone."""
-        session = self.session
-        if session is not None:
-            session.fresh[self] = None
-            if session.parked is not None:
-                session.parked.wake_soon()
-
-    def expire(self) -> None:
-        """The broker stops."""
-        session = self.session
-        if session is not None and session.parked is not None:
-            session.parked.expire()
-
-    # -- what is asked and told
-
-    def ask_again(self, newer: FetchPartition) -> None:
-        self.fetch_offset = newer.fetch_offset
-        self.max_bytes = newer.max_bytes
-        self.leader_epoch = newer.leader_epoch
-        self.last_fetched_epoch = newer.last_fetched_epoch
-        self.log_start_offset = newer.log_start_offset
-        self.asked = True
-
-    def sent(self, data: PartitionData) -> bool:
-        """Note what `data` tells; whether it tells the client of a session anything new."""
-        news = bool(data.records)
-        if data.high_watermark != self.sent_high_watermark:
-            self.sent_high_watermark = data.high_watermark
-            news = True
-        if data.log_start_offset != self.sent_log_start_offset:
-            self.sent_log_start_offset = data.log_start_offset
-            news = True
-        if data.error_code:
-            # So that the partition is sent again once the error is gone.
-            self.sent_high_watermark = -1
-            news = True
-        return news or data.preferred_read_replica >= 0 or data.diverging_epoch.epoch >= 0
-
-
-class FetchSession:
+class FetchSession(Generic[P]):
     """The partitions of one client, in the order in which they are to be read next."""
 
-    __slots__ = (
-        "created_ms",
-        "epoch",
-        "evictable_key",
-        "fresh",
-        "id",
-        "parked",
-        "partitions",
-        "privileged",
-        "used_ms",
-        "uses_topic_ids",
-    )
+    __slots__ = ("created_ms", "epoch", "evictable_key", "id", "partitions", "used_ms", "uses_topic_ids")
 
-    def __init__(
-        self,
-        session_id: int,
-        partitions: dict[PartitionKey, FetchPartition],
-        *,
-        privileged: bool,
-        uses_topic_ids: bool,
-        now_ms: float,
-    ) -> None:
-        self.id = session_id
+    privileged: ClassVar[bool] = False
+    """Clients' sessions cannot evict it."""
+
+    def __init__(self, partitions: dict[PartitionKey, P], *, uses_topic_ids: bool, now_ms: float) -> None:
+        self.id = NO_SESSION
+        """Given by the cache that keeps the session."""
         self.partitions = partitions
-        self.privileged = privileged
-        """Followers' sessions, which clients' sessions cannot push out."""
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
-        """What the next request must carry."""
-        self.evictable_key = (privileged, -1, session_id)
-        self.fresh: dict[FetchPartition, None] = {}
-        """A follower's partitions that there may be news of, longest waiting first."""
+        """The next request must carry this epoch."""
+        self.evictable_key = (self.privileged, -1, NO_SESSION)
+
+    def close(self) -> None:
+        """Release what the session holds."""
+
+
+class ConsumerSession(FetchSession[FetchPartition]):
+    """A consumer's session."""
+
+    __slots__ = ()
+
+    def change(self, requests: Iterable[FetchPartition], forgotten: Iterable[PartitionKey]) -> None:
+        """Add, change and remove partitions as an incremental request says."""
+        order = self.partitions
+        for part in requests:
+            known = order.get(part.key)
+            if known is None:
+                part.sent = SentMarks()
+                order[part.key] = part
+            else:
+                known.request_again(part)
+        for key in forgotten:
+            order.pop(key, None)
+
+    def context(self) -> FetchContext:
+        """The view of an incremental request: all partitions."""
+        return FetchContext(list(self.partitions.values()), session=self)
+
+
+class FollowerSession(FetchSession[FollowerPartition]):
+    """A follower's session, registered with its partitions.
+
+    A fetch without a session, or before there is one, has a session that no cache keeps.
+    """
+
+    __slots__ = ("fresh", "parked")
+
+    privileged = True
+
+    def __init__(self, requests: Iterable[FetchPartition], *, uses_topic_ids: bool, now_ms: float) -> None:
+        super().__init__({}, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+        self.fresh: dict[FollowerPartition, None] = {}
+        """Partitions that may have news, longest waiting first."""
         self.parked: FollowerRead | None = None
-        """A follower's request that waits for news."""
+        """The request that waits for news."""
+        self.change(requests, ())
 
-    def attach(self, part: FetchPartition) -> None:
-        """Hang on a partition, and take a first look at it."""
-        part.session = self
-        self.fresh[part] = None
-        if part.partition is not None:
-            part.partition.tails[part] = None
+    def change(self, requests: Iterable[FetchPartition], forgotten: Iterable[PartitionKey]) -> None:
+        """Add, change and remove partitions as a request says. The read registers them with hosted partitions."""
+        for request in requests:
+            part = self.partitions.get(request.key)
+            if part is None:
+                part = self.partitions[request.key] = FollowerPartition(request, self)
+            else:
+                part.request_again(request)
+            self.fresh[part] = None
+        for key in forgotten:
+            part = self.partitions.pop(key, None)
+            if part is not None:
+                self._detach(part)
 
-    def detach(self, part: FetchPartition) -> None:
-        """Let go of a partition."""
+    def context(self) -> FetchContext:
+        """The view of an incremental request: it reads what is fresh, not all partitions."""
+        return FetchContext((), follower=self)
+
+    def close(self) -> None:
+        """Release all partitions. A request that waits ends with its connection."""
+        for part in self.partitions.values():
+            self._detach(part)
+
+    def _detach(self, part: FollowerPartition) -> None:
         part.session = None
         self.fresh.pop(part, None)
         if part.partition is not None:
-            part.partition.tails.pop(part, None)
-
-    def close(self) -> None:
-        """Let go of everything. The request that waits is answered by whoever closes its connection."""
-        if self.privileged:
-            for part in self.partitions.values():
-                self.detach(part)
+            part.partition.log_end_waiters.pop(part, None)
 
 
 def next_epoch(epoch: int) -> int:
+    """The epoch of the request after one with this epoch."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == _MAX_EPOCH else epoch + 1
 
 
 class FetchContext:
-    """One request's view: `partitions` to read in order, and `finish` to turn results into what is sent."""
+    """One request's view: `partitions` to read in order, and `finish` to select which of the results are sent.
 
-    __slots__ = ("_cache", "_expected_epoch", "_session", "_topic_ids", "error", "follower", "partitions")
+    A follower's request has `follower` set: its session knows what to read.
+    """
+
+    __slots__ = (
+        "_cache",
+        "_expected_epoch",
+        "_session",
+        "_uses_topic_ids",
+        "error",
+        "follower",
+        "partitions",
+    )
 
     def __init__(
         self,
-        cache: FetchSessionCache,
-        partitions: list[FetchPartition],
+        partitions: Sequence[FetchPartition],
         *,
         error: ErrorCode = ErrorCode.NONE,
-        session: FetchSession | None = None,
-        create: bool = False,
-        topic_ids: bool = False,
-        follower: bool = False,
+        session: ConsumerSession | None = None,
+        follower: FollowerSession | None = None,
+        new_session_in: FetchSessionCache | None = None,
+        uses_topic_ids: bool = False,
     ) -> None:
         self.error = error
-        """Not NONE: the whole request is answered with it."""
+        """If not NONE, the response to the whole request."""
         self.partitions = partitions
-        self._cache = cache if create else None
+        self.follower = follower
+        self._cache = new_session_in
         self._session = session
         self._expected_epoch = session.epoch if session is not None else FINAL_EPOCH
-        self._topic_ids = topic_ids
-        self.follower = follower
-
-    @property
-    def session(self) -> FetchSession | None:
-        """The session that the request goes on with."""
-        return self._session
+        self._uses_topic_ids = uses_topic_ids
 
     @property
     def incremental(self) -> bool:
-        """The client knows the state of partitions already: what has not changed may be left out (`None`)."""
-        return self._session is not None
+        """The client knows the state of the partitions: those that did not change may be left out (`None`)."""
+        return self._session is not None or (self.follower is not None and self.follower.id != NO_SESSION)
 
     def finish(
-        self, results: Sequence[PartitionData | None]
-    ) -> tuple[ErrorCode, int, Iterable[tuple[FetchPartition, PartitionData]]]:
+        self, results: Sequence[FetchResponse.PartitionData | None]
+    ) -> tuple[ErrorCode, int, Iterable[tuple[FetchPartition, FetchResponse.PartitionData]]]:
         """Error, session id and the partitions to send, from results in the order of `partitions`."""
         session = self._session
         if session is not None:
             if session.epoch != self._expected_epoch:
                 return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, ()
             return ErrorCode.NONE, session.id, self._changed(session, results)
-        session_id = NO_SESSION
         sent = [(part, data) for part, data in zip(self.partitions, results, strict=True) if data is not None]
-        if self._cache is not None:
-            session_id = self._cache.create(
-                self.partitions, privileged=self.follower, uses_topic_ids=self._topic_ids
-            )
-            if session_id != NO_SESSION:
-                for part, data in sent:
-                    part.sent_high_watermark = data.high_watermark
-                    part.sent_log_start_offset = data.log_start_offset
-        return ErrorCode.NONE, session_id, sent
+        return ErrorCode.NONE, self.open_session(sent), sent
 
     def _changed(
-        self, session: FetchSession, results: Sequence[PartitionData | None]
-    ) -> list[tuple[FetchPartition, PartitionData]]:
+        self, session: ConsumerSession, results: Sequence[FetchResponse.PartitionData | None]
+    ) -> list[tuple[FetchPartition, FetchResponse.PartitionData]]:
         order = session.partitions
         changed = []
         for part, data in zip(self.partitions, results, strict=True):
-            if data is not None and part.key in order and part.sent(data):
+            if data is not None and part.key in order and part.sent is not None and part.sent.update(data):
                 changed.append((part, data))
                 if data.records:
-                    # Those that gave data go to the end of the queue, so that every partition gets its turn.
+                    # Partitions that gave data go to the end of the queue: every partition gets its turn.
                     order[part.key] = order.pop(part.key)
         return changed
+
+    def open_session(self, sent: Iterable[tuple[FetchPartition, FetchResponse.PartitionData]]) -> int:
+        """Keep the session that a full fetch opens, if there is room for it; its id, or `NO_SESSION`."""
+        cache = self._cache
+        if self.follower is not None:
+            if self.follower.id == NO_SESSION and (cache is None or not cache.keep(self.follower)):
+                self.follower.close()
+            return self.follower.id
+        if cache is None:
+            return NO_SESSION
+        session = cache.new_session(self.partitions, uses_topic_ids=self._uses_topic_ids)
+        if cache.keep(session):
+            for part in self.partitions:
+                part.sent = SentMarks()
+            for part, data in sent:
+                part.sent = SentMarks(data.high_watermark, data.log_start_offset)
+        return session.id
 
 
 class FetchSessionCache:
@@ -280,12 +230,12 @@ class FetchSessionCache:
         self.evictions = 0
         self._clock = clock
         self._min_eviction_ms = min_eviction_ms
-        self._sessions: dict[int, FetchSession] = {}
-        """In the order of last use, oldest first."""
+        self._sessions: dict[int, ConsumerSession | FollowerSession] = {}
+        """In the order of last use, least recent first."""
         self._by_all: list[tuple[bool, int, int]] = []
-        """Sorted keys of sessions that any newcomer may push out: those that have lived long enough."""
+        """Sorted keys of the sessions that any newcomer may evict: those that have lived long enough."""
         self._by_privileged: list[tuple[bool, int, int]] = []
-        """The same for a follower: also every client's."""
+        """The same for followers' sessions, which may also evict every client's."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -311,67 +261,66 @@ class FetchSessionCache:
                 self._remove(named)
             unique = list({part.key: part for part in partitions}.values())
             create = epoch == INITIAL_EPOCH and len(unique) <= MAX_FETCH_PARTITIONS
-            return FetchContext(self, unique, create=create, topic_ids=version >= 13, follower=follower)
+            return self._full(unique, version >= 13, follower, self if create else None)
         session = self._sessions.get(session_id)
-        if session is None:
-            return FetchContext(self, [], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session is None or session.privileged != follower:
+            return FetchContext((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
-            return FetchContext(self, [], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return FetchContext((), error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != (version >= 13):
-            return FetchContext(self, [], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            return FetchContext((), error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         return self._continue(session, partitions, forgotten)
 
-    def _continue(
-        self, session: FetchSession, partitions: list[FetchPartition], forgotten: Iterable[PartitionKey]
+    def _full(
+        self,
+        partitions: list[FetchPartition],
+        uses_topic_ids: bool,
+        follower: bool,
+        new_session_in: FetchSessionCache | None = None,
     ) -> FetchContext:
-        order = session.partitions
-        follower = session.privileged
-        for part in partitions:
-            known = order.get(part.key)
-            if known is None:
-                order[part.key] = part
-                if follower:
-                    session.attach(part)
-            else:
-                known.ask_again(part)
-                if follower:
-                    session.fresh[known] = None
-        for key in forgotten:
-            gone = order.pop(key, None)
-            if follower and gone is not None:
-                session.detach(gone)
-        if not order:
+        if not follower:
+            return FetchContext(partitions, new_session_in=new_session_in, uses_topic_ids=uses_topic_ids)
+        session = FollowerSession(partitions, uses_topic_ids=uses_topic_ids, now_ms=self._now_ms())
+        parts = list(session.partitions.values())
+        return FetchContext(parts, follower=session, new_session_in=new_session_in)
+
+    def _continue(
+        self,
+        session: ConsumerSession | FollowerSession,
+        partitions: list[FetchPartition],
+        forgotten: Iterable[PartitionKey],
+    ) -> FetchContext:
+        if partitions or forgotten:
+            session.change(partitions, forgotten)
+        if not session.partitions:
             self._remove(session)
-            return FetchContext(self, partitions)
-        if len(order) > MAX_FETCH_PARTITIONS:
+            return self._full(partitions, session.uses_topic_ids, session.privileged)
+        if len(session.partitions) > MAX_FETCH_PARTITIONS:
             self._remove(session)
-            return FetchContext(self, [], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return FetchContext((), error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._touch(session)
         session.epoch = next_epoch(session.epoch)
-        # A follower's request looks at what is fresh, not at all that the session has.
-        return FetchContext(self, [] if follower else list(order.values()), session=session)
+        return session.context()
 
-    def create(self, partitions: list[FetchPartition], *, privileged: bool, uses_topic_ids: bool) -> int:
-        """Open a session if there is room or someone less worthy of it; its id, or `NO_SESSION`."""
+    def new_session(self, partitions: Iterable[FetchPartition], *, uses_topic_ids: bool) -> ConsumerSession:
+        """A consumer's session, not kept yet."""
+        by_key = {part.key: part for part in partitions}
+        return ConsumerSession(by_key, uses_topic_ids=uses_topic_ids, now_ms=self._now_ms())
+
+    def keep(self, session: ConsumerSession | FollowerSession) -> bool:
+        """Keep a session if there is room, or a session that it may evict; gives it its id."""
         now_ms = self._now_ms()
-        if len(self._sessions) >= self.slots and not self._evict((privileged, len(partitions), 0), now_ms):
-            return NO_SESSION
+        newcomer = (session.privileged, len(session.partitions), 0)
+        if len(self._sessions) >= self.slots and not self._evict(newcomer, now_ms):
+            return False
         session_id = self._clock.random.randrange(1, _MAX_SESSION_ID)
         while session_id in self._sessions:
             session_id = self._clock.random.randrange(1, _MAX_SESSION_ID)
-        session = FetchSession(
-            session_id,
-            {part.key: part for part in partitions},
-            privileged=privileged,
-            uses_topic_ids=uses_topic_ids,
-            now_ms=now_ms,
-        )
+        session.id = session_id
+        session.created_ms = now_ms
         self._sessions[session_id] = session
-        if privileged:
-            for part in partitions:
-                session.attach(part)
         self._touch(session)
-        return session_id
+        return True
 
     def _now_ms(self) -> float:
         return self._clock.monotonic() * 1000
@@ -391,7 +340,7 @@ class FetchSessionCache:
         self.evictions += 1
         return True
 
-    def _touch(self, session: FetchSession) -> None:
+    def _touch(self, session: ConsumerSession | FollowerSession) -> None:
         now_ms = self._now_ms()
         session.used_ms = now_ms
         self._sessions[session.id] = self._sessions.pop(session.id)
@@ -407,12 +356,12 @@ class FetchSessionCache:
             _include(self._by_all, key)
 
     def drop(self, session_id: int) -> None:
-        """A follower's connection is gone, and with it its session: it will open another."""
+        """Remove the session of a follower whose connection is closed. The follower will open another."""
         session = self._sessions.get(session_id)
         if session is not None:
             self._remove(session)
 
-    def _remove(self, session: FetchSession) -> None:
+    def _remove(self, session: ConsumerSession | FollowerSession) -> None:
         session.close()
         del self._sessions[session.id]
         _discard(self._by_privileged, session.evictable_key)

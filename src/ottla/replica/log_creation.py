@@ -44,10 +44,10 @@ class LogCreator:
         "_begin",
         "_bytes",
         "_clock",
-        "_hurried",
         "_making",
         "_offload",
         "_opened",
+        "_prioritized",
         "_queue",
         "_scheduled",
         "_stopped",
@@ -62,7 +62,7 @@ class LogCreator:
         self._begin = begin
         self._opened = opened
         self._queue: dict[Partition, None] = {}
-        self._hurried: dict[Partition, None] = {}
+        self._prioritized: dict[Partition, None] = {}
         """Those that records wait for."""
         self._making: dict[Partition, None] = {}
         """Those that the thread has now."""
@@ -74,7 +74,7 @@ class LogCreator:
     @property
     def busy(self) -> bool:
         """Whether logs are being made, or somebody still waits for their turn."""
-        return bool(self._queue or self._hurried or self._making or self._waiting)
+        return bool(self._queue or self._prioritized or self._making or self._waiting)
 
     def add(self, partition: Partition) -> None:
         """A partition needs its log, some time soon."""
@@ -84,16 +84,16 @@ class LogCreator:
     def discard(self, partition: Partition) -> None:
         """The partition is gone."""
         self._queue.pop(partition, None)
-        self._hurried.pop(partition, None)
+        self._prioritized.pop(partition, None)
 
-    def hurry(self, partitions: list[Partition], size: int, go_on: Callable[[], None]) -> None:
+    def prioritize(self, partitions: list[Partition], size: int, go_on: Callable[[], None]) -> None:
         """Make these before others, fit for records, then call back; after all who called before.
 
         With more bytes waiting than may, it and they are called at once.
         """
         for partition in partitions:
             self._queue.pop(partition, None)
-            self._hurried[partition] = None
+            self._prioritized[partition] = None
         self._waiting.append(_Waiting(partitions, go_on, size))
         self._bytes += size
         if self._stopped or self._bytes > MAX_BYTES_WAITING_FOR_LOGS:
@@ -103,14 +103,14 @@ class LogCreator:
 
     def after_all(self, go_on: Callable[[], None]) -> None:
         """Call back when the logs that are to be made now have been."""
-        self._waiting.append(_Waiting([*self._making, *self._hurried, *self._queue], go_on, 0))
+        self._waiting.append(_Waiting([*self._making, *self._prioritized, *self._queue], go_on, 0))
         self._schedule()
 
     def stop(self) -> None:
         """Give nothing more to the thread. Who waits makes what is missing alone, or hears why not."""
         self._stopped = True
         self._queue.clear()
-        self._hurried.clear()
+        self._prioritized.clear()
         self._call_all()
 
     # -- turns
@@ -132,10 +132,10 @@ class LogCreator:
         """Give the next few to the thread, those first that records wait for."""
         end = self._clock.monotonic() + SLICE_S
         work: list[Make] = []
-        while (queue := self._hurried or self._queue) and len(work) < _AT_ONCE:
+        while (queue := self._prioritized or self._queue) and len(work) < _AT_ONCE:
             partition = next(iter(queue))
             del queue[partition]
-            make = self._begin(partition, queue is self._hurried)
+            make = self._begin(partition, queue is self._prioritized)
             if make is not None:
                 work.append(make)
                 self._making[partition] = None
@@ -171,7 +171,7 @@ class LogCreator:
             self._call_next()
 
     def _is_due(self, partition: Partition) -> bool:
-        return partition in self._hurried or partition in self._making or partition in self._queue
+        return partition in self._prioritized or partition in self._making or partition in self._queue
 
     def _call_all(self) -> None:
         while self._waiting:

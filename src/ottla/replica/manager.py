@@ -1,8 +1,8 @@
-"""The replicas this broker hosts: which partitions there are, following the metadata.
+"""The replicas that this broker hosts: which partitions there are, following the metadata.
 
-Partitions appear and vanish here at once; their logs are made in a thread (`ottla.replica.log_creation`) or when first
-needed, and removed in slices between other work. What a partition does is `ottla.replica.partition`; the logs are
-`ottla.log`'s.
+Partitions appear and disappear here at once. Their logs are created in a thread (`ottla.replica.log_creation`) or
+when first needed, and removed in slices between other work. `ottla.replica.partition` is the partition itself;
+`ottla.log` owns the logs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName
 from ottla.log.creation import write_epochs
 from ottla.log.types import NO_EPOCH, TopicPartition
+from ottla.metadata.endpoints import broker_endpoint
 from ottla.metadata.image import EMPTY_IMAGE
 from ottla.metadata.partitions import DIRECTORY_UNASSIGNED
 from ottla.peers import Endpoint, Peers
@@ -27,7 +28,6 @@ from ottla.replica.alter_partition import AlterPartitionSender, Send
 from ottla.replica.assignments import DirectoryAssignments
 from ottla.replica.delayed_requests import DelayedRequests
 from ottla.replica.log_creation import SLICE_S, LogCreator, Make
-from ottla.replica.offload import Offload
 from ottla.replica.partition import Partition, PartitionHost
 from ottla.replica.replica_fetcher_manager import ReplicaFetcherManager
 from ottla.replica.selector import RACK_AWARE, nearer_replica
@@ -43,13 +43,27 @@ if TYPE_CHECKING:
     from ottla.log.write_gate import WriteGate
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-    from ottla.replica.fetch_sessions import FetchPartition
+    from ottla.replica.delayed_requests import Waiters
+    from ottla.replica.fetch_partition import FetchPartition
     from ottla.replica.isr import Proposal
+    from ottla.replica.offload import Offload
 
 _logger = logging.getLogger(__name__)
 
 _Topic = dict[int, Partition]
 _NONE: _Topic = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLink:
+    """How this broker's replicas reach the other nodes."""
+
+    peers: Peers
+    to_controller: Send
+    broker_epoch: Callable[[], int]
+    """The epoch of this broker's registration; -1 while it has none."""
+    gate: WriteGate
+    """Followers fetch no more than can be written without blocking."""
 
 
 class ReplicaManager:
@@ -61,67 +75,67 @@ class ReplicaManager:
         "_built_config",
         "_config",
         "_default_topic_config",
-        "_doomed",
         "_fetchers",
         "_follower_throttle",
         "_host",
         "_hosted",
         "_lag_check",
-        "_maker",
+        "_log_creator",
         "_node_id",
+        "_pending_deletions",
         "_rack_aware",
         "_scheduled",
         "_stopped",
         "_unready",
         "_work",
         "clock",
+        "delayed_requests",
         "image",
         "leader_throttle",
         "log_manager",
         "offload",
-        "waiting",
     )
 
     def __init__(
         self,
         log_manager: LogManager,
         clock: Clock,
-        executor: Executor,
+        offload: Offload,
         node_id: int,
         config: BrokerConfig,
-        *,
-        call_soon_threadsafe: Callable[..., object] | None = None,
-        peers: Peers | None = None,
-        to_controller: Send | None = None,
-        broker_epoch: Callable[[], int] = lambda: -1,
-        gate: WriteGate | None = None,
+        cluster: ClusterLink,
     ) -> None:
         self.log_manager = log_manager
-        self.offload = Offload(executor, call_soon_threadsafe)
-        self.waiting = DelayedRequests(clock)
+        self.offload = offload
+        self.delayed_requests = DelayedRequests(clock)
         self.image: MetadataImage = EMPTY_IMAGE
         self.clock = clock
         self.leader_throttle = ReplicationThrottle("leader", clock, node_id, config)
+        self._follower_throttle = ReplicationThrottle("follower", clock, node_id, config)
         self._node_id = node_id
         self._config = config
         self._rack_aware = config.opt_str("replica.selector.class") in RACK_AWARE
-        self._alter_partition: AlterPartitionSender | None = None
-        self._assignments: DirectoryAssignments | None = None
-        if to_controller is not None:
-            self._alter_partition = AlterPartitionSender(clock, node_id, broker_epoch, to_controller)
-            self._assignments = DirectoryAssignments(
-                clock, node_id, broker_epoch, log_manager, lambda: self.image, to_controller
-            )
-            log_manager.announce_moves(self._about_to_move)
-        self._follower_throttle = ReplicationThrottle("follower", clock, node_id, config)
-        self._fetchers: ReplicaFetcherManager | None = None
-        if peers is not None:
-            self._fetchers = ReplicaFetcherManager(
-                clock, peers, node_id, config, broker_epoch, self.endpoint_of, self._follower_throttle, gate
-            )
-        self._host = PartitionHost(
-            node_id=node_id,
-            clock=clock,
+        self._default_topic_config: TopicConfig | None = None
+        self._built_config: tuple[object, TopicConfig] | None = None
+        """The configuration built last, and its overrides: the partitions of a topic come one after another."""
+        self._hosted: dict[str | bytes, _Topic] = {}
+        """Partitions by index, of each topic by its name and again by its id."""
+        self._unready = 0
+        """How many hosted partitions are not `ready`."""
+        self._pending_deletions: dict[TopicPartition, bytes] = {}
+        """Logs still to be removed, with the id of the topic that they belonged to."""
+        self._work: deque[Callable[[], None]] = deque()
+        self._scheduled = False
+        self._stopped = False
+        self._lag_check: Timer | None = None
+        self._log_creator = LogCreator(clock, offload, self._begin_log, self._ensure_log)
+        self._host = self._as_host()
+        self._connect(cluster)
+
+    def _as_host(self) -> PartitionHost:
+        return PartitionHost(
+            node_id=self._node_id,
+            clock=self.clock,
             offload=self.offload,
             open_log=self._open_log,
             propose=self._propose,
@@ -129,25 +143,29 @@ class ReplicaManager:
             alive=self._is_alive,
             max_lag_ms=lambda: self._config.int("replica.lag.time.max.ms"),
         )
-        self._default_topic_config: TopicConfig | None = None
-        self._built_config: tuple[object, TopicConfig] | None = None
-        """The last one that was built, with what for: the partitions of a topic come one after another."""
-        self._maker = LogCreator(clock, self.offload, self._begin_log, self._ensure_log)
-        self._unready = 0
-        """How many hosted partitions are not `ready`."""
-        self._hosted: dict[str | bytes, _Topic] = {}
-        """Partitions by index, of each topic by its name and again by its id."""
-        self._doomed: dict[TopicPartition, bytes] = {}
-        """Logs still to be removed, with the id of the topic that they belonged to."""
-        self._work: deque[Callable[[], None]] = deque()
-        self._scheduled = False
-        self._stopped = False
-        self._lag_check: Timer | None = None
+
+    def _connect(self, cluster: ClusterLink) -> None:
+        clock, node_id, broker_epoch = self.clock, self._node_id, cluster.broker_epoch
+        self._alter_partition = AlterPartitionSender(clock, node_id, broker_epoch, cluster.to_controller)
+        self._assignments = DirectoryAssignments(
+            clock, node_id, broker_epoch, self.log_manager, lambda: self.image, cluster.to_controller
+        )
+        self.log_manager.announce_moves(self._about_to_move)
+        self._fetchers = ReplicaFetcherManager(
+            clock,
+            cluster.peers,
+            node_id,
+            self._config,
+            broker_epoch,
+            self.endpoint_of,
+            self._follower_throttle,
+            cluster.gate,
+        )
 
     # -- lookups
 
     def find(self, key: tuple[str | bytes, int]) -> Partition:
-        """The hosted partition by topic name or topic id; raises what a client is to be told."""
+        """The hosted partition by topic name or topic id; raises the error for clients if there is none."""
         topic, index = key
         partitions = self._hosted.get(topic)
         if partitions is not None:
@@ -157,21 +175,15 @@ class ReplicaManager:
         raise self._not_found(topic, index)
 
     def takes_records(self, topic: str | bytes, index: int) -> bool:
-        """Whether there is nothing that records for it would have to wait for: they are appended, or refused."""
+        """Whether records for it need not wait: they are appended, or refused."""
         partition = self._hosted.get(topic, _NONE).get(index)
-        return partition is None or (not partition.early and (partition.ready or not partition.is_leader))
+        if partition is None:
+            return True
+        return not partition.requests_awaiting_log and (partition.ready or not partition.is_leader)
 
     def hosts(self, tp: TopicPartition) -> bool:
         """Whether there is a replica of the partition on this broker."""
         return tp.partition in self._hosted.get(tp.topic, ())
-
-    def partition(self, topic: str, index: int) -> Partition:
-        """The partition; raises UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if it is hosted elsewhere."""
-        return self.find((topic, index))
-
-    def partition_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """The same by topic id; raises UNKNOWN_TOPIC_ID."""
-        return self.find((topic_id, index))
 
     def partitions(self) -> Iterator[Partition]:
         """All hosted partitions."""
@@ -198,12 +210,8 @@ class ReplicaManager:
     # -- other brokers
 
     def endpoint_of(self, broker_id: int) -> Endpoint | None:
-        """Where another broker listens for brokers, if it is registered."""
-        broker = self.image.brokers.get(broker_id)
-        if broker is None:
-            return None
-        listener = broker.listeners.get(self._config.inter_broker_listener_name)
-        return None if listener is None else Endpoint(broker_id, listener.host, listener.port)
+        """Where another broker listens for brokers; None if it is not registered."""
+        return broker_endpoint(self.image, broker_id, self._config.inter_broker_listener_name)
 
     def _is_alive(self, broker_id: int) -> bool:
         broker = self.image.brokers.get(broker_id)
@@ -219,13 +227,12 @@ class ReplicaManager:
         )
 
     def _propose(self, partition: Partition, proposal: Proposal) -> None:
-        if self._alter_partition is not None:
-            self._alter_partition.submit(partition, proposal)
+        self._alter_partition.submit(partition, proposal)
 
     def check_follower(
         self, partition: Partition, part: FetchPartition, replica_id: int, broker_epoch: int
     ) -> None:
-        """Raise unless the broker that fetches is a replica, and not one of before its last registration."""
+        """Raise unless the fetching broker is a replica, in the epoch of its last registration."""
         if replica_id not in partition.in_sync.followers:
             raise ApiException(
                 ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -241,11 +248,11 @@ class ReplicaManager:
             )
 
     def nearer_replica(self, partition: Partition, rack: str, offset: int) -> int | None:
-        """The replica that a consumer of that rack should read from instead of the leader."""
+        """The replica that a consumer in that rack should read from instead of the leader."""
         return nearer_replica(partition, self.image, rack, offset) if self._rack_aware else None
 
     def start(self) -> None:
-        """Begin to look for followers that lag, every half `replica.lag.time.max.ms`."""
+        """Check for followers that lag, every half `replica.lag.time.max.ms`."""
         period_s = self._config.int("replica.lag.time.max.ms") / 2000
         self._lag_check = self.clock.call_later(period_s, self._check_lag)
 
@@ -258,7 +265,7 @@ class ReplicaManager:
     # -- following the metadata
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A metadata publisher: create, delete and change what the image says, logs in slices of a few ms."""
+        """A metadata publisher: create, change and remove partitions; their logs follow in slices of a few ms."""
         self.image = image
         for topic in delta.deleted_topics.values():
             self._drop_topic(topic)
@@ -272,9 +279,8 @@ class ReplicaManager:
                 self._later(partial(self._update_topic_config, TopicName(name)))
 
     def _brokers_changed(self, brokers: Collection[int]) -> None:
-        """Followers may have become fit to be in sync, and leaders may be somewhere else."""
-        if self._fetchers is not None:
-            self._fetchers.metadata_changed()
+        """Followers may have become eligible for the in-sync set, and leaders may listen elsewhere."""
+        self._fetchers.metadata_changed()
         for partition in self.partitions():
             if partition.is_leader and not partition.in_sync.followers.keys().isdisjoint(brokers):
                 partition.maybe_expand()
@@ -284,14 +290,13 @@ class ReplicaManager:
         self._config = config
         self.leader_throttle.update_config(config)
         self._follower_throttle.update_config(config)
-        if self._fetchers is not None:
-            self._fetchers.update_config(config)
+        self._fetchers.update_config(config)
         self._default_topic_config = self._built_config = None
         for topic in [topic for topic in self._hosted if isinstance(topic, str)]:
             self._later(partial(self._update_topic_config, TopicName(topic)))
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """A topic's configuration in force. Topics without configs of their own share one object."""
+        """A topic's effective configuration. Topics without configs of their own share one object."""
         overrides = self.image.configs.of(ConfigResourceType.TOPIC, topic)
         if overrides:
             if self._built_config is None or self._built_config[0] is not overrides:
@@ -302,7 +307,7 @@ class ReplicaManager:
         return self._default_topic_config
 
     def remove_strays(self) -> None:
-        """Remove logs that the metadata knows nothing of. Only for an image that has caught up with the log."""
+        """Remove logs that the metadata does not know. The image must have caught up with the metadata log."""
         by_id = self.image.topics.by_id
 
         def keep(tp: TopicPartition, topic_id: bytes) -> bool:
@@ -311,7 +316,7 @@ class ReplicaManager:
             return registration is not None and self._node_id in registration.replicas
 
         for tp in self.log_manager.delete_strays(keep):
-            _logger.warning("Set aside the log of %s: the metadata knows no such replica here", tp)
+            _logger.warning("Moved the log of %s aside: the metadata has no such replica on this broker", tp)
 
     def _reconcile(
         self, topic: TopicName, topic_id: bytes, index: int, registration: PartitionRegistration
@@ -330,15 +335,13 @@ class ReplicaManager:
             partition.update(registration)
             partitions[index] = partition
             self._unready += 1
-            self._maker.add(partition)
+            self._log_creator.add(partition)
         else:
             partition.update(registration)
             self._follow(partition)
 
     def _follow(self, partition: Partition) -> None:
-        """Copy from the leader where another broker is it. Waits for the log to be there."""
-        if self._fetchers is None:
-            return
+        """Replicate from the leader, if it is another broker and the log exists."""
         if (
             partition.log is not None
             and not partition.offline
@@ -347,7 +350,7 @@ class ReplicaManager:
             try:
                 self._fetchers.follow(partition)
             except ApiException as error:
-                _logger.error("Cannot follow with %s: %s", partition.topic_partition, error.message)
+                _logger.error("Cannot replicate %s: %s", partition.topic_partition, error.message)
         else:
             self._fetchers.unfollow(partition)
 
@@ -362,12 +365,11 @@ class ReplicaManager:
 
     def _remove(self, partition: Partition) -> None:
         tp = partition.topic_partition
-        if self._fetchers is not None:
-            self._fetchers.unfollow(partition)
+        self._fetchers.unfollow(partition)
         partition.remove()
         self._is_ready(partition)
-        self._maker.discard(partition)
-        self._doomed[tp] = partition.topic_id
+        self._log_creator.discard(partition)
+        self._pending_deletions[tp] = partition.topic_id
         self._later(partial(self._delete_log, tp))
 
     def _update_topic_config(self, topic: TopicName) -> None:
@@ -387,13 +389,13 @@ class ReplicaManager:
     # -- logs
 
     def _begin_log(self, partition: Partition, for_records: bool) -> Make | None:
-        """What a thread has to do before the partition has its log, or can take records. None: nothing."""
+        """The work for a thread before the partition has its log, or can take records. None: there is none."""
         if for_records:
             self._is_ready(partition)
         if partition.gone or partition.offline:
             return None
         tp = partition.topic_partition
-        if tp in self._doomed:
+        if tp in self._pending_deletions:
             self._delete_log(tp)
         if partition.log is None and self.log_manager.get(tp) is not None:
             self._ensure_log(partition)
@@ -409,7 +411,7 @@ class ReplicaManager:
                 leader_epoch=partition.leader_epoch if for_records and partition.is_leader else NO_EPOCH,
             ).make
         except ApiException as error:
-            _logger.error("Cannot make the log of %s: %s", tp, error.message)
+            _logger.error("Cannot create the log of %s: %s", tp, error.message)
             return None
 
     def _is_ready(self, partition: Partition) -> None:
@@ -424,12 +426,12 @@ class ReplicaManager:
             partition.local_log()
             self._follow(partition)
         except ApiException as error:
-            # Its clients get the same error when they come; a failed directory must not stop the others.
+            # Clients get the same error with their requests; a failed directory must not stop the other partitions.
             _logger.error("Cannot open the log of %s: %s", partition.topic_partition, error.message)
 
     def _open_log(self, partition: Partition) -> PartitionLog:
         tp = partition.topic_partition
-        if tp in self._doomed:
+        if tp in self._pending_deletions:
             self._delete_log(tp)
         log = self.log_manager.get(tp)
         if log is None:
@@ -445,12 +447,11 @@ class ReplicaManager:
             raise ApiException(
                 ErrorCode.INCONSISTENT_TOPIC_ID, f"The log of {tp} belongs to another topic of the same name"
             )
-        if self._assignments is not None:
-            self._assignments.check(partition)
+        self._assignments.check(partition)
         return log
 
     def _assigned_directory(self, partition: Partition) -> bytes | None:
-        """The log directory that the controller has put the replica into, if it is one of ours."""
+        """The log directory that the controller assigned to the replica, if it is one of this broker's."""
         registration = self.image.topics.partition(partition.topic_id, partition.index)
         if registration is None or self._node_id not in registration.replicas:
             return None
@@ -459,40 +460,39 @@ class ReplicaManager:
         if any(assigned == each.directory_id and not each.offline for each in directories):
             return assigned
         if assigned not in (ZERO_UUID, DIRECTORY_UNASSIGNED) and any(each.offline for each in directories):
-            # An empty log in another directory would forget what this replica has acknowledged.
+            # An empty log in another directory would lose what this replica has acknowledged.
             partition.offline = True
             raise ApiException(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{partition.topic_partition} lies in a log directory that is offline",
+                f"{partition.topic_partition} is in a log directory that is offline",
             )
         return None
 
     def directory_failed(self) -> None:
-        """A log directory failed: its partitions go offline, and who waits for them gets the error."""
+        """A log directory failed: its partitions go offline, and requests that wait for them get the error."""
         for partition in self.partitions():
             if partition.log is not None and partition.log.failed is not None and not partition.offline:
                 partition.go_offline()
-                if self._fetchers is not None:
-                    self._fetchers.unfollow(partition)
+                self._fetchers.unfollow(partition)
 
     def move_log(self, tp: TopicPartition, path: str) -> None:
-        """Move a replica to another log directory, in the background; to the one it is in calls a move off."""
+        """Move a replica to another log directory, in the background; the current directory cancels a move."""
         if self.hosts(tp):
-            self.partition(*tp).local_log()
+            self.find(tp).local_log()
         self.log_manager.move(tp, path)
-        if self._assignments is not None and tp not in self.log_manager.future_logs:
-            self._assignments.settle(self.partition(*tp))
+        if tp not in self.log_manager.future_logs:
+            self._assignments.settle(self.find(tp))
 
     def _about_to_move(self, tp: TopicPartition, directory: LogDir, granted: Callable[[], None]) -> None:
-        """The controller has to know first: should the directory fail then, it knows who is lost."""
-        if self._assignments is None or not self.hosts(tp):
+        """Report the move to the controller first: if the directory fails, it knows which replicas are lost."""
+        if not self.hosts(tp):
             granted()
             return
-        partition = self.partition(*tp)
+        partition = self.find(tp)
         self._assignments.assign(partition.topic_id, partition.index, directory.directory_id, granted)
 
     def _delete_log(self, tp: TopicPartition) -> None:
-        topic_id = self._doomed.pop(tp, None)
+        topic_id = self._pending_deletions.pop(tp, None)
         if topic_id is not None:
             self.log_manager.delete(tp, topic_id)
 
@@ -500,16 +500,16 @@ class ReplicaManager:
 
     @property
     def unready(self) -> bool:
-        """Whether there are partitions that records may have to wait for."""
-        return self._unready > 0 or self._maker.busy
+        """Whether there are partitions whose records may have to wait."""
+        return self._unready > 0 or self._log_creator.busy
 
     def make_ready(self, partitions: list[Partition], size: int, go_on: Callable[[], None]) -> None:
-        """Call back when records, `size` bytes in all, can be appended to these, after those that came before."""
-        self._maker.hurry(partitions, size, go_on)
+        """Call back when `size` bytes of records can be appended to these partitions, after earlier callers."""
+        self._log_creator.prioritize(partitions, size, go_on)
 
     def after_new_logs(self, callback: Callable[[], None]) -> None:
-        """Call back when the logs that are to be made now have been."""
-        self._maker.after_all(callback)
+        """Call back when the logs that are requested now are created."""
+        self._log_creator.after_all(callback)
 
     def _later(self, work: Callable[[], None]) -> None:
         self._work.append(work)
@@ -531,18 +531,18 @@ class ReplicaManager:
                 self.clock.call_later(0.0, self._run_slice)
 
     def shutdown(self) -> None:
-        """Answer who waits with what there is, and stop making logs. The logs are closed by their manager."""
-        self._maker.stop()
+        """Respond to waiting requests with what is there, and create no more logs. The log manager closes the logs."""
+        self._log_creator.stop()
         self._stopped = True
         self._work.clear()
         if self._lag_check is not None:
             self._lag_check.cancel()
-        if self._alter_partition is not None:
-            self._alter_partition.stop()
-        if self._fetchers is not None:
-            self._fetchers.stop()
-        self.waiting.close()
-        for parked in dict.fromkeys(
-            parked for partition in self.partitions() for parked in (*partition.waiters, *partition.tails)
-        ):
+        self._alter_partition.stop()
+        self._fetchers.stop()
+        self.delayed_requests.close()
+        waiting: Waiters = {}
+        for partition in self.partitions():
+            waiting |= partition.high_watermark_waiters
+            waiting |= partition.log_end_waiters
+        for parked in waiting:
             parked.expire()

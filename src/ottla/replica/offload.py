@@ -1,8 +1,7 @@
-"""Work that must not hold up the event loop: run in the thread pool, completed back on the loop."""
+"""Work that must not block the event loop: it runs in the thread pool and completes on the loop."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -16,25 +15,22 @@ _logger = logging.getLogger(__name__)
 
 
 class Offload:
-    """The way to the thread pool and back."""
+    """Runs work in the thread pool; `post` (`loop.call_soon_threadsafe`) brings its result back."""
 
     __slots__ = ("_executor", "_post")
 
-    def __init__(self, executor: Executor, post: Callable[..., object] | None = None) -> None:
+    def __init__(self, executor: Executor, post: Callable[..., object]) -> None:
         self._executor = executor
         self._post = post
-        """`loop.call_soon_threadsafe`; found on first use where none is given."""
 
     def run(self, work: Callable[[], T], done: Callable[[Future[T]], None]) -> None:
         """Run `work` in a thread, then `done` with its finished future on the event loop."""
-        if self._post is None:
-            self._post = asyncio.get_running_loop().call_soon_threadsafe
         post = self._post
         self._executor.submit(work).add_done_callback(lambda future: post(done, future))
 
 
 def outcome(future: Future[T]) -> T | ApiException:
-    """What came of the work: its result, or the error to tell. Whatever went wrong, someone waits for an answer."""
+    """The result of the work, or the error for the client that waits, whatever went wrong."""
     error = future.exception()
     if error is None:
         return future.result()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.log.verification import VerificationGuard
     from ottla.metadata.image import PartitionRegistration
     from ottla.replica.appends import AppendDone
-    from ottla.replica.delayed_requests import Waiter
+    from ottla.replica.delayed_requests import Waiters
     from ottla.replica.flushes import FlushDone
     from ottla.replica.offload import Offload
 
@@ -57,14 +57,14 @@ class Partition:
     """State of a partition over its `PartitionLog`, which is opened when it is first needed."""
 
     __slots__ = (
-        "_alone",
         "_appends",
         "_flushes",
         "_host",
         "_isr_is_short",
-        "early",
+        "_single_replica",
         "epoch_start_offset",
         "gone",
+        "high_watermark_waiters",
         "in_sync",
         "index",
         "is_leader",
@@ -72,14 +72,14 @@ class Partition:
         "leader_epoch",
         "leading_since",
         "log",
+        "log_end_waiters",
         "offline",
         "partition_epoch",
         "ready",
         "replicas",
-        "tails",
+        "requests_awaiting_log",
         "topic",
         "topic_id",
-        "waiters",
     )
 
     def __init__(self, topic: TopicName, index: int, topic_id: bytes, host: PartitionHost) -> None:
@@ -104,16 +104,16 @@ class Partition:
         """Its log directory has failed."""
         self.ready = False
         """The files that the first record needs have been seen to: nobody has to wait for them any more."""
-        self.early = 0
+        self.requests_awaiting_log = 0
         """Requests that wait for logs to be made before they append, here among others."""
-        self.waiters: dict[Waiter, None] = {}
+        self.high_watermark_waiters: Waiters = {}
         """Who waits for the high watermark: consumers, and producers with acks=all."""
-        self.tails: dict[Waiter, None] = {}
+        self.log_end_waiters: Waiters = {}
         """Who waits for the end of the log: followers."""
         self._host = host
         self._appends: AppendQueue | None = None
         self._flushes: FlushQueue | None = None
-        self._alone = True
+        self._single_replica = True
         self._isr_is_short = False
 
     @property
@@ -139,7 +139,7 @@ class Partition:
         news = new_epoch
         isr_before = self.in_sync.committed
         self.replicas = registration.replicas
-        self._alone = len(self.replicas) == 1
+        self._single_replica = len(self.replicas) == 1
         self.partition_epoch = registration.partition_epoch
         self.leader = registration.leader
         self.leader_epoch = registration.leader_epoch
@@ -169,7 +169,7 @@ class Partition:
             log = self.log = self._host.open_log(self)
             if self.is_leader:
                 self._begin_epoch(log, new_leader=True)
-            for tail in self.tails:
+            for tail in self.log_end_waiters:
                 tail.ready()
         return log
 
@@ -345,19 +345,19 @@ class Partition:
         if info.duplicate:
             return
         size = info.size
-        if self._alone:
+        if self._single_replica:
             log.high_watermark = log.log_end_offset
-            for parked in self.waiters:
+            for parked in self.high_watermark_waiters:
                 parked.progress(size)
             return
         for follower in self.in_sync.followers.values():
             if follower.end_offset == info.first_offset:
                 follower.left_behind()
-        for tail in self.tails:
+        for tail in self.log_end_waiters:
             tail.progress(size)
         # With others in sync it moves when they fetch.
         if len(self.in_sync.maximal) == 1 and self._advance_high_watermark(log):
-            for parked in self.waiters:
+            for parked in self.high_watermark_waiters:
                 parked.ready()
 
     def replicated(self, log: PartitionLog, end_offset: int) -> ErrorCode | None:
@@ -398,7 +398,7 @@ class Partition:
         if offset != before and self._advance_high_watermark(log):
             self.wake_all()
         elif start_offset != deleted:
-            for parked in self.waiters:
+            for parked in self.high_watermark_waiters:
                 parked.ready()
 
     def _advance_high_watermark(self, log: PartitionLog) -> bool:
@@ -490,16 +490,16 @@ class Partition:
             log.advance_log_start(min(log_start, log.high_watermark))
             moved = True
         if moved:
-            for parked in self.waiters:
+            for parked in self.high_watermark_waiters:
                 parked.ready()
 
     # -- events
 
     def wake_all(self) -> None:
         """Something other than an append happened that whoever waits may want to look at."""
-        for parked in self.waiters:
+        for parked in self.high_watermark_waiters:
             parked.ready()
-        for tail in self.tails:
+        for tail in self.log_end_waiters:
             tail.ready()
 
     # -- what admin requests do to it

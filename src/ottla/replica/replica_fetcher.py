@@ -1,37 +1,43 @@
-"""Copying partitions from one leader: what to ask for next, and what to do with the answers. No sockets, no clock.
+"""Replicating partitions from one leader: what to request next, and how to apply the responses. No sockets, no clock.
 
 A `ReplicaFetcher` is the follower's side of one incremental fetch session: a request holds only what changed.
-The requests travel in `ottla.replica.replica_fetcher_manager`; the records go to `Partition.append_from_leader`.
+`ottla.replica.replica_fetcher_manager` sends the requests; the records go to `Partition.append_from_leader`.
 
-    partition   fetching ──error──▶ resting (left out of the session) ──its time is up──▶ fetching
-                fetching ──the leader's log went another way──▶ truncated, fetching
-                fetching ──out of the leader's range──▶ asking for the leader's bounds ──▶ truncated, fetching
+    partition   fetching ──error──▶ backing off (left out of the session) ──back-off is over──▶ fetching
+                fetching ──the leader's log diverges──▶ truncated, fetching
+                fetching ──out of the leader's range──▶ waiting for the leader's bounds ──▶ truncated, fetching
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId, TopicName
 from ottla.wire.messages import FetchRequest, ListOffsetsRequest
 
 if TYPE_CHECKING:
+    from ottla.log.fs import Buffer
     from ottla.log.partition_log import PartitionLog
     from ottla.replica.partition import Partition
+    from ottla.replica.throttle import ReplicationThrottle
+    from ottla.wire.messages import FetchResponse, ListOffsetsResponse
 
 _logger = logging.getLogger(__name__)
 
-Message = Any
 Key = tuple[bytes, int]
+"""Topic id and partition index."""
+Bounds = dict[tuple[str, int], "FetchState"]
+"""The partitions whose bounds were requested, by topic name and index."""
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-FIRST_REST_MS: Final = 20
-"""The first pause after an error. Most pass when the metadata has reached the other broker."""
+FIRST_BACKOFF_MS: Final = 20
+"""The first back-off after an error. Most errors end when the metadata has reached the other broker."""
 
-_UNTIL_METADATA_MS: Final = 80
-"""The longest pause while the leader has yet to read that it leads: whoever writes there waits for us."""
+_METADATA_BACKOFF_MS: Final = 80
+"""The longest back-off while the leader has not read yet that it leads: producers with acks=all wait meanwhile."""
 _LEADER_IS_BEHIND: Final = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -45,53 +51,49 @@ _SESSION_LOST: Final = (
 )
 _MAX_EPOCH: Final = 2**31 - 1
 
-_Topic: Any = FetchRequest.FetchTopic
-_Part: Any = FetchRequest.FetchPartition
-_Forgotten: Any = FetchRequest.ForgottenTopic
-
 
 class FetchState:
-    """A partition that is copied, and what the leader's session knows of it."""
+    """A partition that is replicated, and what the leader's session knows of it."""
 
     __slots__ = (
-        "asked_in",
-        "asked_offset",
+        "backoff_ms",
+        "backoff_until_ms",
         "behind",
         "key",
         "leader_epoch",
         "partition",
-        "rest_ms",
-        "resting_until_ms",
+        "requested_in",
+        "requested_offset",
     )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.key: Key = (partition.topic_id, partition.index)
         self.leader_epoch = partition.leader_epoch
-        self.asked_offset = -1
-        """From where it was asked for last; -1 while it was not. Answers for another offset are old ..."""
-        self.asked_in = 0
-        """... and so are those to requests before this one."""
+        self.requested_offset = -1
+        """The offset requested last; -1 if there is none. Responses for another offset are outdated ..."""
+        self.requested_in = 0
+        """... and so are responses to requests before this one."""
         self.behind = True
-        """It has not been seen to have all that the leader has committed."""
-        self.rest_ms = 0
-        self.resting_until_ms = 0.0
+        """The last response did not show that it has all that the leader has committed."""
+        self.backoff_ms = 0
+        self.backoff_until_ms = 0.0
 
 
 class ReplicaFetcher:
-    """All that is copied from one leader."""
+    """All partitions that are replicated from one leader."""
 
     __slots__ = (
+        "_backing_off",
         "_broker_epoch",
         "_changed",
         "_forgotten",
+        "_max_backoff_ms",
         "_max_bytes",
-        "_max_rest_ms",
         "_max_wait_ms",
         "_min_bytes",
         "_node_id",
         "_partition_bytes",
-        "_resting",
         "_session_epoch",
         "_session_id",
         "_throttle",
@@ -105,41 +107,41 @@ class ReplicaFetcher:
     def __init__(
         self,
         node_id: int,
-        throttle: Any,
+        throttle: ReplicationThrottle,
         *,
         max_bytes: int,
         partition_bytes: int,
         min_bytes: int,
         max_wait_ms: int,
-        max_rest_ms: int,
+        max_backoff_ms: int,
     ) -> None:
         self.followed: dict[Key, FetchState] = {}
         self.appended_bytes = 0
-        """For whoever counts them: he sets it back."""
+        """Bytes appended since the caller last reset it."""
         self.out_of_range: dict[Key, FetchState] = {}
-        """Those for which the leader has to be asked for its bounds (`bounds_request`)."""
-        self._node_id = node_id
+        """The partitions that need the leader's bounds (`bounds_request`)."""
+        self._node_id = BrokerId(node_id)
         self._throttle = throttle
         self._max_bytes = max_bytes
         self._partition_bytes = partition_bytes
         self._min_bytes = min_bytes
         self._max_wait_ms = max_wait_ms
-        self._max_rest_ms = max_rest_ms
+        self._max_backoff_ms = max_backoff_ms
         self._changed: dict[Key, FetchState] = {}
         self._forgotten: set[Key] = set()
-        self._resting: dict[Key, FetchState] = {}
+        self._backing_off: dict[Key, FetchState] = {}
         self._broker_epoch = -1
         self._session_id = 0
         self._session_epoch = 0
         self.sequence = 0
-        """The number of the request made last."""
+        """The number of the last request."""
         self._valid_from = 0
-        """Answers to requests before this one belong to a session that is over."""
+        """Responses to requests before this one belong to a session that has ended."""
 
-    # -- what is copied
+    # -- what is replicated
 
     def follow(self, partition: Partition) -> None:
-        """Copy a partition, from where its log ends; begins anew with another leader epoch."""
+        """Replicate a partition from the end of its log; start over if the leader epoch changed."""
         key = (partition.topic_id, partition.index)
         known = self.followed.get(key)
         if known is not None:
@@ -148,7 +150,7 @@ class ReplicaFetcher:
             self.unfollow(partition)
         log = partition.local_log()
         if log.leader_epochs.latest_epoch < 0 and log.log_end_offset > log.high_watermark:
-            # Nothing tells whose records these are: only what was committed can be trusted.
+            # It is not known who wrote these records: only what was committed can be trusted.
             log.truncate_to(log.high_watermark)
         self.followed[key] = self._changed[key] = FetchState(partition)
 
@@ -157,61 +159,61 @@ class ReplicaFetcher:
         followed = self.followed.pop(key, None)
         if followed is not None:
             self._changed.pop(key, None)
-            self._resting.pop(key, None)
+            self._backing_off.pop(key, None)
             self.out_of_range.pop(key, None)
             self._forget(followed)
 
     def _forget(self, followed: FetchState) -> None:
-        if followed.asked_offset >= 0 and self._session_epoch > 0:
+        if followed.requested_offset >= 0 and self._session_epoch > 0:
             self._forgotten.add(followed.key)
-        followed.asked_offset = -1
+        followed.requested_offset = -1
 
     @property
     def has_changes(self) -> bool:
-        """Whether the leader should hear something before it answers what it was asked last."""
+        """Whether there are changes to send before the leader responds to the last request."""
         return self._session_epoch > 0 and bool(self._changed or self._forgotten)
 
     @property
     def has_work(self) -> bool:
-        """Whether there is anything to ask for."""
-        return bool(self._forgotten) or len(self._resting) + len(self.out_of_range) < len(self.followed)
+        """Whether there is anything to request."""
+        return bool(self._forgotten) or len(self._backing_off) + len(self.out_of_range) < len(self.followed)
 
-    # -- resting
+    # -- back-off
 
-    def rest(self, followed: FetchState, now_ms: float, most_ms: int | None = None) -> None:
-        """Leave a partition alone for a while, each time a little longer."""
-        longest = self._max_rest_ms if most_ms is None else min(most_ms, self._max_rest_ms)
-        followed.rest_ms = min(max(2 * followed.rest_ms, FIRST_REST_MS), max(longest, 1))
-        self._rest_until(followed, now_ms + followed.rest_ms)
+    def back_off(self, followed: FetchState, now_ms: float, most_ms: int | None = None) -> None:
+        """Leave a partition out of the session for a while, longer each time."""
+        longest = self._max_backoff_ms if most_ms is None else min(most_ms, self._max_backoff_ms)
+        followed.backoff_ms = min(max(2 * followed.backoff_ms, FIRST_BACKOFF_MS), max(longest, 1))
+        self._back_off_until(followed, now_ms + followed.backoff_ms)
 
-    def _rest_until(self, followed: FetchState, until_ms: float) -> None:
+    def _back_off_until(self, followed: FetchState, until_ms: float) -> None:
         key = followed.key
-        followed.resting_until_ms = until_ms
+        followed.backoff_until_ms = until_ms
         self._changed.pop(key, None)
-        self._resting[key] = followed
+        self._backing_off[key] = followed
         self._forget(followed)
 
     def wake(self, now_ms: float) -> float | None:
-        """Let those go on whose rest is over; when the next one's is, or None where nobody rests."""
-        due = [each for each in self._resting.values() if each.resting_until_ms <= now_ms]
+        """End the back-offs that are over; returns when the next one ends, or None if there is none."""
+        due = [each for each in self._backing_off.values() if each.backoff_until_ms <= now_ms]
         for followed in due:
-            del self._resting[followed.key]
+            del self._backing_off[followed.key]
             self._changed[followed.key] = followed
-        return min((each.resting_until_ms for each in self._resting.values()), default=None)
+        return min((each.backoff_until_ms for each in self._backing_off.values()), default=None)
 
-    # -- asking
+    # -- requests
 
-    def request(self, broker_epoch: int, now_ms: float) -> Message:
-        """The next fetch: everything where a session has yet to begin, else what changed."""
+    def request(self, broker_epoch: int, now_ms: float) -> FetchRequest:
+        """The next fetch: all partitions if it opens a session, else those that changed."""
         if broker_epoch != self._broker_epoch:
-            # The leader has to hear of the new epoch for every partition.
+            # The leader has to get the new epoch with every partition.
             self._broker_epoch = broker_epoch
             self.reset()
         self.sequence += 1
         full = self._session_epoch == 0
         asked = self._changed
         if full:
-            left_out = self._resting.keys() | self.out_of_range.keys()
+            left_out = self._backing_off.keys() | self.out_of_range.keys()
             asked = {key: each for key, each in self.followed.items() if key not in left_out}
             self._forgotten.clear()
         self._changed = {}
@@ -229,24 +231,24 @@ class ReplicaFetcher:
             self._session_epoch = 1 if self._session_epoch == _MAX_EPOCH else self._session_epoch + 1
         return request
 
-    def _topics(self, asked: dict[Key, FetchState], now_ms: float) -> list[Any]:
-        topics: dict[bytes, Any] = {}
+    def _topics(self, asked: dict[Key, FetchState], now_ms: float) -> list[FetchRequest.FetchTopic]:
+        topics: dict[bytes, FetchRequest.FetchTopic] = {}
         for (topic_id, index), followed in asked.items():
             partition = followed.partition
             log = partition.log
             if log is None or log.failed is not None:
-                continue  # it is about to leave
+                continue  # it is about to be removed
             if followed.behind and self._throttle.holds(partition, self._node_id):
-                self._rest_until(followed, now_ms + self._throttle.free_in_ms())
+                self._back_off_until(followed, now_ms + self._throttle.free_in_ms())
                 continue
             topic = topics.get(topic_id)
             if topic is None:
-                topic = topics[topic_id] = _Topic(topic_id=topic_id, partitions=[])
-            followed.asked_offset = log.log_end_offset
-            followed.asked_in = self.sequence
+                topic = topics[topic_id] = FetchRequest.FetchTopic(topic_id=topic_id, partitions=[])
+            followed.requested_offset = log.log_end_offset
+            followed.requested_in = self.sequence
             self._forgotten.discard(followed.key)
             topic.partitions.append(
-                _Part(
+                FetchRequest.FetchPartition(
                     partition=index,
                     current_leader_epoch=followed.leader_epoch,
                     fetch_offset=log.log_end_offset,
@@ -257,27 +259,30 @@ class ReplicaFetcher:
             )
         return list(topics.values())
 
-    def _forgotten_topics(self) -> list[Any]:
+    def _forgotten_topics(self) -> list[FetchRequest.ForgottenTopic]:
         topics: dict[bytes, list[int]] = {}
         for topic_id, index in self._forgotten:
             topics.setdefault(topic_id, []).append(index)
         self._forgotten.clear()
-        return [_Forgotten(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
+        return [
+            FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=indexes)
+            for topic_id, indexes in topics.items()
+        ]
 
     def reset(self) -> None:
-        """The session is lost, or the connection that had it: begin another."""
+        """The session or its connection is lost: open another session."""
         self._session_id = 0
         self._session_epoch = 0
         self._valid_from = self.sequence + 1
         self._changed.clear()
         self._forgotten.clear()
         for followed in self.followed.values():
-            followed.asked_offset = -1
+            followed.requested_offset = -1
 
-    # -- answers
+    # -- responses
 
-    def answered(self, sequence: int, response: Message, now_ms: float) -> ErrorCode:
-        """Take the answer to a request in; an error that concerns all of it is given back."""
+    def answered(self, sequence: int, response: FetchResponse, now_ms: float) -> ErrorCode:
+        """Apply the response to a request; returns an error that concerns all of it."""
         if sequence < self._valid_from:
             return ErrorCode.NONE
         code = ErrorCode.of(response.error_code)
@@ -291,18 +296,18 @@ class ReplicaFetcher:
             topic_id = topic.topic_id
             for data in topic.partitions:
                 followed = self.followed.get((topic_id, data.partition_index))
-                if followed is not None and followed.asked_in <= sequence:
+                if followed is not None and followed.requested_in <= sequence:
                     self._take(followed, data, now_ms)
         if self._session_epoch == 0:
-            # The leader keeps no session: everything is asked for each time.
+            # The leader keeps no session: every request is a full fetch.
             self._changed.clear()
         return ErrorCode.NONE
 
-    def _take(self, followed: FetchState, data: Message, now_ms: float) -> None:
+    def _take(self, followed: FetchState, data: FetchResponse.PartitionData, now_ms: float) -> None:
         partition = followed.partition
         log = partition.log
-        if log is None or followed.asked_offset != log.log_end_offset:
-            return  # an answer to what was asked before
+        if log is None or followed.requested_offset != log.log_end_offset:
+            return  # a response to an earlier request
         try:
             if data.error_code:
                 self._refused(followed, ErrorCode.of(data.error_code), now_ms)
@@ -312,18 +317,20 @@ class ReplicaFetcher:
                 self._changed[followed.key] = followed
                 return
             if data.records:
-                self._append(followed, log, data.records)
+                self._append(followed, data.records)
             start = log.log_start_offset
             partition.follow_marks(log, data.high_watermark, data.log_start_offset)
             if log.log_start_offset != start:
-                self._changed[followed.key] = followed  # whoever deletes records there waits to hear of it
+                self._changed[followed.key] = (
+                    followed  # a DeleteRecords request at the leader may wait for it
+                )
             followed.behind = log.log_end_offset < data.high_watermark
-            followed.rest_ms = 0
+            followed.backoff_ms = 0
         except ApiException as error:
-            _logger.error("%s cannot be copied on: %s", partition.topic_partition, error.message)
-            self.rest(followed, now_ms)
+            _logger.error("%s cannot be replicated: %s", partition.topic_partition, error.message)
+            self.back_off(followed, now_ms)
 
-    def _append(self, followed: FetchState, log: PartitionLog, records: Any) -> None:
+    def _append(self, followed: FetchState, records: Buffer) -> None:
         info = followed.partition.append_from_leader(records)
         if info.size:
             self.appended_bytes += info.size
@@ -339,18 +346,16 @@ class ReplicaFetcher:
             return
         level = logging.DEBUG if code.retriable else logging.WARNING
         _logger.log(
-            level, "%s: its leader %d answers %s", partition.topic_partition, partition.leader, code.name
+            level, "%s: its leader %d responds %s", partition.topic_partition, partition.leader, code.name
         )
-        self.rest(followed, now_ms, _UNTIL_METADATA_MS if code in _LEADER_IS_BEHIND else None)
+        self.back_off(followed, now_ms, _METADATA_BACKOFF_MS if code in _LEADER_IS_BEHIND else None)
 
     # -- out of the leader's range
 
-    def bounds_request(self, timestamp: int) -> tuple[Message, dict[tuple[str, int], FetchState]]:
-        """Ask for the end (or the start) of the leader's logs that ours does not fit."""
-        asked: dict[tuple[str, int], FetchState] = {
-            each.partition.topic_partition: each for each in self.out_of_range.values()
-        }
-        topics: dict[str, list[Any]] = {}
+    def bounds_request(self, timestamp: int) -> tuple[ListOffsetsRequest, Bounds]:
+        """Request the end (or the start) of the leader's logs that do not match the local ones."""
+        asked: Bounds = {each.partition.topic_partition: each for each in self.out_of_range.values()}
+        topics: dict[str, list[ListOffsetsRequest.ListOffsetsPartition]] = {}
         for followed in asked.values():
             topics.setdefault(followed.partition.topic, []).append(
                 ListOffsetsRequest.ListOffsetsPartition(
@@ -362,27 +367,29 @@ class ReplicaFetcher:
         request = ListOffsetsRequest(
             replica_id=self._node_id,
             topics=[
-                ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
+                ListOffsetsRequest.ListOffsetsTopic(name=TopicName(name), partitions=partitions)
                 for name, partitions in topics.items()
             ],
         )
         return request, asked
 
     def bounds_answered(
-        self,
-        asked: dict[tuple[str, int], FetchState],
-        response: Message,
-        timestamp: int,
-        now_ms: float,
+        self, asked: Bounds, response: ListOffsetsResponse, timestamp: int, now_ms: float
     ) -> None:
-        """Fit the logs into what the leader has. One that is not beyond the leader's end needs to know its start."""
+        """Fit the logs into the leader's bounds. A log that is not beyond the leader's end needs its start next."""
         for topic in response.topics:
             for result in topic.partitions:
                 followed = asked.get((topic.name, result.partition_index))
                 if followed is not None and self.out_of_range.get(followed.key) is followed:
                     self._fit(followed, result, timestamp, now_ms)
 
-    def _fit(self, followed: FetchState, result: Message, timestamp: int, now_ms: float) -> None:
+    def _fit(
+        self,
+        followed: FetchState,
+        result: ListOffsetsResponse.ListOffsetsPartitionResponse,
+        timestamp: int,
+        now_ms: float,
+    ) -> None:
         partition = followed.partition
         log = partition.log
         try:
@@ -392,28 +399,28 @@ class ReplicaFetcher:
             if timestamp == LATEST:
                 if result.offset >= log.log_end_offset:
                     return
-                _logger.warning("%s: cut to where its leader ends, %d", log.topic_partition, result.offset)
+                _logger.warning("%s: truncated to its leader's end, %d", log.topic_partition, result.offset)
                 log.truncate_to(result.offset)
             elif result.offset > log.log_end_offset:
                 _logger.warning(
-                    "%s: begun anew where its leader begins, %d", log.topic_partition, result.offset
+                    "%s: emptied, starts at its leader's start, %d", log.topic_partition, result.offset
                 )
                 log.truncate_fully_and_start_at(result.offset)
             del self.out_of_range[followed.key]
             self._changed[followed.key] = followed
         except ApiException as error:
-            _logger.error("%s cannot be copied on: %s", partition.topic_partition, error.message)
+            _logger.error("%s cannot be replicated: %s", partition.topic_partition, error.message)
             self.bounds_failed([followed], now_ms)
 
     def bounds_failed(self, asked: list[FetchState], now_ms: float) -> None:
-        """The leader did not say; try the fetch again in a while."""
+        """The leader did not return its bounds: fetch again after a back-off."""
         for followed in asked:
             if self.out_of_range.pop(followed.key, None) is not None:
-                self.rest(followed, now_ms)
+                self.back_off(followed, now_ms)
 
 
 def _truncate(log: PartitionLog, leader_epoch: int, leader_end: int) -> None:
-    """Cut off what the leader's log does not have: after the last epoch that both know."""
+    """Truncate what the leader's log does not have: after the last epoch that both logs have."""
     end = log.log_end_offset
     if leader_end < 0:
         target = log.high_watermark
@@ -424,13 +431,13 @@ def _truncate(log: PartitionLog, leader_epoch: int, leader_end: int) -> None:
         if epoch == leader_epoch:
             target = min(end_of_epoch, leader_end)
         elif epoch >= 0:
-            # The epoch is unknown here: cut to the end of the one before it, and ask again from there.
+            # The epoch is unknown here: truncate to the end of the one before it, and fetch from there.
             target = end_of_epoch
         else:
             target = leader_end
     target = min(target, end)
     _logger.info(
-        "%s: cut from %d to %d, as its leader's epoch %d ends at %d",
+        "%s: truncated from %d to %d, because its leader's epoch %d ends at %d",
         log.topic_partition,
         end,
         target,

@@ -1,7 +1,8 @@
-"""The ways to the leaders that this broker copies from: one fetcher for each, or a few (`num.replica.fetchers`).
+"""The fetcher manager: the connections to the leaders that this broker replicates from.
 
-`ottla.replica.replica_fetcher` decides what to request and applies the responses. This module sends the requests,
-one at a time except for those that cannot wait for new records, and retries failed fetches after a back-off.
+Each leader has one fetcher, or a few (`num.replica.fetchers`). `ottla.replica.replica_fetcher` decides what to
+request and applies the responses. This module sends the requests, one at a time except for changes that cannot wait
+for new records, and retries failed fetches after a back-off.
 """
 
 from __future__ import annotations
@@ -9,45 +10,44 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.clock import Clock, Timer
 from ottla.errors import ErrorCode
 from ottla.peers import Endpoint, Peer, PeerFailure, Peers
-from ottla.replica.replica_fetcher import EARLIEST, LATEST, FetchState, ReplicaFetcher
+from ottla.replica.replica_fetcher import EARLIEST, LATEST, Bounds, ReplicaFetcher
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.log.write_gate import WriteGate
     from ottla.replica.partition import Partition
     from ottla.replica.throttle import ReplicationThrottle
+    from ottla.wire.messages import FetchResponse, ListOffsetsResponse
 
 _logger = logging.getLogger(__name__)
 
-Message = Any
-
-_FIRST_PAUSE_S: Final = 0.05
+_FIRST_BACKOFF_S: Final = 0.05
 _MAX_IN_FLIGHT: Final = 2
-"""One that waits at the leader, and one that tells it of changes meanwhile."""
+"""One that waits at the leader, and one that sends it changes meanwhile."""
 
 
 class LeaderConnection:
-    """One fetcher and its connection."""
+    """One fetcher and its connection to a leader."""
 
     __slots__ = (
-        "_asking_bounds",
+        "_backing_off",
+        "_backoff_s",
+        "_bounds_requested",
         "_broker_epoch",
         "_clock",
         "_gate",
         "_in_flight",
-        "_max_pause_s",
-        "_pause_s",
-        "_paused",
+        "_max_backoff_s",
         "_peer",
         "_scheduled",
         "_stopped",
         "_timeout_s",
-        "_waking",
+        "_wake_timer",
         "fetcher",
     )
 
@@ -58,8 +58,8 @@ class LeaderConnection:
         fetcher: ReplicaFetcher,
         broker_epoch: Callable[[], int],
         timeout_s: float,
-        max_pause_s: float,
-        gate: WriteGate | None,
+        max_backoff_s: float,
+        gate: WriteGate,
     ) -> None:
         self.fetcher = fetcher
         self._gate = gate
@@ -67,17 +67,17 @@ class LeaderConnection:
         self._peer = peer
         self._broker_epoch = broker_epoch
         self._timeout_s = timeout_s
-        self._max_pause_s = max_pause_s
-        self._pause_s = 0.0
-        self._paused = False
+        self._max_backoff_s = max_backoff_s
+        self._backoff_s = 0.0
+        self._backing_off = False
         self._in_flight = 0
-        self._asking_bounds = False
+        self._bounds_requested = False
         self._scheduled = False
         self._stopped = False
-        self._waking: Timer | None = None
+        self._wake_timer: Timer | None = None
 
     def schedule(self) -> None:
-        """Look what there is to ask for, on the loop's next turn."""
+        """Send what there is to request, on the loop's next turn."""
         if not self._scheduled and not self._stopped:
             self._scheduled = True
             self._clock.call_later(0.0, self._run)
@@ -88,30 +88,29 @@ class LeaderConnection:
 
     def stop(self) -> None:
         self._stopped = True
-        self._cancel_waking()
-        if self._gate is not None:
-            self._gate.forget(self.schedule)
+        self._cancel_wake_timer()
+        self._gate.forget(self.schedule)
         self._peer.close()
 
     def _now_ms(self) -> float:
         return self._clock.monotonic() * 1000
 
     def _pump(self) -> None:
-        if self._stopped or self._paused:
+        if self._stopped or self._backing_off:
             return
         broker_epoch = self._broker_epoch()
         if broker_epoch < 0:
-            return  # the leader would not count this broker; its registration wakes it
+            return  # the leader would refuse this broker; the registration schedules it again
         fetcher = self.fetcher
         now_ms = self._now_ms()
         self._wake_at(fetcher.wake(now_ms), now_ms)
-        if fetcher.out_of_range and not self._asking_bounds:
-            self._ask_bounds(LATEST)
+        if fetcher.out_of_range and not self._bounds_requested:
+            self._request_bounds(LATEST)
         if (self._in_flight == 0 and fetcher.has_work) or (
             self._in_flight < _MAX_IN_FLIGHT and fetcher.has_changes
         ):
             if not self._may_write():
-                return  # it is woken when more can be written
+                return  # the gate schedules it again
             request = fetcher.request(broker_epoch, now_ms)
             if request.topics or request.forgotten_topics_data or request.session_epoch > 0:
                 self._in_flight += 1
@@ -125,9 +124,7 @@ class LeaderConnection:
                 self._wake_at(fetcher.wake(now_ms), now_ms)
 
     def _may_write(self) -> bool:
-        """More is only asked for while it can be written without a wait."""
-        if self._gate is None:
-            return True
+        """More is requested only while it can be written without blocking."""
         size, self.fetcher.appended_bytes = self.fetcher.appended_bytes, 0
         if self._gate.admits(size):
             return True
@@ -135,53 +132,55 @@ class LeaderConnection:
         return False
 
     def _wake_at(self, due_ms: float | None, now_ms: float) -> None:
-        self._cancel_waking()
+        self._cancel_wake_timer()
         if due_ms is not None:
-            self._waking = self._clock.call_later(max(due_ms - now_ms, 0.0) / 1000, self._awake)
+            self._wake_timer = self._clock.call_later(max(due_ms - now_ms, 0.0) / 1000, self._awake)
 
     def _awake(self) -> None:
-        self._waking = None
+        self._wake_timer = None
         self._pump()
 
-    def _cancel_waking(self) -> None:
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
+    def _cancel_wake_timer(self) -> None:
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+            self._wake_timer = None
 
-    def _answered(self, sequence: int, response: Message) -> None:
+    def _answered(self, sequence: int, response: FetchResponse) -> None:
         self._in_flight -= 1
         if self._stopped:
             return
         error = self.fetcher.answered(sequence, response, self._now_ms())
         if error is not ErrorCode.NONE:
-            self._sleep(error.name)
+            self._back_off(error.name)
             return
-        self._pause_s = 0.0
+        self._backoff_s = 0.0
         self._pump()
 
     def _failed(self, why: PeerFailure) -> None:
         self._in_flight -= 1
         if not self._stopped:
             self.fetcher.reset()
-            self._sleep(why.value)
+            self._back_off(why.value)
 
-    def _sleep(self, why: str) -> None:
-        if self._paused:
+    def _back_off(self, why: str) -> None:
+        if self._backing_off:
             return
-        _logger.info("Broker %d cannot be fetched from: %s", self._peer.endpoint.node_id, why)
-        self._paused = True
-        self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), max(self._max_pause_s, _FIRST_PAUSE_S))
-        self._clock.call_later(self._pause_s, self._go_on)
+        _logger.info("Cannot fetch from broker %d: %s", self._peer.endpoint.node_id, why)
+        self._backing_off = True
+        self._backoff_s = min(
+            max(2 * self._backoff_s, _FIRST_BACKOFF_S), max(self._max_backoff_s, _FIRST_BACKOFF_S)
+        )
+        self._clock.call_later(self._backoff_s, self._go_on)
 
     def _go_on(self) -> None:
-        self._paused = False
+        self._backing_off = False
         self._pump()
 
-    # -- logs that do not fit the leader's
+    # -- logs out of the leader's range
 
-    def _ask_bounds(self, timestamp: int) -> None:
+    def _request_bounds(self, timestamp: int) -> None:
         request, asked = self.fetcher.bounds_request(timestamp)
-        self._asking_bounds = True
+        self._bounds_requested = True
         self._peer.send(
             request,
             partial(self._bounds, timestamp, asked),
@@ -189,38 +188,38 @@ class LeaderConnection:
             timeout_s=self._timeout_s,
         )
 
-    def _bounds(self, timestamp: int, asked: dict[tuple[str, int], FetchState], response: Message) -> None:
-        self._asking_bounds = False
+    def _bounds(self, timestamp: int, asked: Bounds, response: ListOffsetsResponse) -> None:
+        self._bounds_requested = False
         if self._stopped:
             return
         self.fetcher.bounds_answered(asked, response, timestamp, self._now_ms())
         left = [each for each in asked.values() if self.fetcher.out_of_range.get(each.key) is each]
         if left and timestamp == LATEST:
-            self._ask_bounds(EARLIEST)
+            self._request_bounds(EARLIEST)
         elif left:
             self.fetcher.bounds_failed(left, self._now_ms())
         self._pump()
 
-    def _no_bounds(self, asked: dict[tuple[str, int], FetchState], why: PeerFailure) -> None:
-        self._asking_bounds = False
+    def _no_bounds(self, asked: Bounds, why: PeerFailure) -> None:
+        self._bounds_requested = False
         if not self._stopped:
             self.fetcher.bounds_failed(list(asked.values()), self._now_ms())
             self._pump()
 
 
 class ReplicaFetcherManager:
-    """All sources. A partition is copied from one of them at a time."""
+    """All connections to leaders. A partition is replicated over one of them at a time."""
 
     __slots__ = (
         "_broker_epoch",
         "_clock",
         "_config",
+        "_connection_of",
+        "_connections",
         "_endpoint_of",
         "_gate",
         "_node_id",
         "_peers",
-        "_source_of",
-        "_sources",
         "_stopped",
         "_throttle",
         "_waiting",
@@ -235,7 +234,7 @@ class ReplicaFetcherManager:
         broker_epoch: Callable[[], int],
         endpoint_of: Callable[[int], Endpoint | None],
         throttle: ReplicationThrottle,
-        gate: WriteGate | None = None,
+        gate: WriteGate,
     ) -> None:
         self._clock = clock
         self._peers = peers
@@ -245,77 +244,77 @@ class ReplicaFetcherManager:
         self._endpoint_of = endpoint_of
         self._throttle = throttle
         self._gate = gate
-        self._sources: dict[tuple[int, int], tuple[Endpoint, LeaderConnection]] = {}
-        """By leader and number."""
-        self._source_of: dict[Partition, tuple[int, int]] = {}
+        self._connections: dict[tuple[int, int], tuple[Endpoint, LeaderConnection]] = {}
+        """By leader and number, with the endpoint that each is connected to."""
+        self._connection_of: dict[Partition, tuple[int, int]] = {}
         self._waiting: dict[Partition, None] = {}
-        """Those whose leader is not known to listen anywhere."""
+        """Partitions whose leader has no known endpoint."""
         self._stopped = False
 
     def follow(self, partition: Partition) -> None:
-        """Copy a partition from the leader that it has now."""
+        """Replicate a partition from its current leader."""
         if self._stopped:
             return
         number = partition.index % self._config.int("num.replica.fetchers")
         key = (partition.leader, number)
-        before = self._source_of.get(partition)
+        before = self._connection_of.get(partition)
         if before is not None and before != key:
             self.unfollow(partition)
-        source = self._source(key)
-        if source is None:
+        connection = self._connection(key)
+        if connection is None:
             self._waiting[partition] = None
             return
-        self._source_of[partition] = key
-        source.fetcher.follow(partition)
-        source.schedule()
+        self._connection_of[partition] = key
+        connection.fetcher.follow(partition)
+        connection.schedule()
 
     def unfollow(self, partition: Partition) -> None:
-        """Copy it no more."""
+        """Stop replicating a partition."""
         self._waiting.pop(partition, None)
-        key = self._source_of.pop(partition, None)
+        key = self._connection_of.pop(partition, None)
         if key is None:
             return
-        _, source = self._sources[key]
-        source.fetcher.unfollow(partition)
-        if source.fetcher.followed:
-            source.schedule()
+        _, connection = self._connections[key]
+        connection.fetcher.unfollow(partition)
+        if connection.fetcher.followed:
+            connection.schedule()
         else:
-            source.stop()
-            del self._sources[key]
+            connection.stop()
+            del self._connections[key]
 
     def metadata_changed(self) -> None:
-        """Brokers have come, gone or moved, or this one has registered."""
-        for key, (endpoint, source) in list(self._sources.items()):
+        """Brokers were registered, removed or moved, or this one has registered."""
+        for key, (endpoint, connection) in list(self._connections.items()):
             if self._endpoint_of(key[0]) not in (None, endpoint):
-                followed = [each.partition for each in source.fetcher.followed.values()]
-                source.stop()
-                del self._sources[key]
+                followed = [each.partition for each in connection.fetcher.followed.values()]
+                connection.stop()
+                del self._connections[key]
                 for partition in followed:
-                    del self._source_of[partition]
+                    del self._connection_of[partition]
                     self.follow(partition)
             else:
-                source.schedule()
+                connection.schedule()
         waiting, self._waiting = self._waiting, {}
         for partition in waiting:
             self.follow(partition)
 
     def update_config(self, config: BrokerConfig) -> None:
-        """From now on for new connections; with another number of fetchers everything is dealt anew."""
-        dealt_anew = config.int("num.replica.fetchers") != self._config.int("num.replica.fetchers")
+        """Use the configuration for new connections; redistribute partitions if the number of fetchers changed."""
+        redistribute = config.int("num.replica.fetchers") != self._config.int("num.replica.fetchers")
         self._config = config
-        if dealt_anew:
-            for partition in list(self._source_of):
+        if redistribute:
+            for partition in list(self._connection_of):
                 self.follow(partition)
 
     def stop(self) -> None:
         self._stopped = True
-        for _, source in self._sources.values():
-            source.stop()
-        self._sources.clear()
-        self._source_of.clear()
+        for _, connection in self._connections.values():
+            connection.stop()
+        self._connections.clear()
+        self._connection_of.clear()
 
-    def _source(self, key: tuple[int, int]) -> LeaderConnection | None:
-        known = self._sources.get(key)
+    def _connection(self, key: tuple[int, int]) -> LeaderConnection | None:
+        known = self._connections.get(key)
         if known is not None:
             return known[1]
         leader, number = key
@@ -323,7 +322,7 @@ class ReplicaFetcherManager:
         if endpoint is None:
             return None
         config = self._config
-        max_pause_ms = config.int("replica.fetch.backoff.ms")
+        max_backoff_ms = config.int("replica.fetch.backoff.ms")
         fetcher = ReplicaFetcher(
             self._node_id,
             self._throttle,
@@ -331,16 +330,16 @@ class ReplicaFetcherManager:
             partition_bytes=config.int("replica.fetch.max.bytes"),
             min_bytes=config.int("replica.fetch.min.bytes"),
             max_wait_ms=config.int("replica.fetch.wait.max.ms"),
-            max_rest_ms=max_pause_ms,
+            max_backoff_ms=max_backoff_ms,
         )
-        source = LeaderConnection(
+        connection = LeaderConnection(
             self._clock,
             self._peers.open(endpoint, f"fetcher-{number}"),
             fetcher,
             self._broker_epoch,
             config.int("replica.socket.timeout.ms") / 1000,
-            max_pause_ms / 1000,
+            max_backoff_ms / 1000,
             self._gate,
         )
-        self._sources[key] = (endpoint, source)
-        return source
+        self._connections[key] = (endpoint, connection)
+        return connection

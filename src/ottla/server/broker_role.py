@@ -25,7 +25,8 @@ from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import MetadataLoader
 from ottla.replica.fetch_sessions import FetchSessionCache
-from ottla.replica.manager import ReplicaManager
+from ottla.replica.manager import ClusterLink, ReplicaManager
+from ottla.replica.offload import Offload
 from ottla.replica.producer_ids import BlockDone, ProducerIds
 from ottla.wire import messages
 from ottla.wire.enums import ConfigResourceType
@@ -78,13 +79,7 @@ def make_broker(
 ) -> Broker:
     """All services of a broker, on loaded logs. None of them follows the metadata yet."""
     config, clock = node.config, node.clock
-    replicas = ReplicaManager(
-        log_manager,
-        clock,
-        executor,
-        config.node_id,
-        config,
-        call_soon_threadsafe=loop.call_soon_threadsafe,
+    cluster = ClusterLink(
         peers=node.peers,
         to_controller=lambda request, done, failed: node.to_controller.send(
             request, done, failed, timeout_s=config.int("request.timeout.ms") / 1000
@@ -92,6 +87,8 @@ def make_broker(
         broker_epoch=lambda: lifecycle.broker_epoch,
         gate=node.gate,
     )
+    offload = Offload(executor, loop.call_soon_threadsafe)
+    replicas = ReplicaManager(log_manager, clock, offload, config.node_id, config, cluster)
 
     def coordinators() -> CoordinatorSet:
         # Loaded at first use: see `Coordinators`.

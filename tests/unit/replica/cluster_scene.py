@@ -27,7 +27,8 @@ from ottla.peers import Endpoint
 from ottla.records.batch import build_batch, iter_batches, iter_records
 from ottla.records.record import Record
 from ottla.replica.fetch_sessions import FetchSessionCache
-from ottla.replica.manager import ReplicaManager
+from ottla.replica.manager import ClusterLink, ReplicaManager
+from ottla.replica.offload import Offload
 from ottla.testing.memfs import MemFs
 from ottla.testing.memory_peers import MemoryNetwork
 from ottla.testing.virtual_clock import VirtualClock
@@ -95,18 +96,14 @@ class Node:
         self.log_manager = LogManager(self.fs, config, clock, executor)
         self.log_manager.open_dirs(CLUSTER_ID, self.id)
         self.epoch = scene.register(self)
-        self.replicas = ReplicaManager(
-            self.log_manager,
-            clock,
-            executor,
-            self.id,
-            config,
-            call_soon_threadsafe=self._while_alive(lambda call, *args: call(*args)),
+        offload = Offload(executor, self._while_alive(lambda call, *args: call(*args)))
+        link = ClusterLink(
             peers=scene.network.peers(self.id),
             to_controller=self._while_alive(scene.to_controller(self)),
             broker_epoch=lambda: self.epoch,
             gate=self.gate,
         )
+        self.replicas = ReplicaManager(self.log_manager, clock, offload, self.id, config, link)
         self.log_manager.load(self.replicas.topic_config)
         self.broker = SimpleNamespace(
             node_id=self.id,
@@ -153,7 +150,7 @@ class Node:
             respond(answer)
 
     def partition(self, topic: str = "t", index: int = 0) -> Any:
-        return self.replicas.partition(topic, index)
+        return self.replicas.find((topic, index))
 
     def values(self, topic: str = "t", index: int = 0, end: int | None = None) -> list[bytes]:
         """The records in its log, below an offset."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ottla.config.broker import BrokerConfig
 from ottla.log.manager import LogManager
+from ottla.log.write_gate import WriteGate
 from ottla.metadata.image import (
     EMPTY_IMAGE,
     ConfigurationsImage,
@@ -24,9 +25,11 @@ from ottla.records.batch import build_batch
 from ottla.records.record import Record
 from ottla.replica import log_creation as making
 from ottla.replica.fetch_sessions import FetchSessionCache
-from ottla.replica.manager import ReplicaManager
+from ottla.replica.manager import ClusterLink, ReplicaManager
+from ottla.replica.offload import Offload
 from ottla.replica.producer_ids import ProducerIds
 from ottla.testing.memfs import MemFs
+from ottla.testing.memory_peers import MemoryNetwork
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.enums import ConfigResourceType
 
@@ -210,7 +213,7 @@ class Scene:
 
     def append(self, topic: str, index: int, *values: bytes, **options: Any) -> int:
         """Append a batch as a producer would; its first offset."""
-        partition = self.replicas.partition(topic, index)
+        partition = self.replicas.find((topic, index))
         info = partition.append(self.batch(*values, **options), 1, self.clock.now_ms(), 13)
         return info.first_offset
 
@@ -218,6 +221,16 @@ class Scene:
         now_ms = self.clock.now_ms()
         records = [Record(at, now_ms, key, value, ()) for at, value in enumerate(values)]
         return bytes(build_batch(records, base_offset=0, **options))
+
+
+def no_cluster(clock: VirtualClock) -> ClusterLink:
+    """A broker on its own: nobody listens, and the controller never answers."""
+    return ClusterLink(
+        peers=MemoryNetwork(clock).peers(NODE),
+        to_controller=lambda request, done, failed: None,
+        broker_epoch=lambda: 0,
+        gate=WriteGate(clock, None),
+    )
 
 
 def make_scene(fs: MemFs | None = None, clock: VirtualClock | None = None) -> Scene:
@@ -228,9 +241,8 @@ def make_scene(fs: MemFs | None = None, clock: VirtualClock | None = None) -> Sc
     config = BrokerConfig.single_node({"log.dirs": "/data", "node.id": str(NODE)})
     log_manager = LogManager(fs, config, clock, executor)
     log_manager.open_dirs("test-cluster-id-000000", NODE)
-    replicas = ReplicaManager(
-        log_manager, clock, executor, NODE, config, call_soon_threadsafe=lambda call, *args: call(*args)
-    )
+    offload = Offload(executor, lambda call, *args: call(*args))
+    replicas = ReplicaManager(log_manager, clock, offload, NODE, config, no_cluster(clock))
     log_manager.load(replicas.topic_config)
     broker = SimpleNamespace(
         node_id=NODE,

@@ -89,4 +89,4 @@ def test_every_request_is_answered(name: str, draw: st.DataObject) -> None:
         answer = ctx.response
     if answer is not NO_RESPONSE:
         encode(answer, version)
-    assert scene.replicas.waiting.count == 0
+    assert scene.replicas.delayed_requests.count == 0

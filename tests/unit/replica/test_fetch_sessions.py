@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.errors import ErrorCode
-from ottla.replica.fetch_sessions import FetchContext, FetchPartition, FetchSessionCache
+from ottla.replica.fetch_partition import FetchPartition
+from ottla.replica.fetch_sessions import FetchContext, FetchSessionCache
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import FetchResponse
 

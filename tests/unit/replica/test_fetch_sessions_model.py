@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from effort import examples
 from ottla.errors import ErrorCode
-from ottla.replica.fetch_sessions import FetchPartition, FetchSessionCache
+from ottla.replica.fetch_partition import FetchPartition
+from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.messages import FetchResponse
 

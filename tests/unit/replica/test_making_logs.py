@@ -46,7 +46,7 @@ def results(ctx: Context) -> list[tuple[int, int]]:
 
 
 def values(scene: Scene, index: int = 0, topic: str = "t") -> int:
-    return scene.replicas.partition(topic, index).local_log().log_end_offset
+    return scene.replicas.find((topic, index)).local_log().log_end_offset
 
 
 def threads(scene: Scene) -> int:
@@ -97,7 +97,7 @@ def test_a_log_that_is_there_gets_the_file_of_its_epoch_in_the_thread_too(scene)
     scene.clock.advance(0)
     scene.executor.run(making.run)
     assert scene.fs.exists("/data/t-0/leader-epoch-checkpoint")
-    assert not scene.replicas.partition("t", 0).log.leader_epochs.unwritten
+    assert not scene.replicas.find(("t", 0)).log.leader_epochs.unwritten
     scene.turn()
     assert results(sent) == [(0, 0)]
 
@@ -178,14 +178,14 @@ def test_an_end_answers_who_waits(scene):
 def test_an_unexpected_error_is_told_and_holds_nobody_up(scene, monkeypatch):
     scene.create_topic("t", 2)
     bad, good = send(scene, 0), send(scene, 1)
-    append = type(scene.replicas.partition("t", 0)).append
+    append = type(scene.replicas.find(("t", 0))).append
 
     def broken(self, *args):
         if self.index == 0:
             raise ZeroDivisionError("a bug")
         return append(self, *args)
 
-    monkeypatch.setattr(type(scene.replicas.partition("t", 0)), "append", broken)
+    monkeypatch.setattr(type(scene.replicas.find(("t", 0))), "append", broken)
     scene.turn()
     assert results(bad) == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1)]
     assert results(good) == [(0, 0)]
@@ -247,7 +247,7 @@ def test_a_partition_that_is_led_elsewhere_meanwhile_refuses(scene):
     scene.change_partition("t", 0, leader=2, leader_epoch=1, partition_epoch=1)
     scene.turn()
     assert results(sent) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
-    assert scene.replicas.partition("t", 0).log is not None
+    assert scene.replicas.find(("t", 0)).log is not None
 
 
 def test_a_new_epoch_meanwhile_is_the_one_of_the_record(scene):
@@ -330,7 +330,7 @@ def test_logs_loaded_from_disk_are_opened_in_slices(scene, monkeypatch):
 
     monkeypatch.setattr(again.replicas._host, "open_log", slow)
     again.create_topic("t", 50, topic_id=scene.topic_ids["t"])
-    again.replicas._maker._turn()
+    again.replicas._log_creator._turn()
     assert sum(1 for partition in again.replicas.partitions() if partition.log is not None) == 2
     again.clock.advance(1)
     assert all(partition.log is not None for partition in again.replicas.partitions())

@@ -67,7 +67,7 @@ def test_earliest_and_latest(scene):
     scene.append("t", 0, b"a", b"b")
     assert offset_of(scene, list_offsets.LATEST) == (0, 2, -1, 0)
     assert offset_of(scene, list_offsets.EARLIEST) == (0, 0, -1, 0)
-    scene.replicas.partition("t", 0).delete_records(1)
+    scene.replicas.find(("t", 0)).delete_records(1)
     assert offset_of(scene, list_offsets.EARLIEST) == (0, 1, -1, 0)
     assert offset_of(scene, list_offsets.EARLIEST_LOCAL) == (0, 1, -1, 0)
 

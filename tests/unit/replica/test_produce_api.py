@@ -52,7 +52,7 @@ def send(scene, *entries: Any, version: int = 12, **options: Any) -> list[Any]:
 
 
 def log_of(scene, index: int = 0) -> Any:
-    return scene.replicas.partition("t", index).local_log()
+    return scene.replicas.find(("t", index)).local_log()
 
 
 def test_offsets_are_told_for_each_partition(scene):
@@ -160,7 +160,7 @@ def test_acks_all_waits_for_the_in_sync_replicas(scene):
     )
     scene.turn()
     assert ctx.response is None
-    partition = scene.replicas.partition("t", 0)
+    partition = scene.replicas.find(("t", 0))
     partition.follower_fetched(partition.log, 2, 1, start_offset=0, broker_epoch=1)
     scene.turn()
     (answer,) = results(ctx.response)
@@ -174,7 +174,7 @@ def test_acks_all_times_out(scene):
     scene.clock.advance_ms(1000)
     (answer,) = results(ctx.response)
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert scene.replicas.waiting.count == 0
+    assert scene.replicas.delayed_requests.count == 0
 
 
 def test_a_change_of_leader_ends_the_wait_for_replicas(scene):
@@ -200,7 +200,7 @@ def test_a_producer_that_goes_away_leaves_no_waiting_request(scene):
     ctx = Context(12)
     produce.handle(scene.broker, ctx, request(("t", 0, scene.batch(b"a"))))
     ctx.disconnect()
-    assert scene.replicas.waiting.count == 0
+    assert scene.replicas.delayed_requests.count == 0
 
 
 def values(scene) -> list[bytes]:

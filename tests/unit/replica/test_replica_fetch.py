@@ -9,7 +9,9 @@ import pytest
 from ottla.errors import ApiException, ErrorCode
 from ottla.records.batch import iter_batches
 from ottla.replica.consumer_read import ConsumerRead
-from ottla.replica.fetch_sessions import FetchPartition
+from ottla.replica.fetch_partition import FetchPartition, SentMarks
+from ottla.replica.fetch_sessions import FollowerSession
+from ottla.replica.follower_read import FollowerRead
 
 
 class Outcome:
@@ -17,7 +19,7 @@ class Outcome:
 
     def __init__(self) -> None:
         self.results: Any = None
-        self.fetch: ConsumerRead
+        self.fetch: ConsumerRead | FollowerRead
 
     @property
     def done(self) -> bool:
@@ -41,6 +43,22 @@ def fetch(scene, *parts: FetchPartition, **options: Any) -> Outcome:
     results = outcome.fetch.start()
     if results is not None:
         outcome.take(results)
+    return outcome
+
+
+def follow(scene, *parts: FetchPartition, **options: Any) -> Outcome:
+    """Fetch as a follower does that has no session."""
+    options = {"max_bytes": 1 << 20, "min_bytes": 1, "max_wait_ms": 500, "replica_epoch": -1, **options}
+    outcome = Outcome()
+
+    def take(sent: Any) -> None:
+        outcome.take([data for _, data in sent])
+
+    session = FollowerSession(parts, uses_topic_ids=False, now_ms=0.0)
+    outcome.fetch = FollowerRead(scene.replicas, session, take, **options)
+    sent = outcome.fetch.start()
+    if sent is not None:
+        take(sent)
     return outcome
 
 
@@ -69,7 +87,7 @@ def test_a_fetch_waits_for_data_and_gets_it(scene):
     assert outcome.done
     assert outcome.offsets(1) == [0]
     assert not outcome.results[0].records
-    assert scene.replicas.waiting.count == 0
+    assert scene.replicas.delayed_requests.count == 0
 
 
 def test_a_fetch_that_waited_in_vain_is_answered_empty(scene):
@@ -141,7 +159,7 @@ def test_every_partition_of_a_session_gets_its_turn(scene):
     session_id, changed, read = 0, list(parts.values()), []
     for epoch in range(8):
         context = sessions.open(12, session_id, epoch, changed)
-        outcome = fetch(scene, *context.partitions, max_bytes=size, incremental=context.incremental)
+        outcome = fetch(scene, *context.partitions, max_bytes=size)
         _, session_id, sent = context.finish(outcome.results)
         changed = []
         for each, data in sent:
@@ -155,7 +173,7 @@ def test_every_partition_of_a_session_gets_its_turn(scene):
 def test_a_segment_boundary_does_not_make_a_fetch_wait(scene):
     scene.create_topic("t")
     scene.append("t", 0, b"a")
-    scene.replicas.partition("t", 0).log.roll()
+    scene.replicas.find(("t", 0)).log.roll()
     scene.append("t", 0, b"b" * 500)
     outcome = fetch(scene, part(), min_bytes=400)
     assert outcome.offsets() == [0]
@@ -224,8 +242,8 @@ def test_a_client_that_goes_away_takes_its_fetch_with_it(scene):
     scene.create_topic("t")
     outcome = fetch(scene, part())
     outcome.fetch.cancel()
-    assert scene.replicas.waiting.count == 0
-    assert not scene.replicas.partition("t", 0).waiters
+    assert scene.replicas.delayed_requests.count == 0
+    assert not scene.replicas.find(("t", 0)).high_watermark_waiters
     scene.append("t", 0, b"a")
     scene.clock.advance(10)
     assert not outcome.done
@@ -264,7 +282,7 @@ def test_a_waiting_fetch_whose_data_went_cold_is_answered_after_the_cold_read(sc
     evict(scene, 0)
     scene.turn()
     assert not outcome.done
-    assert scene.replicas.waiting.count == 0
+    assert scene.replicas.delayed_requests.count == 0
     scene.executor.run()
     assert outcome.offsets() == [0]
 
@@ -299,7 +317,7 @@ def test_a_failed_disk_is_told_to_whoever_reads_or_waits(scene):
 
 def test_too_many_waiting_fetches_are_answered_at_once(scene):
     scene.create_topic("t")
-    scene.replicas.waiting._limit = 1
+    scene.replicas.delayed_requests._limit = 1
     assert not fetch(scene, part()).done
     assert fetch(scene, part()).done
 
@@ -309,13 +327,13 @@ def test_only_what_all_in_sync_replicas_have_is_readable(scene):
     scene.append("t", 0, b"a")
     consumer = fetch(scene, part())
     assert not consumer.done
-    follower = fetch(scene, part(leader_epoch=0), replica_id=2, replica_epoch=7)
+    follower = follow(scene, part(leader_epoch=0), replica_id=2, replica_epoch=7)
     assert follower.offsets() == [0]
     assert not consumer.done
-    fetch(scene, part(offset=1, leader_epoch=0), replica_id=2)
+    follow(scene, part(offset=1, leader_epoch=0), replica_id=2)
     scene.turn()
     assert not consumer.done, "whoever does not know the broker's epoch is not the broker"
-    caught_up = fetch(scene, part(offset=1, leader_epoch=0), replica_id=2, replica_epoch=7)
+    caught_up = follow(scene, part(offset=1, leader_epoch=0), replica_id=2, replica_epoch=7)
     scene.turn()
     assert consumer.offsets() == [0]
     assert consumer.results[0].high_watermark == 1
@@ -327,8 +345,8 @@ def test_only_what_all_in_sync_replicas_have_is_readable(scene):
 
 def test_a_stranger_cannot_fetch_as_a_follower(scene):
     scene.create_topic("t")
-    assert fetch(scene, part(), replica_id=9).codes() == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    assert fetch(scene, part(leader_epoch=0), replica_id=9).codes() == [ErrorCode.UNKNOWN_LEADER_EPOCH]
+    assert follow(scene, part(), replica_id=9).codes() == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert follow(scene, part(leader_epoch=0), replica_id=9).codes() == [ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
 def test_a_client_of_another_history_is_told_where_it_diverged(scene):
@@ -350,8 +368,8 @@ def test_a_session_is_not_told_of_what_did_not_change(scene):
     scene.create_topic("t", 2)
     scene.append("t", 0, b"a")
     parts = [part(0, offset=1), part(1)]
-    parts[0].sent_high_watermark, parts[0].sent_log_start_offset = 1, 0
-    outcome = fetch(scene, *parts, max_wait_ms=0, incremental=True)
+    parts[0].sent = SentMarks(1, 0)
+    outcome = fetch(scene, *parts, max_wait_ms=0)
     assert outcome.results[0] is None
     assert outcome.results[1].high_watermark == 0
 
@@ -360,7 +378,7 @@ def test_deleted_records_are_news_to_a_waiting_fetch_only_if_they_were_ahead_of_
     scene.create_topic("t")
     scene.append("t", 0, b"a", b"b")
     outcome = fetch(scene, part(offset=2))
-    scene.replicas.partition("t", 0).delete_records(-1)
+    scene.replicas.find(("t", 0)).delete_records(-1)
     scene.turn()
     assert not outcome.done
     assert fetch(scene, part(offset=0)).codes() == [ErrorCode.OFFSET_OUT_OF_RANGE]
@@ -371,7 +389,7 @@ def test_when_the_broker_stops_waiting_fetches_are_answered_and_new_ones_do_not_
     outcome = fetch(scene, part(0), part(1))
     scene.replicas.shutdown()
     assert outcome.codes() == [ErrorCode.NONE, ErrorCode.NONE]
-    assert scene.replicas.waiting.count == 0
+    assert scene.replicas.delayed_requests.count == 0
     assert fetch(scene, part(0)).done
 
 
@@ -389,7 +407,7 @@ def test_damaged_data_is_passed_on_for_the_client_to_notice(scene):
 def test_a_fetch_of_many_new_partitions_makes_their_logs_in_slices(scene):
     scene.create_topic("t", 100)
     outcome = fetch(scene, *(part(index) for index in range(100)), max_wait_ms=0)
-    made = [index for index in range(100) if scene.replicas.partition("t", index).log is not None]
+    made = [index for index in range(100) if scene.replicas.find(("t", index)).log is not None]
     assert not outcome.done
     assert len(made) < 10
     scene.turn()

@@ -33,24 +33,24 @@ def test_a_log_is_made_on_demand_when_a_record_comes_before(scene):
 
 def test_lookups_by_name_and_id(scene):
     topic_id = scene.create_topic("t", 2)
-    partition = scene.replicas.partition("t", 1)
-    assert scene.replicas.partition_by_id(topic_id, 1) is partition
+    partition = scene.replicas.find(("t", 1))
+    assert scene.replicas.find((topic_id, 1)) is partition
     assert len(list(scene.replicas.partitions())) == 2
-    assert code_of(scene.replicas.partition, "t", 2) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert code_of(scene.replicas.partition, "u", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert code_of(scene.replicas.partition_by_id, bytes(16), 0) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert code_of(scene.replicas.find, ("t", 2)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(scene.replicas.find, ("u", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(scene.replicas.find, (bytes(16), 0)) == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_a_partition_of_other_brokers_is_not_hosted_here(scene):
     scene.create_topic("t", replicas=(2, 3))
-    assert code_of(scene.replicas.partition, "t", 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(scene.replicas.find, ("t", 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_deleted_topic_is_gone_at_once_and_its_log_a_turn_later(scene):
     scene.create_topic("t")
     scene.turn()
     scene.delete_topic("t")
-    assert code_of(scene.replicas.partition, "t", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(scene.replicas.find, ("t", 0)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     scene.turn()
     assert not scene.log_manager.logs
 
@@ -70,7 +70,7 @@ def test_a_topic_made_anew_before_the_old_log_was_removed_begins_empty(scene):
     assert scene.append("t", 0, b"new") == 0
     scene.turn()
     assert scene.log_manager.get(TopicPartition("t", 0)).topic_id == new_id
-    assert scene.replicas.partition("t", 0).log.log_end_offset == 1
+    assert scene.replicas.find(("t", 0)).log.log_end_offset == 1
 
 
 def test_a_replica_that_is_assigned_elsewhere_leaves(scene):
@@ -81,12 +81,12 @@ def test_a_replica_that_is_assigned_elsewhere_leaves(scene):
     )
     scene.turn()
     assert set(scene.log_manager.logs) == {TopicPartition("t", 1)}
-    assert code_of(scene.replicas.partition, "t", 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(scene.replicas.find, ("t", 0)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_another_leader_takes_over(scene):
     scene.create_topic("t", replicas=(1, 2))
-    partition = scene.replicas.partition("t", 0)
+    partition = scene.replicas.find(("t", 0))
     scene.change_partition("t", 0, leader=2, leader_epoch=1)
     assert not partition.is_leader
     assert code_of(scene.append, "t", 0, b"a") == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -97,7 +97,7 @@ def test_each_leader_epoch_is_noted_where_it_begins(scene):
     scene.append("t", 0, b"a", b"b")
     scene.change_partition("t", 0, leader_epoch=1)
     scene.append("t", 0, b"c")
-    log = scene.replicas.partition("t", 0).log
+    log = scene.replicas.find(("t", 0)).log
     assert log.end_offset_for_epoch(0) == (0, 2)
     assert log.end_offset_for_epoch(1) == (1, 3)
 
@@ -125,7 +125,7 @@ def test_broker_defaults_reach_topics_that_do_not_set_their_own(scene):
 def test_too_few_replicas_in_sync_refuse_acks_all_only(scene):
     scene.create_topic("t", replicas=(1, 2, 3), configs={"min.insync.replicas": "2"})
     scene.change_partition("t", 0, isr=(1,))
-    partition = scene.replicas.partition("t", 0)
+    partition = scene.replicas.find(("t", 0))
     now_ms = scene.clock.now_ms()
     assert code_of(partition.append, scene.batch(b"a"), -1, now_ms, 13) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert partition.append(scene.batch(b"a"), 1, now_ms, 13).first_offset == 0
@@ -133,14 +133,14 @@ def test_too_few_replicas_in_sync_refuse_acks_all_only(scene):
 
 def test_min_insync_replicas_asks_for_no_more_than_there_are(scene):
     scene.create_topic("t", configs={"min.insync.replicas": "3"})
-    partition = scene.replicas.partition("t", 0)
+    partition = scene.replicas.find(("t", 0))
     assert partition.append(scene.batch(b"a"), -1, scene.clock.now_ms(), 13).first_offset == 0
 
 
 def test_a_shrunk_in_sync_set_moves_the_high_watermark(scene):
     scene.create_topic("t", replicas=(1, 2))
     scene.append("t", 0, b"a")
-    log = scene.replicas.partition("t", 0).log
+    log = scene.replicas.find(("t", 0)).log
     assert log.high_watermark == 0
     scene.change_partition("t", 0, isr=(1,))
     assert log.high_watermark == 1

@@ -57,11 +57,11 @@ def test_a_topic_that_goes_leaves_the_sessions(cluster):
     cluster.create_topic("two")
     cluster.run(1)
     partition = cluster.node[1].partition("two")
-    assert len(partition.tails) == 2
+    assert len(partition.log_end_waiters) == 2
     for node in (2, 3):
         cluster.node[node].replicas._fetchers.unfollow(cluster.node[node].partition("two"))
     cluster.run(1)
-    assert not partition.tails
+    assert not partition.log_end_waiters
     assert all(len(session.partitions) == 1 for session in sessions(cluster, 1))
 
 
@@ -71,7 +71,7 @@ def test_a_session_that_is_dropped_lets_go_of_its_partitions(cluster):
     cache = cluster.node[1].broker.fetch_sessions
     for session in sessions(cluster, 1):
         cache.drop(session.id)
-    assert not cluster.node[1].partition().tails
+    assert not cluster.node[1].partition().log_end_waiters
     cluster.produce(b"a", acks=1)
     cluster.run(2)
     assert cluster.node[2].values() == cluster.node[3].values() == [b"a"], "they open others"

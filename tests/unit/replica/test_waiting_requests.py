@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
-from ottla.replica.delayed_requests import DelayedRequests
+from ottla.replica.delayed_requests import DelayedRequests, Waiters
 from ottla.testing.virtual_clock import VirtualClock
 
 
-def place() -> SimpleNamespace:
-    """Whatever requests can wait for."""
-    return SimpleNamespace(waiters={}, tails={})
+def place() -> Waiters:
+    """The waiters of one partition."""
+    return {}
 
 
 class Waiter:
@@ -36,13 +34,13 @@ def test_it_is_woken_once_for_many_events_of_one_turn(clock):
     waiting, places, waiter = DelayedRequests(clock), [place() for _ in range(3)], Waiter()
     parked = waiting.park(places, 1, 10.0, waiter)
     for each in places:
-        for waiting_there in each.waiters:
+        for waiting_there in each:
             waiting_there.progress(100)
     assert waiter.calls == []
     clock.advance(0)
     assert waiter.calls == [False]
     assert waiting.count == 0
-    assert all(not each.waiters for each in places)
+    assert all(not each for each in places)
     parked.ready()
     clock.advance(100)
     assert waiter.calls == [False]
@@ -72,7 +70,7 @@ def test_one_that_still_needs_more_keeps_waiting_until_its_time_is_up(clock):
     clock.advance(0.2)
     assert waiter.calls == [False, True]
     assert waiting.count == 0
-    assert not where.waiters
+    assert not where
 
 
 def test_a_cancelled_one_leaves_nothing_behind(clock):
@@ -84,7 +82,7 @@ def test_a_cancelled_one_leaves_nothing_behind(clock):
     clock.advance(100)
     assert waiter.calls == []
     assert waiting.count == 0
-    assert not where.waiters
+    assert not where
 
 
 def test_there_is_room_for_only_so_many(clock):

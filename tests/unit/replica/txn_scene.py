@@ -165,7 +165,7 @@ class TxnScene:
     # -- what readers see
 
     def log(self, topic: str = "t", index: int = 0) -> Any:
-        return self.scene.replicas.partition(topic, index).local_log()
+        return self.scene.replicas.find((topic, index)).local_log()
 
     def committed(self, topic: str = "t", index: int = 0, max_bytes: int = 1 << 20) -> list[bytes]:
         """The values that a read_committed consumer gets, by what fetches tell it and nothing else."""

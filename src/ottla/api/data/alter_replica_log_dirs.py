@@ -9,9 +9,10 @@ Move replicas of this broker between its log directories.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import Api, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
@@ -19,6 +20,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.messages import AlterReplicaLogDirsResponse
 
 if TYPE_CHECKING:
+    from ottla.ids import TopicName
     from ottla.wire.messages import AlterReplicaLogDirsRequest
 
 
@@ -29,7 +31,7 @@ def handle(
 
 
 def _move(broker: Broker, path: str, tp: TopicPartition) -> ErrorCode:
-    """Begin the move. Where no replica is yet, the directory is noted for when there is one."""
+    """Begin the move. If there is no replica yet, the directory is kept for when there is one."""
     try:
         broker.replicas.move_log(tp, _as_configured(broker, path))
     except ApiException as error:
@@ -38,13 +40,15 @@ def _move(broker: Broker, path: str, tp: TopicPartition) -> ErrorCode:
 
 
 def _as_configured(broker: Broker, path: str) -> str:
-    """Clients name directories by the absolute path that DescribeLogDirs tells."""
+    """The directory as configured: clients send the absolute path that DescribeLogDirs reports."""
     wanted = os.path.abspath(path)
     return next((d.path for d in broker.log_manager.dirs if os.path.abspath(d.path) == wanted), path)
 
 
-def _response(request: Message, outcome: Any) -> Message:
-    topics: dict[str, list[Any]] = {}
+def _response(
+    request: AlterReplicaLogDirsRequest, outcome: Callable[[str, TopicPartition], ErrorCode]
+) -> AlterReplicaLogDirsResponse:
+    topics: dict[TopicName, list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:

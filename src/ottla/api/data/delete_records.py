@@ -5,17 +5,17 @@ Make everything before an offset unreadable; -1 stands for the high watermark.
 0, 1  the same
 2     flexible
 
-The answer waits until every replica on a living broker has heard of it, or the request's time is up.
+The response waits until every replica on a live broker has deleted the records, or the request times out.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
-from ottla.api.data.produce import INTERNAL_TOPICS
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
+from ottla.metadata.topic_names import INTERNAL_TOPICS
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteRecordsResponse
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 _NO_LOW_WATERMARK: Final = -1
 _ONLY_EVENTS: Final = 1 << 62
-"""More bytes than will ever be appended: only what followers tell wakes the request."""
+"""More bytes than are ever appended: only followers' fetches wake the request."""
 
 
 class _Deletion(NamedTuple):
     partition: Partition
     offset: int
-    result: Message
+    result: DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 def handle(
@@ -59,8 +59,11 @@ def handle(
         ctx.respond(response)
         return 0
 
-    parked: DelayedRequest | None = broker.replicas.waiting.park(
-        {each.partition: None for each in waiting}, _ONLY_EVENTS, max(request.timeout_ms, 0) / 1000, woken
+    parked: DelayedRequest | None = broker.replicas.delayed_requests.park(
+        [each.partition.high_watermark_waiters for each in waiting],
+        _ONLY_EVENTS,
+        max(request.timeout_ms, 0) / 1000,
+        woken,
     )
     if parked is None:
         _unfinished(waiting, expired=True)
@@ -69,10 +72,15 @@ def handle(
     return PARKED
 
 
-def _delete(broker: Broker, topic: str, part: Message, waiting: list[_Deletion]) -> Message:
+def _delete(
+    broker: Broker,
+    topic: str,
+    part: DeleteRecordsRequest.DeleteRecordsPartition,
+    waiting: list[_Deletion],
+) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
     result = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=part.partition_index)
     try:
-        partition = broker.replicas.partition(topic, part.partition_index)
+        partition = broker.replicas.find((topic, part.partition_index))
         if topic in INTERNAL_TOPICS:
             raise ApiException(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Records of the internal topic {topic} cannot be deleted"
@@ -84,7 +92,7 @@ def _delete(broker: Broker, topic: str, part: Message, waiting: list[_Deletion])
 
 
 def _unfinished(waiting: list[_Deletion], *, expired: bool) -> list[_Deletion]:
-    """Those that some replica has yet to hear of; the others' results are filled in."""
+    """The deletions that some replica has not done yet; the results of the others are filled in."""
     left = []
     for each in waiting:
         try:
@@ -101,7 +109,7 @@ def _unfinished(waiting: list[_Deletion], *, expired: bool) -> list[_Deletion]:
     return left
 
 
-def _fail(result: Message, code: ErrorCode) -> None:
+def _fail(result: DeleteRecordsResponse.DeleteRecordsPartitionResult, code: ErrorCode) -> None:
     result.low_watermark = _NO_LOW_WATERMARK
     result.error_code = code
 

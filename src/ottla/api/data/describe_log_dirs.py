@@ -15,11 +15,12 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.log.types import TopicPartition
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.replica.offload import outcome
@@ -29,9 +30,10 @@ from ottla.wire.messages import DescribeLogDirsResponse
 if TYPE_CHECKING:
     from ottla.log.log_dir import LogDir
     from ottla.log.manager import LogManager
+    from ottla.log.partition_log import PartitionLog
     from ottla.wire.messages import DescribeLogDirsRequest
 
-_Rooms = list[tuple[int, int] | OSError]
+_DiskUsages = list[tuple[int, int] | OSError]
 
 
 def handle(
@@ -49,18 +51,21 @@ def handle(
             result.is_cordoned = not directory.offline and manager.is_cordoned(directory)
     # Asking a volume for its room can hang with the volume.
     broker.replicas.offload.run(
-        partial(_rooms, manager, [directory for directory, _ in described]), partial(_respond, ctx, described)
+        partial(_disk_usages, manager, [directory for directory, _ in described]),
+        partial(_respond, ctx, described),
     )
     return PARKED
 
 
-def _describe(manager: LogManager, directory: LogDir, wanted: set[TopicPartition] | None) -> Message:
+def _describe(
+    manager: LogManager, directory: LogDir, wanted: set[TopicPartition] | None
+) -> DescribeLogDirsResponse.DescribeLogDirsResult:
     path = os.path.abspath(directory.path)
     if directory.offline:
         return DescribeLogDirsResponse.DescribeLogDirsResult(
             log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR
         )
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[DescribeLogDirsResponse.DescribeLogDirsPartition]] = {}
     for log in manager.logs_in(directory):
         tp = log.topic_partition
         if wanted is None or tp in wanted:
@@ -68,13 +73,15 @@ def _describe(manager: LogManager, directory: LogDir, wanted: set[TopicPartition
     return DescribeLogDirsResponse.DescribeLogDirsResult(
         log_dir=path,
         topics=[
-            DescribeLogDirsResponse.DescribeLogDirsTopic(name=name, partitions=partitions)
+            DescribeLogDirsResponse.DescribeLogDirsTopic(name=TopicName(name), partitions=partitions)
             for name, partitions in topics.items()
         ],
     )
 
 
-def _partition(manager: LogManager, tp: TopicPartition, log: Any) -> Message:
+def _partition(
+    manager: LogManager, tp: TopicPartition, log: PartitionLog
+) -> DescribeLogDirsResponse.DescribeLogDirsPartition:
     current = manager.get(tp)
     is_future = manager.future_logs.get(tp) is log
     if current is None:
@@ -88,26 +95,30 @@ def _partition(manager: LogManager, tp: TopicPartition, log: Any) -> Message:
     )
 
 
-def _rooms(manager: LogManager, directories: Iterable[LogDir]) -> _Rooms:
-    rooms: _Rooms = []
+def _disk_usages(manager: LogManager, directories: Iterable[LogDir]) -> _DiskUsages:
+    usages: _DiskUsages = []
     for directory in directories:
         try:
-            rooms.append(manager.fs.disk_usage(directory.path))
+            usages.append(manager.fs.disk_usage(directory.path))
         except OSError as error:
-            rooms.append(error)
-    return rooms
+            usages.append(error)
+    return usages
 
 
-def _respond(ctx: RequestContext, described: list[tuple[LogDir, Message]], future: Future[_Rooms]) -> None:
-    rooms = outcome(future)
-    if isinstance(rooms, ApiException):
-        ctx.respond(DescribeLogDirsResponse(error_code=rooms.code))
+def _respond(
+    ctx: RequestContext,
+    described: list[tuple[LogDir, DescribeLogDirsResponse.DescribeLogDirsResult]],
+    future: Future[_DiskUsages],
+) -> None:
+    usages = outcome(future)
+    if isinstance(usages, ApiException):
+        ctx.respond(DescribeLogDirsResponse(error_code=usages.code))
         return
-    for (_, result), room in zip(described, rooms, strict=True):
-        if isinstance(room, OSError):
+    for (_, result), usage in zip(described, usages, strict=True):
+        if isinstance(usage, OSError):
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         elif not result.error_code:
-            result.total_bytes, result.usable_bytes = room
+            result.total_bytes, result.usable_bytes = usage
     ctx.respond(DescribeLogDirsResponse(results=[result for _, result in described]))
 
 

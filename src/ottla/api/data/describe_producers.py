@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import Api, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
+from ottla.ids import ProducerId
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeProducersResponse
 
@@ -33,16 +34,16 @@ def handle(
     )
 
 
-def _describe(broker: Broker, topic: str, index: int) -> Message:
+def _describe(broker: Broker, topic: str, index: int) -> DescribeProducersResponse.PartitionResponse:
     try:
-        producers = broker.replicas.partition(topic, index).local_log().producers.active
+        producers = broker.replicas.find((topic, index)).local_log().producers.active
     except ApiException as error:
         return _failed(index, error)
     return DescribeProducersResponse.PartitionResponse(
         partition_index=index,
         active_producers=[
             DescribeProducersResponse.ProducerState(
-                producer_id=state.producer_id,
+                producer_id=ProducerId(state.producer_id),
                 producer_epoch=state.epoch,
                 last_sequence=state.last_sequence,
                 last_timestamp=state.last_timestamp,
@@ -54,7 +55,7 @@ def _describe(broker: Broker, topic: str, index: int) -> Message:
     )
 
 
-def _failed(index: int, error: ApiException) -> Message:
+def _failed(index: int, error: ApiException) -> DescribeProducersResponse.PartitionResponse:
     return DescribeProducersResponse.PartitionResponse(
         partition_index=index, error_code=error.code, error_message=error.message
     )

@@ -3,38 +3,34 @@
 Read record batches from partitions, waiting for them if there are too few.
 
 4   isolation level, last stable offset, aborted transactions
-5   log start offsets, of followers and in the answer
+5   log start offsets, in followers' requests and in the response
 7   fetch sessions (KIP-227)
-9   the leader epoch that the client believes in is checked
+9   the client's leader epoch is checked
 10  zstd
-11  rack of the client, preferred read replica in the answer
+11  rack of the client, preferred read replica in the response
 12  flexible; last fetched epoch and diverging epoch
 13  topic ids instead of names
 14  nothing for clients (tiered storage's OFFSET_MOVED_TO_TIERED_STORAGE)
-15  a follower tells its epoch: replica state instead of replica id
-16  the answer hints at the leader where this broker is not it
+15  a follower reports its broker epoch: replica state instead of replica id
+16  the response reports the leader if this broker does not lead the partition
 17  replica directory id    18  high watermark of a follower (raft)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.replica.consumer_read import ConsumerRead, Results
-from ottla.replica.fetch_sessions import (
-    FetchContext,
-    FetchPartition,
-    FetchSession,
-    PartitionData,
-    PartitionKey,
-)
-from ottla.replica.follower_read import FollowerRead
+from ottla.replica.fetch_partition import FetchPartition, PartitionKey
+from ottla.replica.fetch_sessions import FetchContext, FollowerSession
+from ottla.replica.follower_read import FollowerRead, Sent
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import FetchResponse
 
@@ -42,10 +38,10 @@ if TYPE_CHECKING:
     from ottla.wire.messages import FetchRequest
 
 READ_COMMITTED: Final = 1
-_MAX_AT_ONCE: Final = 8 << 20
-"""Beyond this the first bytes of an answer leave the processor's caches before they are sent."""
+_LARGE_RESPONSE: Final = 8 << 20
+"""Beyond this the first bytes of a response leave the processor's caches before they are sent."""
 _WORTH_A_PARTITION: Final = 8 << 10
-"""To look at a partition takes as long as to send so much: those who ask for thousands get more at once."""
+"""Looking at a partition takes as long as sending this much: a fetch of thousands gets a larger response."""
 _FROM_FOLLOWERS: Final = 11
 _TOPIC_IDS: Final = 13
 _REPLICA_STATE: Final = 15
@@ -54,86 +50,85 @@ _STORAGE_ERRORS: Final = 6
 
 _FOLLOWER_SESSION: Final = "follower's fetch session"
 _HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-_TopicResponse: Any = FetchResponse.FetchableTopicResponse
+_TopicResponse = FetchResponse.FetchableTopicResponse
 
 
 def handle(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchResponse | Outcome:
     version = ctx.version
     replica_id = request.replica_id if version < _REPLICA_STATE else request.replica_state.replica_id
-    session = broker.fetch_sessions.open(
+    context = broker.fetch_sessions.open(
         version,
         request.session_id,
         request.session_epoch,
-        _asked_for(request, version),
+        _requested(request, version),
         _forgotten(request, version) if request.forgotten_topics_data else (),
         follower=replica_id >= 0,
     )
-    if session.error:
-        return FetchResponse(error_code=session.error)
-    replica_epoch = -1 if version < _REPLICA_STATE else request.replica_state.replica_epoch
-    if replica_id >= 0 and session.session is not None:
-        return _fetch_for_follower(broker, ctx, request, session.session, replica_id, replica_epoch)
+    if context.error:
+        return FetchResponse(error_code=context.error)
+    if context.follower is not None:
+        return _fetch_for_follower(broker, ctx, request, context, context.follower, replica_id)
     max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
-    if replica_id < 0:
-        max_bytes = min(max_bytes, _fit_for_one_answer(request, session.partitions))
-    fetch = ConsumerRead(
+    read = ConsumerRead(
         broker.replicas,
-        session.partitions,
-        partial(_respond, broker, ctx, session),
-        max_bytes=max_bytes,
+        context.partitions,
+        partial(_respond, broker, ctx, context),
+        max_bytes=min(max_bytes, _response_size(request, context.partitions)),
         min_bytes=request.min_bytes,
-        # A follower that opens a session has more to say at once: the changes since.
-        max_wait_ms=request.max_wait_ms if replica_id < 0 or request.session_epoch else 0,
+        max_wait_ms=request.max_wait_ms,
         read_committed=request.isolation_level == READ_COMMITTED,
-        replica_id=replica_id,
-        replica_epoch=replica_epoch,
         only_leader=version < _FROM_FOLLOWERS,
         rack=request.rack_id,
-        incremental=session.incremental,
     )
-    results = fetch.start()
+    results = read.start()
     if results is not None:
-        return _response(broker, ctx, session, results)
-    ctx.on_close(fetch.cancel)
+        return _response(broker, ctx, context, results)
+    ctx.on_close(read.cancel)
     return PARKED
 
 
-def _fit_for_one_answer(request: Message, partitions: list[FetchPartition]) -> int:
-    """What a consumer gets at once: as much as it insists on, but not all that it would take."""
-    insists_on: int = request.min_bytes
+def _response_size(request: FetchRequest, partitions: Sequence[FetchPartition]) -> int:
+    """What a consumer gets in one response: as much as it insists on, but not all that it would take."""
     first = partitions[0].max_bytes if partitions else 0
-    return max(_MAX_AT_ONCE, _WORTH_A_PARTITION * len(partitions), insists_on, first)
+    return max(_LARGE_RESPONSE, _WORTH_A_PARTITION * len(partitions), request.min_bytes, first)
 
 
 def _fetch_for_follower(
     broker: Broker,
     ctx: RequestContext,
-    request: Message,
-    session: FetchSession,
+    request: FetchRequest,
+    context: FetchContext,
+    session: FollowerSession,
     replica_id: int,
-    replica_epoch: int,
-) -> Message | Outcome:
-    def response(sent: list[tuple[FetchPartition, PartitionData]]) -> Message:
-        return _assemble(broker, ctx, ErrorCode.NONE, session.id, sent)
+) -> FetchResponse | Outcome:
+    full = not context.incremental
 
-    fetch = FollowerRead(
+    def response(sent: Sent) -> FetchResponse:
+        session_id = context.open_session(sent)
+        if full and session_id:
+            # The session ends with its connection: a follower that connects again opens another.
+            ctx.on_disconnect(_FOLLOWER_SESSION, partial(broker.fetch_sessions.drop, session_id))
+        return _assemble(broker, ctx, ErrorCode.NONE, session_id, sent)
+
+    read = FollowerRead(
         broker.replicas,
         session,
         lambda sent: ctx.respond(response(sent)),
         replica_id=replica_id,
-        replica_epoch=replica_epoch,
+        replica_epoch=-1 if ctx.version < _REPLICA_STATE else request.replica_state.replica_epoch,
         max_bytes=min(request.max_bytes, broker.config.int("fetch.max.bytes")),
         min_bytes=request.min_bytes,
-        max_wait_ms=request.max_wait_ms,
+        # A fetch that opens a session does not wait: the follower sends its changes with the next one.
+        max_wait_ms=request.max_wait_ms if request.session_epoch else 0,
     )
-    sent = fetch.start()
+    sent = read.start()
     if sent is not None:
         return response(sent)
-    ctx.on_close(fetch.cancel)
+    ctx.on_close(read.cancel)
     return PARKED
 
 
-def _asked_for(request: Message, version: int) -> list[FetchPartition]:
+def _requested(request: FetchRequest, version: int) -> list[FetchPartition]:
     return [
         FetchPartition(
             topic.topic_id if version >= _TOPIC_IDS else topic.topic,
@@ -149,22 +144,19 @@ def _asked_for(request: Message, version: int) -> list[FetchPartition]:
     ]
 
 
-def _forgotten(request: Message, version: int) -> Iterable[PartitionKey]:
+def _forgotten(request: FetchRequest, version: int) -> Iterable[PartitionKey]:
     for topic in request.forgotten_topics_data:
         key = topic.topic_id if version >= _TOPIC_IDS else topic.topic
         for index in topic.partitions:
             yield key, index
 
 
-def _respond(broker: Broker, ctx: RequestContext, session: FetchContext, results: Results) -> None:
-    ctx.respond(_response(broker, ctx, session, results))
+def _respond(broker: Broker, ctx: RequestContext, context: FetchContext, results: Results) -> None:
+    ctx.respond(_response(broker, ctx, context, results))
 
 
-def _response(broker: Broker, ctx: RequestContext, session: FetchContext, results: Results) -> Message:
-    error, session_id, sent = session.finish(results)
-    if session.follower and session_id:
-        # Its partitions need not be watched for a follower that has gone: it will open another session.
-        ctx.on_disconnect(_FOLLOWER_SESSION, partial(broker.fetch_sessions.drop, session_id))
+def _response(broker: Broker, ctx: RequestContext, context: FetchContext, results: Results) -> FetchResponse:
+    error, session_id, sent = context.finish(results)
     return _assemble(broker, ctx, error, session_id, sent)
 
 
@@ -173,35 +165,37 @@ def _assemble(
     ctx: RequestContext,
     error: ErrorCode,
     session_id: int,
-    sent: Iterable[tuple[FetchPartition, PartitionData]],
-) -> Message:
-    version = ctx.version
-    by_id = version >= _TOPIC_IDS
-    topics: list[Any] = []
+    sent: Iterable[tuple[FetchPartition, FetchResponse.PartitionData]],
+) -> FetchResponse:
+    topics: list[FetchResponse.FetchableTopicResponse] = []
     response = FetchResponse(error_code=error, session_id=session_id, responses=topics)
     hints: list[LeaderHint] = []
     topic: str | bytes | None = None
-    partitions: list[Any] = []
+    partitions: list[FetchResponse.PartitionData] = []
     for part, data in sent:
         if part.key[0] != topic:
             topic = part.key[0]
             partitions = []
-            if by_id:
+            if isinstance(topic, bytes):
                 topics.append(_TopicResponse(topic_id=topic, partitions=partitions))
             else:
-                topics.append(_TopicResponse(topic=topic, partitions=partitions))
+                topics.append(_TopicResponse(topic=TopicName(topic), partitions=partitions))
         if data.error_code:
             _explain(broker, ctx, part, data, hints)
         partitions.append(data)
     if hints:
-        response.node_endpoints = endpoints(FetchResponse, hints)
+        response.node_endpoints = endpoints(FetchResponse.NodeEndpoint, hints)
     return response
 
 
 def _explain(
-    broker: Broker, ctx: RequestContext, part: FetchPartition, data: Message, hints: list[LeaderHint]
+    broker: Broker,
+    ctx: RequestContext,
+    part: FetchPartition,
+    data: FetchResponse.PartitionData,
+    hints: list[LeaderHint],
 ) -> None:
-    """Say where the leader is; and to clients that know no storage errors, something that they retry."""
+    """Add where the leader is. Clients that do not know storage errors get an error that they retry instead."""
     version = ctx.version
     if data.error_code in _HINTED and version >= _LEADER_HINTS:
         hint = leader_hint(broker, ctx, *part.key)

@@ -4,7 +4,7 @@ The offset of a partition for a timestamp, or for one of the names below.
 
 1   one offset for each partition instead of a list
 2   isolation level
-4   the leader epoch that the client believes in is checked, and that of the offset told
+4   the client's leader epoch is checked, and the offset's leader epoch reported
 5   OFFSET_NOT_AVAILABLE while a new leader does not know the high watermark
 6   flexible
 7   -3, the record of the highest timestamp
@@ -13,7 +13,7 @@ The offset of a partition for a timestamp, or for one of the names below.
 10  a timeout for lookups in tiered storage
 11  -6, the first offset that tiered storage is still to get
 
-There is no tiered storage: -4 is the earliest offset, -5 and -6 answer -1.
+There is no tiered storage: -4 is the earliest offset, -5 and -6 give -1.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TimestampOffset
@@ -58,23 +58,23 @@ _READ_COMMITTED: Final = 1
 _LEADER_EPOCH_SINCE: Final = 4
 _OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
-_Answer: Any = ListOffsetsResponse.ListOffsetsPartitionResponse
+_Result = ListOffsetsResponse.ListOffsetsPartitionResponse
 _Lookup = Callable[[], TimestampOffset | None]
 _NOTHING: Final = TimestampOffset(-1, -1, -1)
 
 
 class _Search:
-    """A lookup that reads files, and is therefore done in a thread."""
+    """A lookup that reads files: it is done in a thread."""
 
-    __slots__ = ("answer", "bound", "lagging", "lookup")
+    __slots__ = ("bound", "lagging", "lookup", "result")
 
-    def __init__(self, answer: Message, lookup: _Lookup, bound: int, *, lagging: bool) -> None:
-        self.answer = answer
+    def __init__(self, result: _Result, lookup: _Lookup, bound: int, *, lagging: bool) -> None:
+        self.result = result
         self.lookup = lookup
         self.bound = bound
         """The first offset that the client may not see."""
         self.lagging = lagging
-        """A new leader that does not know the high watermark: what it does not find may still be there."""
+        """A new leader does not know the high watermark yet: what it does not find may exist all the same."""
 
 
 def handle(broker: Broker, ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Outcome:
@@ -84,12 +84,12 @@ def handle(broker: Broker, ctx: RequestContext, request: ListOffsetsRequest) -> 
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
     for topic in request.topics:
-        answers = []
+        results = []
         for part in topic.partitions:
             times = asked.pop((topic.name, part.partition_index), 0)
             if times:
-                answers.append(_answer(broker, ctx, request, topic.name, part, times, searches))
-        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+                results.append(_result(broker, ctx, request, topic.name, part, times, searches))
+        topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=results))
     response = ListOffsetsResponse(topics=topics)
     if not searches:
         return response
@@ -97,43 +97,43 @@ def handle(broker: Broker, ctx: RequestContext, request: ListOffsetsRequest) -> 
     return PARKED
 
 
-def _answer(
+def _result(
     broker: Broker,
     ctx: RequestContext,
-    request: Message,
+    request: ListOffsetsRequest,
     topic: str,
-    part: Message,
+    part: ListOffsetsRequest.ListOffsetsPartition,
     times: int,
     searches: list[_Search],
-) -> Message:
-    answer = _Answer(partition_index=part.partition_index)
+) -> _Result:
+    result = _Result(partition_index=part.partition_index)
     timestamp = part.timestamp
     if times > 1:
-        answer.error_code = ErrorCode.INVALID_REQUEST
+        result.error_code = ErrorCode.INVALID_REQUEST
     elif timestamp < 0 and ctx.version < _SINCE_VERSION.get(timestamp, ctx.version + 1):
-        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        result.error_code = ErrorCode.UNSUPPORTED_VERSION
     else:
         try:
-            partition = broker.replicas.partition(topic, part.partition_index)
+            partition = broker.replicas.find((topic, part.partition_index))
             if request.replica_id != _DEBUGGING_CONSUMER or part.current_leader_epoch >= 0:
                 partition.check_leader(part.current_leader_epoch)
-            _look_up(ctx, request, partition, timestamp, answer, searches)
+            _look_up(ctx, request, partition, timestamp, result, searches)
         except ApiException as error:
-            _fail(ctx, answer, error.code)
-    return answer
+            _fail(ctx, result, error.code)
+    return result
 
 
 def _look_up(
     ctx: RequestContext,
-    request: Message,
+    request: ListOffsetsRequest,
     partition: Partition,
     timestamp: int,
-    answer: Message,
+    result: _Result,
     searches: list[_Search],
 ) -> None:
     log = partition.local_log()
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        _tell(ctx, answer, log.earliest())
+        _fill(ctx, result, log.earliest())
         return
     client = request.replica_id == _CONSUMER
     bound = _bound(log, request) if client else log.log_end_offset
@@ -143,31 +143,31 @@ def _look_up(
             raise ApiException(
                 ErrorCode.OFFSET_NOT_AVAILABLE, "The high watermark of this epoch is not known yet"
             )
-        _tell(ctx, answer, TimestampOffset(-1, bound, partition.leader_epoch))
+        _fill(ctx, result, TimestampOffset(-1, bound, partition.leader_epoch))
     elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        _tell(ctx, answer, _NOTHING)
+        _fill(ctx, result, _NOTHING)
     else:
         lookup = (
             log.max_timestamp if timestamp == MAX_TIMESTAMP else partial(log.offset_for_timestamp, timestamp)
         )
-        searches.append(_Search(answer, lookup, bound, lagging=lagging))
+        searches.append(_Search(result, lookup, bound, lagging=lagging))
 
 
-def _bound(log: PartitionLog, request: Message) -> int:
+def _bound(log: PartitionLog, request: ListOffsetsRequest) -> int:
     return log.last_stable_offset if request.isolation_level == _READ_COMMITTED else log.high_watermark
 
 
-def _tell(ctx: RequestContext, answer: Message, found: TimestampOffset) -> None:
-    answer.timestamp = found.timestamp
-    answer.offset = found.offset
+def _fill(ctx: RequestContext, result: _Result, found: TimestampOffset) -> None:
+    result.timestamp = found.timestamp
+    result.offset = found.offset
     if ctx.version >= _LEADER_EPOCH_SINCE:
-        answer.leader_epoch = found.leader_epoch
+        result.leader_epoch = found.leader_epoch
 
 
-def _fail(ctx: RequestContext, answer: Message, code: ErrorCode) -> None:
+def _fail(ctx: RequestContext, result: _Result, code: ErrorCode) -> None:
     if code == ErrorCode.OFFSET_NOT_AVAILABLE and ctx.version < _OFFSET_NOT_AVAILABLE_SINCE:
         code = ErrorCode.LEADER_NOT_AVAILABLE
-    answer.error_code = code
+    result.error_code = code
 
 
 def _search(searches: list[_Search]) -> list[TimestampOffset | ApiException | None]:
@@ -184,7 +184,7 @@ def _search(searches: list[_Search]) -> list[TimestampOffset | ApiException | No
 
 def _found(
     ctx: RequestContext,
-    response: Message,
+    response: ListOffsetsResponse,
     searches: list[_Search],
     future: Future[list[TimestampOffset | ApiException | None]],
 ) -> None:
@@ -193,11 +193,11 @@ def _found(
         found = [found] * len(searches)
     for search, result in zip(searches, found, strict=True):
         if isinstance(result, ApiException):
-            _fail(ctx, search.answer, result.code)
+            _fail(ctx, search.result, result.code)
         elif result is not None and result.offset < search.bound:
-            _tell(ctx, search.answer, result)
+            _fill(ctx, search.result, result)
         elif search.lagging:
-            _fail(ctx, search.answer, ErrorCode.OFFSET_NOT_AVAILABLE)
+            _fail(ctx, search.result, ErrorCode.OFFSET_NOT_AVAILABLE)
     ctx.respond(response)
 
 
@@ -207,7 +207,7 @@ def on_error(ctx: RequestContext, request: ListOffsetsRequest, error: ApiExcepti
             ListOffsetsResponse.ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _Answer(partition_index=part.partition_index, error_code=error.code)
+                    _Result(partition_index=part.partition_index, error_code=error.code)
                     for part in topic.partitions
                 ],
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import Api, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -35,10 +35,12 @@ def handle(
     )
 
 
-def _answer(broker: Broker, topic: str, part: Message) -> Message:
+def _answer(
+    broker: Broker, topic: str, part: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+) -> OffsetForLeaderEpochResponse.EpochEndOffset:
     answer = OffsetForLeaderEpochResponse.EpochEndOffset(partition=part.partition)
     try:
-        partition = broker.replicas.partition(topic, part.partition)
+        partition = broker.replicas.find((topic, part.partition))
         partition.check_leader(part.current_leader_epoch)
         answer.leader_epoch, answer.end_offset = partition.local_log().end_offset_for_epoch(part.leader_epoch)
     except ApiException as error:

@@ -3,11 +3,11 @@
 Append record batches to partitions.
 
 3   transactional id; only batches of magic 2, one for each partition
-5   the answer tells the log start offset
+5   log start offset in the response
 7   zstd
-8   the answer names single records that were refused, and says why
+8   the response names the records that were refused, and the reason
 9   flexible
-10  the answer hints at the leader where this broker is not it
+10  the response reports the leader if this broker does not lead the partition
 11  KIP-890: the client can handle TRANSACTION_ABORTABLE
 12  KIP-890 part 2: a transactional batch adds its partition to the transaction
 13  topic ids instead of names
@@ -18,9 +18,9 @@ ApiVersions tells a range from 0, as old librdkafka clients check for it; versio
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import NO_RESPONSE, Api, Message, Outcome, RequestContext
+from ottla.api.base import NO_RESPONSE, Api, Outcome, RequestContext
 from ottla.api.data import produce_transactional
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.data.produce_pending import PendingProduce, fill
@@ -29,6 +29,7 @@ from ottla.api.data.produce_unready_logs import must_wait, wait_for_logs
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import AppendInfo
+from ottla.metadata.topic_names import INTERNAL_TOPICS
 from ottla.records.batch import TRANSACTIONAL_FLAG
 from ottla.replica.partition import ACKS_ALL
 from ottla.wire.apis import ApiKey
@@ -37,15 +38,13 @@ from ottla.wire.messages import ProduceResponse
 if TYPE_CHECKING:
     from ottla.wire.messages import ProduceRequest
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-
 _ATTRIBUTES_LOW_BYTE: Final = 22
 _TOPIC_IDS: Final = 13
 _LEADER_HINTS: Final = 10
 _ADMIN_CLIENT: Final = "__admin_client"
 
-_TopicResponse: Any = ProduceResponse.TopicProduceResponse
-_PartitionResponse: Any = ProduceResponse.PartitionProduceResponse
+_TopicResponse = ProduceResponse.TopicProduceResponse
+_PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 
 def handle(broker: Broker, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | Outcome:
@@ -54,30 +53,32 @@ def handle(broker: Broker, ctx: RequestContext, request: ProduceRequest) -> Prod
         return _finish(broker, ctx, request.acks, on_error(ctx, request, refusal))
     by_id = ctx.version >= _TOPIC_IDS
     if broker.replicas.unready and must_wait(broker, request, by_id=by_id):
-        go_on = partial(_go_on, broker, ctx, request)
-        return wait_for_logs(broker, ctx, request, go_on, on_error, by_id=by_id)
-    return _go_on(broker, ctx, request)
+        proceed = partial(_proceed, broker, ctx, request)
+        return wait_for_logs(broker, ctx, request, proceed, on_error, by_id=by_id)
+    return _proceed(broker, ctx, request)
 
 
-def _go_on(broker: Broker, ctx: RequestContext, request: Message) -> Message | Outcome:
+def _proceed(broker: Broker, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | Outcome:
     if request.transactional_id is not None:
-        return produce_transactional.handle(broker, ctx, request, _append)
+        return produce_transactional.handle(broker, ctx, request, request.transactional_id, _append)
     return _append(broker, ctx, request, NOT_TRANSACTIONAL)
 
 
-def _append(broker: Broker, ctx: RequestContext, request: Message, verified: Verified) -> Message | Outcome:
+def _append(
+    broker: Broker, ctx: RequestContext, request: ProduceRequest, verified: Verified
+) -> ProduceResponse | Outcome:
     acks = request.acks
     find = broker.replicas.find
     refused, guards = verified
     version = ctx.version
     by_id = version >= _TOPIC_IDS
     now_ms = broker.clock.now_ms()
-    topics: list[Any] = []
+    topics: list[ProduceResponse.TopicProduceResponse] = []
     response = ProduceResponse(responses=topics)
     pending: PendingProduce | None = None
     for topic in request.topic_data:
         key = topic.topic_id if by_id else topic.name
-        answers: list[Any] = []
+        answers: list[ProduceResponse.PartitionProduceResponse] = []
         topics.append(_TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         for data in topic.partition_data:
             index = data.index
@@ -118,14 +119,14 @@ def _append(broker: Broker, ctx: RequestContext, request: Message, verified: Ver
     return _finish(broker, ctx, acks, response) if pending is None else pending.start()
 
 
-def _failed(index: int, error: ApiException) -> Message:
+def _failed(index: int, error: ApiException) -> ProduceResponse.PartitionProduceResponse:
     answer = _PartitionResponse(index=index)
     fill(answer, error)
     return answer
 
 
-def _refusal(request: Message) -> ApiException | None:
-    """Why the request is refused as a whole."""
+def _refusal(request: ProduceRequest) -> ApiException | None:
+    """The error if the whole request is refused."""
     if not -1 <= request.acks <= 1:
         return ApiException(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, expected -1, 0 or 1")
     if request.transactional_id is None:
@@ -150,8 +151,10 @@ def _internal(topic: str) -> ApiException:
     )
 
 
-def _finish(broker: Broker, ctx: RequestContext, acks: int, response: Message) -> Message | Outcome:
-    """Add the leader hints. With acks=0 nobody reads an answer: an error closes the connection instead."""
+def _finish(
+    broker: Broker, ctx: RequestContext, acks: int, response: ProduceResponse
+) -> ProduceResponse | Outcome:
+    """Add the leader hints. With acks=0 there is no response: an error closes the connection instead."""
     hints: list[LeaderHint] = []
     for topic in response.responses:
         for answer in topic.partition_responses:
@@ -169,7 +172,7 @@ def _finish(broker: Broker, ctx: RequestContext, acks: int, response: Message) -
                     leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
                 )
     if hints:
-        response.node_endpoints = endpoints(ProduceResponse, hints)
+        response.node_endpoints = endpoints(ProduceResponse.NodeEndpoint, hints)
     return NO_RESPONSE if acks == 0 else response
 
 

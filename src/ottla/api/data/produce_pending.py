@@ -1,6 +1,6 @@
-"""A Produce request that cannot be answered at once: batches in a thread, or replicas that have yet to fetch.
+"""A Produce request that cannot be answered at once: it waits for threads, or for replicas to fetch.
 
-Versions and the shape of the answer are `produce.py`'s.
+`produce.py` owns the versions and the shape of the response.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.api.base import NO_RESPONSE, PARKED, Message, Outcome, RequestContext
+from ottla.api.base import NO_RESPONSE, PARKED, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import AppendInfo
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from ottla.replica.delayed_requests import DelayedRequest
     from ottla.replica.partition import Partition
 
-Finish = Callable[[Broker, RequestContext, int, Message], Message | Outcome]
+Finish = Callable[[Broker, RequestContext, int, ProduceResponse], ProduceResponse | Outcome]
+_PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 _ONLY_EVENTS: Final = 1 << 62
-"""More bytes than will ever be appended: only a moved high watermark or a change of leader wakes the request."""
+"""More bytes than are ever appended: only a new high watermark or a change of leader wakes the request."""
 
 
-def fill(answer: Message, result: AppendInfo | ApiException) -> None:
-    """Write what an append came to into its place in the response."""
+def fill(answer: _PartitionResponse, result: AppendInfo | ApiException) -> None:
+    """Write the result of an append into its place in the response."""
     if isinstance(result, AppendInfo):
         answer.base_offset = result.first_offset
         answer.log_append_time_ms = result.log_append_time
@@ -50,13 +51,13 @@ class _Unreplicated(NamedTuple):
     partition: Partition
     leader_epoch: int
     end_offset: int
-    answer: Message
+    answer: _PartitionResponse
 
 
 class PendingProduce:
-    """Fills in what is missing of the response, and sends it when all is there or the time is up.
+    """Completes the response and sends it when every partition has a result or the request times out.
 
-    Holds nothing of the request: its buffers are gone once the handler has returned.
+    Holds nothing of the request: its buffers are released once the handler has returned.
     """
 
     __slots__ = (
@@ -76,7 +77,7 @@ class PendingProduce:
         self,
         broker: Broker,
         ctx: RequestContext,
-        response: Message,
+        response: ProduceResponse,
         *,
         acks: int,
         timeout_ms: int,
@@ -97,15 +98,15 @@ class PendingProduce:
         self,
         partition: Partition,
         batch: ValidatedBatch,
-        answer: Message,
+        answer: _PartitionResponse,
         guard: VerificationGuard | None = None,
     ) -> None:
-        """Append behind what the partition has under way; `answer` is filled in then."""
+        """Append after what the partition has in threads; `answer` is filled in then."""
         self._in_threads += 1
         partition.append_later(batch, self._acks, partial(self._appended, partition, answer), guard)
 
-    def secure(self, partition: Partition, appended: AppendInfo, answer: Message) -> None:
-        """Wait for the disk where `flush.messages` asks for it, and for the in-sync replicas where acks does."""
+    def secure(self, partition: Partition, appended: AppendInfo, answer: _PartitionResponse) -> None:
+        """Wait for the disk if `flush.messages` demands it, and for the in-sync replicas if acks does."""
         if self._acks == ACKS_ALL and not partition.has_committed(appended.last_offset):
             self._unreplicated.append(
                 _Unreplicated(partition, partition.leader_epoch, appended.last_offset + 1, answer)
@@ -114,25 +115,27 @@ class PendingProduce:
             self._in_threads += 1
             partition.flush(partial(self._flushed, answer))
 
-    def _flushed(self, answer: Message, error: ApiException | None) -> None:
+    def _flushed(self, answer: _PartitionResponse, error: ApiException | None) -> None:
         self._in_threads -= 1
         if error is not None:
             fill(answer, error)
         if self._started:
             self._advance()
 
-    def start(self) -> Message | Outcome:
-        """All partitions have been seen: answer as soon as may be."""
+    def start(self) -> ProduceResponse | Outcome:
+        """All partitions are added: respond as soon as possible."""
         self._started = True
         if self._acks == 0:
-            # The client expects nothing, and its next requests must not wait for this one.
+            # The client expects no response, and its next requests must not wait for this one.
             self._advance()
             return NO_RESPONSE
         self._ctx.on_close(self._cancel)
         self._advance()
         return PARKED
 
-    def _appended(self, partition: Partition, answer: Message, result: AppendInfo | ApiException) -> None:
+    def _appended(
+        self, partition: Partition, answer: _PartitionResponse, result: AppendInfo | ApiException
+    ) -> None:
         self._in_threads -= 1
         fill(answer, result)
         if isinstance(result, AppendInfo):
@@ -144,9 +147,9 @@ class PendingProduce:
         if self._in_threads:
             return
         if not self._settled(expired=False):
-            partitions = {each.partition: None for each in self._unreplicated}
-            self._parked = self._broker.replicas.waiting.park(
-                partitions, _ONLY_EVENTS, self._timeout_s, self._woken
+            waiters = [each.partition.high_watermark_waiters for each in self._unreplicated]
+            self._parked = self._broker.replicas.delayed_requests.park(
+                waiters, _ONLY_EVENTS, self._timeout_s, self._woken
             )
             if self._parked is not None:
                 return
@@ -160,7 +163,7 @@ class PendingProduce:
         return 0
 
     def _settled(self, *, expired: bool) -> bool:
-        """Whether every partition has its replicas or an error."""
+        """Whether every partition is replicated or has an error."""
         waiting = []
         for each in self._unreplicated:
             partition = each.partition
@@ -170,7 +173,7 @@ class PendingProduce:
                 or not partition.is_leader
                 or each.leader_epoch < partition.leading_since
             ):
-                # Whoever leads now, or led meanwhile, may have the record or may not.
+                # Another leader, now or meanwhile, may have the record or may not.
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             else:
                 code = partition.replicated(partition.log, each.end_offset)
@@ -185,9 +188,9 @@ class PendingProduce:
 
     def _send(self) -> None:
         self._parked = None
-        answer = self._finish(self._broker, self._ctx, self._acks, self._response)
-        if self._acks != 0:
-            self._ctx.respond(answer)
+        response = self._finish(self._broker, self._ctx, self._acks, self._response)
+        if not isinstance(response, Outcome):
+            self._ctx.respond(response)
 
     def _cancel(self) -> None:
         if self._parked is not None:

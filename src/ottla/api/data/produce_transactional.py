@@ -1,21 +1,25 @@
-"""Produce for a transactional id: what has to be settled with the transaction's coordinator before the append.
+"""Produce for a transactional id: what the transaction's coordinator has to confirm before the append.
 
-A batch whose transaction is open in its partition already needs no question. Versions are `produce.py`'s.
+A batch whose transaction is already open in its partition needs no confirmation. `produce.py` owns the versions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.api.base import NO_RESPONSE, PARKED, Message, Outcome, RequestContext
+from ottla.api.base import NO_RESPONSE, PARKED, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.broker.verification import Errors, Supported, add_or_verify
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.log.verification import UNVERIFIED, VerificationGuard
 from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header
+
+if TYPE_CHECKING:
+    from ottla.ids import TransactionalId
+    from ottla.wire.messages import ProduceRequest, ProduceResponse
 
 _ABORTABLE_FROM: Final = 11
 _ADDS_FROM: Final = 12
@@ -26,7 +30,7 @@ Key = tuple[str | bytes, int]
 
 
 class Verified(NamedTuple):
-    """What the coordinator said: batches that may not be appended, and guards for those that begin a transaction."""
+    """What the coordinator decided: errors of refused batches, and guards for batches that begin a transaction."""
 
     refused: Mapping[Key, ApiException]
     guards: Mapping[Key, VerificationGuard]
@@ -34,7 +38,7 @@ class Verified(NamedTuple):
 
 NOT_TRANSACTIONAL: Final = Verified(MappingProxyType({}), MappingProxyType({}))
 
-Append = Callable[[Broker, RequestContext, Message, Verified], Message | Outcome]
+Append = Callable[[Broker, RequestContext, "ProduceRequest", Verified], "ProduceResponse | Outcome"]
 
 _RETRIED: Final = frozenset(
     {
@@ -42,15 +46,21 @@ _RETRIED: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
-        # Another partition of the question was refused.
+        # Another partition of the same request was refused.
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
-"""Errors of the coordinator that a producer would not retry if its partition's leader told them."""
+"""Errors of the coordinator that a producer would not retry if a partition's leader returned them."""
 
 
-def handle(broker: Broker, ctx: RequestContext, request: Message, append: Append) -> Message | Outcome:
-    """Append once the coordinator has agreed: now if it answers at once."""
+def handle(
+    broker: Broker,
+    ctx: RequestContext,
+    request: ProduceRequest,
+    transactional_id: TransactionalId,
+    append: Append,
+) -> ProduceResponse | Outcome:
+    """Append once the coordinator has confirmed the partitions."""
     supported = Supported.of(ctx.version, abortable_from=_ABORTABLE_FROM, adds_from=_ADDS_FROM)
     batches = _transactional(request, by_id=ctx.version >= _TOPIC_IDS)
     if not batches:
@@ -64,36 +74,36 @@ def handle(broker: Broker, ctx: RequestContext, request: Message, append: Append
         "transaction.partition.verification.enable"
     ):
         return append(broker, ctx, request, Verified({}, dict.fromkeys(batches, UNVERIFIED)))
-    refused, guards, asked = _start(broker, batches, supported)
-    if not asked:
+    refused, guards, unconfirmed = _start(broker, batches, supported)
+    if not unconfirmed:
         return append(broker, ctx, request, Verified(refused, guards))
+    keep_records(request)
 
-    answered: list[Message | Outcome] = []
-    parked = False
-
-    def settled(errors: Errors) -> None:
+    def confirmed(errors: Errors) -> None:
         for tp, code in errors.items():
-            refused[asked[tp]] = _refusal(tp, code, supported)
-        answer = append(broker, ctx, request, Verified(refused, guards))
-        if not parked:
-            answered.append(answer)
-        elif answer is not PARKED and answer is not NO_RESPONSE:
-            ctx.respond(answer)
+            refused[unconfirmed[tp]] = _refusal(tp, code, supported)
+        response = append(broker, ctx, request, Verified(refused, guards))
+        if not isinstance(response, Outcome):
+            ctx.respond(response)
 
     ((producer_id, producer_epoch),) = producers
-    add_or_verify(broker, request.transactional_id, producer_id, producer_epoch, asked, supported, settled)
-    if answered:
-        return answered[0]
-    parked = True
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            # The request's buffer goes when this returns.
-            data.records = None if data.records is None else bytes(data.records)
+    add_or_verify(broker, transactional_id, producer_id, producer_epoch, unconfirmed, supported, confirmed)
     return PARKED if request.acks else NO_RESPONSE
 
 
-def _transactional(request: Message, *, by_id: bool) -> dict[Key, BatchHeader]:
-    """The headers of transactional batches. What is too short for one is refused by the append."""
+def keep_records(request: ProduceRequest) -> int:
+    """Copy the records, because the request's buffer is released when its handler returns; how many bytes."""
+    size = 0
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = bytes(data.records)
+                size += len(data.records)
+    return size
+
+
+def _transactional(request: ProduceRequest, *, by_id: bool) -> dict[Key, BatchHeader]:
+    """The headers of transactional batches. The append refuses records that are too short for a header."""
     found: dict[Key, BatchHeader] = {}
     for topic in request.topic_data:
         key = topic.topic_id if by_id else topic.name
@@ -109,10 +119,10 @@ def _transactional(request: Message, *, by_id: bool) -> dict[Key, BatchHeader]:
 def _start(
     broker: Broker, batches: Mapping[Key, BatchHeader], supported: Supported
 ) -> tuple[dict[Key, ApiException], dict[Key, VerificationGuard], dict[TopicPartition, Key]]:
-    """Batches that are refused right away, guards, and the partitions that the coordinator has to be asked about."""
+    """Errors of batches that are refused at once, guards, and the partitions that the coordinator has to confirm."""
     refused: dict[Key, ApiException] = {}
     guards: dict[Key, VerificationGuard] = {}
-    asked: dict[TopicPartition, Key] = {}
+    unconfirmed: dict[TopicPartition, Key] = {}
     now_ms = broker.clock.now_ms()
     for key, header in batches.items():
         try:
@@ -130,13 +140,13 @@ def _start(
             continue
         if guard is not None:
             guards[key] = guard
-            asked[partition.topic_partition] = key
-    return refused, guards, asked
+            unconfirmed[partition.topic_partition] = key
+    return refused, guards, unconfirmed
 
 
 def _refusal(tp: TopicPartition, code: ErrorCode, supported: Supported) -> ApiException:
     if code in _RETRIED or (
-        # Those who add partitions know that it is common while the last transaction is being ended.
+        # Clients that add partitions expect this error while the last transaction is being ended.
         code is ErrorCode.CONCURRENT_TRANSACTIONS and supported is not Supported.ADDS_PARTITIONS
     ):
         return ApiException(

@@ -1,6 +1,6 @@
-"""A Produce request for partitions whose files are still to be made: it waits for them, and keeps its place.
+"""A Produce request for partitions whose files do not exist yet: it waits for them, and keeps its place.
 
-They are made in a thread, for a disk that is busy takes its time. Requests after it for the same partitions wait too.
+The files are created in a thread, because a busy disk takes its time. Later requests for the same partitions wait too.
 """
 
 from __future__ import annotations
@@ -9,24 +9,26 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Message, Outcome, RequestContext
+from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, Outcome, RequestContext
+from ottla.api.data.produce_transactional import keep_records
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
+    from ottla.wire.messages import ProduceRequest, ProduceResponse
 
 _logger = logging.getLogger(__name__)
 
 _LEAST_BYTES: Final = 1024
-"""What a request takes that waits without a record: it must count, too."""
+"""What a waiting request counts without any record."""
 
-Append = Callable[[], Message | Outcome]
-OnError = Callable[[RequestContext, Message, ApiException], Message]
+Append = Callable[[], "ProduceResponse | Outcome"]
+OnError = Callable[[RequestContext, "ProduceRequest", ApiException], "ProduceResponse"]
 
 
-def must_wait(broker: Broker, request: Message, *, by_id: bool) -> bool:
-    """Whether some of its records go to a partition that cannot take them yet."""
+def must_wait(broker: Broker, request: ProduceRequest, *, by_id: bool) -> bool:
+    """Whether some records are for a partition that cannot take them yet."""
     takes_records = broker.replicas.takes_records
     for topic in request.topic_data:
         key = topic.topic_id if by_id else topic.name
@@ -37,39 +39,41 @@ def must_wait(broker: Broker, request: Message, *, by_id: bool) -> bool:
 
 
 def wait_for_logs(
-    broker: Broker, ctx: RequestContext, request: Message, append: Append, on_error: OnError, *, by_id: bool
-) -> Message | Outcome:
-    """Append later, when the files are there."""
+    broker: Broker,
+    ctx: RequestContext,
+    request: ProduceRequest,
+    append: Append,
+    on_error: OnError,
+    *,
+    by_id: bool,
+) -> ProduceResponse | Outcome:
+    """Append when the files exist."""
     partitions = _partitions(broker, request, by_id=by_id)
     unready = [partition for partition in partitions if not partition.ready and partition.is_leader]
-    size = _LEAST_BYTES
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                # The request's buffer goes when this returns.
-                data.records = bytes(data.records)
-                size += len(data.records)
+    size = _LEAST_BYTES + keep_records(request)
     for partition in partitions:
-        partition.early += 1
+        partition.requests_awaiting_log += 1
 
-    def go_on() -> None:
+    def proceed() -> None:
         for partition in partitions:
-            partition.early -= 1
-        answer = _answer(ctx, request, append, on_error)
-        if answer is not PARKED and answer is not NO_RESPONSE:
-            ctx.respond(answer)
+            partition.requests_awaiting_log -= 1
+        response = _response(ctx, request, append, on_error)
+        if not isinstance(response, Outcome):
+            ctx.respond(response)
 
-    broker.replicas.make_ready(unready, size, go_on)
+    broker.replicas.make_ready(unready, size, proceed)
     return PARKED if request.acks else NO_RESPONSE
 
 
-def _answer(ctx: RequestContext, request: Message, append: Append, on_error: OnError) -> Message | Outcome:
+def _response(
+    ctx: RequestContext, request: ProduceRequest, append: Append, on_error: OnError
+) -> ProduceResponse | Outcome:
     try:
         return append()
     except ApiException as error:
         failure = error
     except Exception:
-        # Whatever goes wrong in one request, the broker goes on.
+        # An error in one request must not stop the broker.
         _logger.exception("Unexpected error in a Produce request")
         failure = UNEXPECTED
     if request.acks:
@@ -78,8 +82,8 @@ def _answer(ctx: RequestContext, request: Message, append: Append, on_error: OnE
     return NO_RESPONSE
 
 
-def _partitions(broker: Broker, request: Message, *, by_id: bool) -> list[Partition]:
-    """Those that are here: the append finds out about the others."""
+def _partitions(broker: Broker, request: ProduceRequest, *, by_id: bool) -> list[Partition]:
+    """The hosted partitions of the request. The append reports the others."""
     found = []
     find = broker.replicas.find
     for topic in request.topic_data:

@@ -92,7 +92,7 @@ def _partition(broker: Broker, topic: str, summary: Message) -> Message:
     if summary.start_offset == _UNKNOWN or summary.delivery_complete_count == _UNKNOWN:
         return answer
     try:
-        partition = broker.replicas.partition(topic, summary.partition)
+        partition = broker.replicas.find((topic, summary.partition))
         partition.check_leader()
         end = partition.local_log().high_watermark
     except ApiException as error:

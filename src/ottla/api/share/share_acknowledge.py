@@ -71,7 +71,7 @@ def _response(broker: Broker, ctx: RequestContext, group_id: str, outcomes: Refu
         ],
     )
     if hints:
-        response.node_endpoints = endpoints(ShareAcknowledgeResponse, hints)
+        response.node_endpoints = endpoints(ShareAcknowledgeResponse.NodeEndpoint, hints)
     return response
 
 

@@ -193,7 +193,7 @@ class _Pending:
             responses=_by_topic(answers),
         )
         if hints:
-            response.node_endpoints = endpoints(ShareFetchResponse, hints)
+            response.node_endpoints = endpoints(ShareFetchResponse.NodeEndpoint, hints)
         return response
 
     def _partition(self, key: PartitionKey, result: Fetched, hints: list[LeaderHint]) -> Message:

@@ -85,7 +85,7 @@ def _verify(
         then(UNVERIFIED)
         return
     try:
-        offsets = broker.replicas.partition(*partition)
+        offsets = broker.replicas.find(partition)
         offsets.check_leader()
         guard = offsets.local_log().producers.start_verification(
             request.producer_id,

@@ -1,22 +1,21 @@
-"""Reading for a ShareFetch request: records that a member may acquire, waiting for them where there are none.
+"""Reading for a ShareFetch request: records that a member may acquire, waiting for them if there are none.
 
-Nothing is acquired before it is clear that the request is answered now. A read that would touch the disk is done in
-a thread; until it is back nobody else reads for that share partition.
+Records are acquired only when the request is answered. A read that would block is done in a thread; until it is
+done no other request reads for that share partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import AbortedTxn, LogSlice, WouldBlock
 from ottla.records.batch import BatchHeader, iter_batches
 from ottla.records.control import ControlType, end_txn_marker
-from ottla.replica.offload import outcome
+from ottla.replica.partition_reader import EMPTY, DelayedReader
 from ottla.replica.share.manager import SharePartitions
 from ottla.replica.share.partition import SharePartition
 from ottla.replica.share.persister import ShareKey
@@ -24,18 +23,17 @@ from ottla.replica.share.sessions import PartitionKey
 from ottla.replica.share.states import Acquired, AcquireMode
 
 if TYPE_CHECKING:
+    from ottla.log.fs import Buffer
     from ottla.log.partition_log import PartitionLog
-    from ottla.replica.delayed_requests import DelayedRequest
-
-_EMPTY: Final = b""
+    from ottla.replica.delayed_requests import Waiters
 
 
 @dataclass(slots=True)
 class Fetched:
-    """What a member gets of one partition."""
+    """What a member gets from one partition."""
 
     error: ApiException | None = None
-    records: Any = _EMPTY
+    records: Buffer = EMPTY
     acquired: list[Acquired] = field(default_factory=list)
 
 
@@ -51,26 +49,23 @@ class _Read:
     error: ApiException | None = None
 
 
-class ShareFetch:
-    """One request's reading. `start` gives the results, or None: then `done` is called with them later."""
+class ShareFetch(DelayedReader[Results]):
+    """One ShareFetch request."""
 
     __slots__ = (
         "_batch_size",
-        "_cancelled",
-        "_done",
         "_group_id",
         "_keys",
         "_max_bytes",
         "_max_records",
-        "_max_wait_ms",
         "_member_id",
         "_min_bytes",
         "_mode",
-        "_parked",
         "_read_committed",
         "_reads",
         "_results",
         "_shares",
+        "_unread",
     )
 
     def __init__(
@@ -88,65 +83,37 @@ class ShareFetch:
         batch_size: int,
         mode: AcquireMode,
     ) -> None:
+        super().__init__(shares.replicas, done, max_wait_ms)
         self._shares = shares
         self._group_id = group_id
         self._member_id = member_id
         self._keys = partitions
-        self._done = done
         self._max_bytes = max_bytes
         self._min_bytes = min(min_bytes, max_bytes)
-        self._max_wait_ms = max_wait_ms
         self._max_records = max_records
         self._batch_size = batch_size
         self._mode = mode
         self._read_committed = shares.settings(group_id).read_committed
-        self._parked: DelayedRequest | None = None
-        self._cancelled = False
         self._reads: list[_Read] = []
+        self._unread: Iterator[_Read] = iter(())
         self._results: Results = {}
 
     def start(self) -> Results | None:
         """Read now. None: cold data is being read, or the request waits."""
-        if not self._keys or self._max_records <= 0 or self._max_bytes <= 0:
+        if self._max_records <= 0 or self._max_bytes <= 0:
             return self._results
-        if not self._read():
-            return None
-        if self._enough() or self._max_wait_ms <= 0:
-            return self._acquire()
-        self._let_go()
-        return None if self._park() else self._results
-
-    def cancel(self) -> None:
-        """The client has gone."""
-        self._cancelled = True
-        if self._parked is not None:
-            self._parked.cancel()
-            self._parked = None
+        return super().start()
 
     # -- waiting
 
-    def _park(self) -> bool:
-        watched: list[Any] = []
+    def _waiters(self) -> Iterable[Waiters]:
         for share in self._found():
-            watched += (share, share.partition)
-        self._parked = self._shares.replicas.waiting.park(
-            watched, self._need(), self._max_wait_ms / 1000, self._woken
-        )
-        return self._parked is not None
+            yield share.waiters
+            yield share.partition.high_watermark_waiters
 
-    def _need(self) -> int:
-        # With transactions a small marker can make many bytes readable: look after every append then.
+    def _needed_bytes(self) -> int:
+        # With transactions a small marker can make many bytes readable: read after every append then.
         return 1 if self._read_committed else max(1, self._min_bytes - self._total())
-
-    def _woken(self, expired: bool) -> int:
-        if not self._read():
-            return 0
-        if expired or self._enough():
-            self._parked = None
-            self._answer()
-            return 0
-        self._let_go()
-        return self._need()
 
     def _total(self) -> int:
         return sum(len(read.piece.records) for read in self._reads if read.piece is not None)
@@ -159,7 +126,7 @@ class ShareFetch:
     # -- reading
 
     def _found(self) -> Iterator[SharePartition]:
-        """The share partitions that can be used; what keeps the others from it becomes their result."""
+        """The share partitions that can be used. The errors of the others become their results."""
         self._results.clear()
         for part in self._keys:
             try:
@@ -167,31 +134,31 @@ class ShareFetch:
             except ApiException as error:
                 self._results[part] = Fetched(error)
 
-    def _read(self) -> bool:
-        """Read for every share partition that has something to give. False: a cold one is being read in a thread."""
+    def _begin(self) -> None:
+        """Reserve every share partition that has records to give: no other request reads for it meanwhile."""
         ready = [share for share in self._found() if share.can_acquire()]
         self._reads = [
             _Read(share, share.next_fetch_offset(), max_bytes)
             for share, max_bytes in zip(ready, self._allotments(len(ready)), strict=True)
         ]
+        self._unread = iter(self._reads)
         for share in ready:
             share.reading = True
-        return self._read_from(0)
 
     def _allotments(self, count: int) -> Iterator[int]:
-        """The request's bytes in equal parts, what is left over to the first."""
+        """The request's bytes in equal parts; the first part also gets the remainder."""
         for number in range(count):
             yield self._max_bytes // count + (self._max_bytes % count if not number else 0)
 
-    def _read_from(self, index: int) -> bool:
+    def _read(self) -> bool:
         min_one = self._total() == 0
-        for place, read in enumerate(self._reads[index:], index):
+        for read in self._unread:
             try:
                 log = read.share.partition.local_log()
                 read.piece = self._read_one(read, log, min_one, nowait=True)
             except WouldBlock:
                 work = partial(self._read_one, read, log, min_one, nowait=False)
-                self._shares.replicas.offload.run(work, partial(self._cold_done, place))
+                self._read_in_thread(work, partial(self._take_cold, read))
                 return False
             except ApiException as error:
                 self._failed(read, error)
@@ -205,43 +172,33 @@ class ShareFetch:
             read.offset, read.max_bytes, upper_offset=upper, min_one_batch=min_one, nowait=nowait
         )
         if not piece.first_batch_complete:
-            piece.records = memoryview(_EMPTY)
+            piece.records = memoryview(EMPTY)
         return piece
 
     def _failed(self, read: _Read, error: ApiException) -> None:
         read.error = error
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # Retention has overtaken the group: it goes on with what is still there.
+            # Retention has deleted records before the group got them: it goes on with what is still there.
             log = read.share.partition.log
             if log is not None:
                 read.share.log_start_moved(log.log_start_offset)
 
-    def _cold_done(self, place: int, future: Future[LogSlice]) -> None:
-        piece = outcome(future)
-        read = self._reads[place]
+    def _take_cold(self, read: _Read, piece: LogSlice | ApiException) -> None:
         if isinstance(piece, ApiException):
             self._failed(read, piece)
         else:
             read.piece = piece
-        if self._cancelled:
-            self._let_go()
-        elif self._read_from(place + 1):
-            self._answer()
 
     # -- acquiring
 
-    def _let_go(self) -> None:
+    def _pause(self) -> None:
+        """Let other requests read for the share partitions."""
         for read in self._reads:
             read.share.reading = False
 
-    def _answer(self) -> None:
-        results = self._acquire()
-        if not self._cancelled:
-            self._done(results)
-
-    def _acquire(self) -> Results:
-        """Acquire from what was read, and let others read again."""
-        self._let_go()
+    def _complete(self) -> Results:
+        """Acquire from what was read, and let other requests read again."""
+        self._pause()
         wanted = self._max_records
         for read in self._reads:
             key = read.share.key
@@ -253,11 +210,11 @@ class ShareFetch:
         return self._results
 
     def _wake_others(self, share: SharePartition) -> None:
-        """What this request left over is for those who were kept waiting."""
+        """Wake the requests that waited for this one: it may have left records."""
         log = share.partition.log
         if log is not None and share.can_acquire() and share.next_fetch_offset() < log.high_watermark:
             for parked in share.waiters:
-                if parked is not self._parked:
+                if parked is not self._delayed:
                     parked.ready()
 
     def _acquire_one(self, read: _Read, wanted: int) -> Fetched:
@@ -297,7 +254,7 @@ class ShareFetch:
 
 
 def aborted_ranges(
-    records: Any, batches: list[tuple[int, BatchHeader]], transactions: list[AbortedTxn]
+    records: Buffer, batches: list[tuple[int, BatchHeader]], transactions: list[AbortedTxn]
 ) -> Iterator[tuple[int, int]]:
     """The offsets of batches that belong to aborted transactions."""
     coming = sorted(transactions, key=lambda transaction: transaction.first_offset)

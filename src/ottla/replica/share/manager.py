@@ -71,7 +71,7 @@ class SharePartitions:
             error = _not_leader(share)
             self.drop(key, error)
             raise error
-        partition = self.replicas.partition_by_id(key.topic_id, key.partition)
+        partition = self.replicas.find((key.topic_id, key.partition))
         partition.check_leader()
         share = SharePartition(
             key,

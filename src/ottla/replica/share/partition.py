@@ -35,7 +35,7 @@ from ottla.replica.share.persister import (
 from ottla.replica.share.states import Acknowledgement, Acquired, AcquireMode, ShareSettings, StateBatch
 
 if TYPE_CHECKING:
-    from ottla.replica.delayed_requests import DelayedRequest
+    from ottla.replica.delayed_requests import Waiters
     from ottla.replica.offload import Offload
     from ottla.replica.partition import Partition
 
@@ -85,7 +85,7 @@ class SharePartition:
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.waiters: dict[DelayedRequest, None] = {}
+        self.waiters: Waiters = {}
         self.reading = False
         """A request reads for this partition: what it will acquire is not for others."""
         self.error: ApiException | None = None

@@ -314,7 +314,7 @@ class World:
         for node in self.nodes:
             broker = node.broker
             if broker is not None and broker.replicas.hosts(tp):
-                log = broker.replicas.partition(*tp).log
+                log = broker.replicas.find(tp).log
                 if log is not None and log.last_stable_offset < log.high_watermark:
                     return True
         return False

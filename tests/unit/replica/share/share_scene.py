@@ -82,7 +82,7 @@ class ShareScene:
         scene.publishers.append(self.shares.publish)
 
     def _delete_records(self, partition: int, offset: int) -> None:
-        self.scene.replicas.partition(SHARE_STATE_TOPIC, partition).delete_records(offset)
+        self.scene.replicas.find((SHARE_STATE_TOPIC, partition)).delete_records(offset)
 
     def settle(self) -> None:
         """Let everything happen that needs no time."""

@@ -110,7 +110,7 @@ def test_retention_overtakes_a_group(queue: ShareScene) -> None:
     assert queue.acquired() == [(0, 4, 1)]
     queue.acknowledge(AckType.RELEASE, 0, 4)
     queue.produce(5)
-    queue.scene.replicas.partition(TOPIC, 0).delete_records(7)
+    queue.scene.replicas.find((TOPIC, 0)).delete_records(7)
     assert queue.acquired() == [], "told that there is nothing where it looked"
     assert queue.acquired() == [(7, 9, 1)]
 
@@ -149,7 +149,7 @@ def test_a_session_that_ends_gives_everything_back(queue: ShareScene) -> None:
 
 def test_aborted_transactions_are_passed_over() -> None:
     queue = ShareScene(ShareSettings(auto_offset_reset="earliest", read_committed=True))
-    partition = queue.scene.replicas.partition(TOPIC, 0)
+    partition = queue.scene.replicas.find((TOPIC, 0))
     log = partition.local_log()
     queue.produce(2)
     guard: Any = {"is_transactional": True, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
@@ -182,7 +182,7 @@ def test_share_state_is_pruned(queue: ShareScene) -> None:
     queue.acquired()
     for offset in range(20):
         queue.acknowledge(AckType.ACCEPT, offset, offset)
-    log = queue.scene.replicas.partition("__share_group_state", 0).local_log()
+    log = queue.scene.replicas.find(("__share_group_state", 0)).local_log()
     assert log.log_start_offset == 0
     queue.clock.advance(601)
     queue.settle()
