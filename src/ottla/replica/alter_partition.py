@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ottla.clock import Clock
 from ottla.errors import ErrorCode
 from ottla.ids import BrokerId
-from ottla.wire.classes import WireMessage
+from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.messages import AlterPartitionRequest
 
 if TYPE_CHECKING:
@@ -22,8 +22,16 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Send = Callable[[WireMessage, Callable[[Any], object], Callable[[object], object]], object]
-"""`send(request, done, failed)` to the active controller. It calls one of the two, once, with response or failure."""
+Resp = TypeVar("Resp", bound=WireResponse)
+
+
+class Send(Protocol):
+    """Sends to the active controller. Calls `done` or `failed` once, with the response or the failure."""
+
+    def __call__(
+        self, request: WireRequest[Resp], done: Callable[[Resp], object], failed: Callable[[object], object]
+    ) -> object: ...
+
 
 _RETRY_S: Final = 0.05
 _REFUSED_RETRY_S: Final = 0.5
@@ -56,9 +64,9 @@ class AlterPartitionSender:
         "_unsent",
     )
 
-    def __init__(self, clock: Clock, node_id: int, broker_epoch: Callable[[], int], send: Send) -> None:
+    def __init__(self, clock: Clock, node_id: BrokerId, broker_epoch: Callable[[], int], send: Send) -> None:
         self._clock = clock
-        self._node_id = BrokerId(node_id)
+        self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._send = send
         self._unsent: dict[Partition, Proposal] = {}
@@ -108,7 +116,7 @@ class AlterPartitionSender:
                     leader_epoch=proposal.leader_epoch,
                     new_isr_with_epochs=[
                         cls.BrokerState(
-                            broker_id=BrokerId(replica),
+                            broker_id=replica,
                             broker_epoch=own_epoch if replica == self._node_id else epoch_of(replica),
                         )
                         for replica in proposal.isr

@@ -60,14 +60,14 @@ class DirectoryAssignments:
     def __init__(
         self,
         clock: Clock,
-        node_id: int,
+        node_id: BrokerId,
         broker_epoch: Callable[[], int],
         log_manager: LogManager,
         image: Callable[[], MetadataImage],
         send: Send,
     ) -> None:
         self._clock = clock
-        self._node_id = BrokerId(node_id)
+        self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._log_manager = log_manager
         self._image = image

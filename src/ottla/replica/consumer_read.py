@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.errors import ApiException
-from ottla.ids import BrokerId, ProducerId
+from ottla.ids import ProducerId
 from ottla.log.types import LogSlice, WouldBlock
 from ottla.replica.partition_reader import (
     EMPTY,
@@ -26,6 +26,7 @@ from ottla.replica.partition_reader import (
 from ottla.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
+    from ottla.ids import BrokerId
     from ottla.log.fs import Buffer
     from ottla.log.partition_log import PartitionLog
     from ottla.replica.delayed_requests import Waiters
@@ -181,11 +182,11 @@ class ConsumerRead(DelayedReader[Results]):
         return data
 
     def _redirected(
-        self, part: FetchPartition, log: PartitionLog, nearer: int
+        self, part: FetchPartition, log: PartitionLog, nearer: BrokerId
     ) -> FetchResponse.PartitionData:
         self._must_respond = True
         data = self._data(part, log, log.high_watermark)
-        data.preferred_read_replica = BrokerId(nearer)
+        data.preferred_read_replica = nearer
         return data
 
     def _with_records(

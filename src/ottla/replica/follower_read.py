@@ -25,6 +25,7 @@ from ottla.replica.partition_reader import (
 from ottla.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
+    from ottla.ids import BrokerId
     from ottla.log.fs import Buffer
     from ottla.log.partition_log import PartitionLog
     from ottla.replica.fetch_partition import FollowerPartition
@@ -62,7 +63,7 @@ class FollowerRead(PartitionReader[Sent]):
         session: FollowerSession,
         done: Callable[[Sent], None],
         *,
-        replica_id: int,
+        replica_id: BrokerId,
         replica_epoch: int,
         max_bytes: int,
         min_bytes: int,

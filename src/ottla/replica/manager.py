@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from ottla.clock import Clock, Timer
 from ottla.config.topic import TopicConfig
 from ottla.errors import ApiException, ErrorCode
-from ottla.ids import TopicName
+from ottla.ids import BrokerId, TopicName
 from ottla.log.creation import write_epochs
 from ottla.log.types import NO_EPOCH, TopicPartition
 from ottla.metadata.endpoints import broker_endpoint
-from ottla.metadata.image import EMPTY_IMAGE
+from ottla.metadata.image import EMPTY_IMAGE, NO_LEADER
 from ottla.metadata.partitions import DIRECTORY_UNASSIGNED
 from ottla.peers import Endpoint, Peers
 from ottla.replica.alter_partition import AlterPartitionSender, Send
@@ -101,7 +101,7 @@ class ReplicaManager:
         log_manager: LogManager,
         clock: Clock,
         offload: Offload,
-        node_id: int,
+        node_id: BrokerId,
         config: BrokerConfig,
         cluster: ClusterLink,
     ) -> None:
@@ -193,7 +193,7 @@ class ReplicaManager:
 
     def _not_found(self, topic: str | bytes, index: int) -> ApiException:
         topics = self.image.topics
-        image = topics.by_name.get(topic) if isinstance(topic, str) else topics.by_id.get(topic)
+        image = topics.by_name.get(TopicName(topic)) if isinstance(topic, str) else topics.by_id.get(topic)
         if image is None:
             if isinstance(topic, bytes):
                 return ApiException(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id")
@@ -209,15 +209,15 @@ class ReplicaManager:
 
     # -- other brokers
 
-    def endpoint_of(self, broker_id: int) -> Endpoint | None:
+    def endpoint_of(self, broker_id: BrokerId) -> Endpoint | None:
         """Where another broker listens for brokers; None if it is not registered."""
         return broker_endpoint(self.image, broker_id, self._config.inter_broker_listener_name)
 
-    def _is_alive(self, broker_id: int) -> bool:
+    def _is_alive(self, broker_id: BrokerId) -> bool:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
-    def _may_be_in_sync(self, broker_id: int, broker_epoch: int) -> bool:
+    def _may_be_in_sync(self, broker_id: BrokerId, broker_epoch: int) -> bool:
         broker = self.image.brokers.get(broker_id)
         return (
             broker is not None
@@ -230,7 +230,7 @@ class ReplicaManager:
         self._alter_partition.submit(partition, proposal)
 
     def check_follower(
-        self, partition: Partition, part: FetchPartition, replica_id: int, broker_epoch: int
+        self, partition: Partition, part: FetchPartition, replica_id: BrokerId, broker_epoch: int
     ) -> None:
         """Raise unless the fetching broker is a replica, in the epoch of its last registration."""
         if replica_id not in partition.in_sync.followers:
@@ -247,7 +247,7 @@ class ReplicaManager:
                 f"Broker {replica_id} has registered again since epoch {broker_epoch}",
             )
 
-    def nearer_replica(self, partition: Partition, rack: str, offset: int) -> int | None:
+    def nearer_replica(self, partition: Partition, rack: str, offset: int) -> BrokerId | None:
         """The replica that a consumer in that rack should read from instead of the leader."""
         return nearer_replica(partition, self.image, rack, offset) if self._rack_aware else None
 
@@ -278,7 +278,7 @@ class ReplicaManager:
             if resource_type == ConfigResourceType.TOPIC and name in self._hosted:
                 self._later(partial(self._update_topic_config, TopicName(name)))
 
-    def _brokers_changed(self, brokers: Collection[int]) -> None:
+    def _brokers_changed(self, brokers: Collection[BrokerId]) -> None:
         """Followers may have become eligible for the in-sync set, and leaders may listen elsewhere."""
         self._fetchers.metadata_changed()
         for partition in self.partitions():
@@ -345,7 +345,7 @@ class ReplicaManager:
         if (
             partition.log is not None
             and not partition.offline
-            and partition.leader not in (-1, self._node_id)
+            and partition.leader not in (NO_LEADER, self._node_id)
         ):
             try:
                 self._fetchers.follow(partition)

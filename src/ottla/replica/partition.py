@@ -1,7 +1,7 @@
-"""One partition as this broker hosts it: as leader or follower, its high watermark, and who waits for what.
+"""One partition as this broker hosts it: as leader or follower, with its high watermark and its waiters.
 
-The files are `ottla.log`'s; who is in sync is decided in `ottla.replica.isr`; which partitions there are is the
-manager's; reading for clients is `ottla.replica.consumer_read`, copying from a leader `ottla.replica.replica_fetcher`.
+`ottla.log` owns the files; `ottla.replica.isr` decides who is in sync; the manager knows which partitions there are.
+`ottla.replica.consumer_read` reads for clients, `ottla.replica.replica_fetcher` replicates from a leader.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from ottla.clock import Clock
 from ottla.errors import ApiException, ErrorCode
-from ottla.ids import TopicName
+from ottla.ids import BrokerId, TopicName
 from ottla.log.types import AppendInfo, AppendOrigin, TopicPartition
+from ottla.metadata.image import NO_LEADER
 from ottla.records.batch import read_header
 from ottla.records.validation import ValidatedBatch, finish
 from ottla.replica.appends import AppendQueue
@@ -39,16 +40,16 @@ ACKS_ALL = -1
 
 @dataclass(slots=True)
 class PartitionHost:
-    """What partitions ask of the broker that hosts them."""
+    """What partitions need from the broker that hosts them."""
 
-    node_id: int
+    node_id: BrokerId
     clock: Clock
     offload: Offload
     open_log: Callable[[Partition], PartitionLog]
     propose: Callable[[Partition, Proposal], None]
-    """Ask the controller for another in-sync set; `Partition.decided` hears what it says."""
+    """Request another in-sync set from the controller, which then calls `Partition.confirmed` or `refused`."""
     eligible: Eligible
-    alive: Callable[[int], bool]
+    alive: Callable[[BrokerId], bool]
     """Whether a broker is registered and not fenced."""
     max_lag_ms: Callable[[], float]
 
@@ -87,29 +88,29 @@ class Partition:
         self.index = index
         self.topic_id = topic_id
         self.log: PartitionLog | None = None
-        """None until it is opened: use `local_log()` where it is needed."""
-        self.leader = -1
+        """None until it is opened: `local_log()` opens it."""
+        self.leader = NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.epoch_start_offset = 0
         """Where the log ended when this broker became leader of the epoch."""
         self.leading_since = -1
-        """The first epoch of this broker's leadership: what it appended from then on it has not truncated."""
+        """The first epoch of this broker's leadership: it has truncated nothing that it appended since."""
         self.in_sync = InSyncSet(host.node_id, host.eligible, host.max_lag_ms)
-        self.replicas: tuple[int, ...] = ()
+        self.replicas: tuple[BrokerId, ...] = ()
         self.is_leader = False
         self.gone = False
-        """No longer hosted here: whoever holds a reference must look it up again."""
+        """No longer hosted here: holders of a reference must look it up again."""
         self.offline = False
         """Its log directory has failed."""
         self.ready = False
-        """The files that the first record needs have been seen to: nobody has to wait for them any more."""
+        """The files that the first record needs exist: no request has to wait for them any more."""
         self.requests_awaiting_log = 0
-        """Requests that wait for logs to be made before they append, here among others."""
+        """Produce requests that wait for logs, this one among them, before they append."""
         self.high_watermark_waiters: Waiters = {}
-        """Who waits for the high watermark: consumers, and producers with acks=all."""
+        """Requests that wait for the high watermark: consumers, and producers with acks=all."""
         self.log_end_waiters: Waiters = {}
-        """Who waits for the end of the log: followers."""
+        """Followers' sessions, which wait for the end of the log."""
         self._host = host
         self._appends: AppendQueue | None = None
         self._flushes: FlushQueue | None = None
@@ -121,19 +122,19 @@ class Partition:
         return TopicPartition(self.topic, self.index)
 
     @property
-    def isr(self) -> tuple[int, ...]:
-        """The in-sync replicas as the controller has them."""
+    def isr(self) -> tuple[BrokerId, ...]:
+        """The in-sync replicas that the controller has committed."""
         return self.in_sync.committed
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} epoch {self.leader_epoch} leader {self.leader}>"
 
-    # -- what the metadata says
+    # -- metadata
 
     def update(self, registration: PartitionRegistration) -> None:
         """Follow a new assignment, leader, leader epoch or in-sync set."""
         if registration.partition_epoch < self.partition_epoch:
-            return  # the controller's answer to AlterPartition was faster than its record
+            return  # the response to AlterPartition was faster than the metadata record
         new_epoch = registration.leader_epoch != self.leader_epoch
         led = self.is_leader
         news = new_epoch
@@ -161,7 +162,7 @@ class Partition:
             self.wake_all()
 
     def local_log(self) -> PartitionLog:
-        """The log, opened (and made) if it is not yet."""
+        """The log, opened (and created) if it is not yet."""
         log = self.log
         if log is None:
             if self.gone or self.offline:
@@ -169,8 +170,8 @@ class Partition:
             log = self.log = self._host.open_log(self)
             if self.is_leader:
                 self._begin_epoch(log, new_leader=True)
-            for tail in self.log_end_waiters:
-                tail.ready()
+            for waiter in self.log_end_waiters:
+                waiter.ready()
         return log
 
     def _begin_epoch(self, log: PartitionLog, *, new_leader: bool) -> None:
@@ -187,7 +188,7 @@ class Partition:
         self._advance_high_watermark(log)
 
     def remove(self) -> None:
-        """The partition leaves this broker: everyone who waits for it gets the error."""
+        """The partition leaves this broker: waiting requests get the error."""
         self.gone = True
         self.is_leader = False
         self.log = None
@@ -205,14 +206,14 @@ class Partition:
     # -- checks
 
     def check_leader(self, current_epoch: int = -1) -> None:
-        """Raise unless this broker leads the partition, in the epoch that the client believes in (-1: any)."""
+        """Raise unless this broker leads the partition, in the client's epoch (-1: any)."""
         if current_epoch >= 0 and current_epoch != self.leader_epoch:
             raise self.epoch_error(current_epoch)
         if not self.is_leader:
             raise self._not_leader()
 
     def check_replica(self, current_epoch: int = -1) -> None:
-        """Raise unless this broker leads or follows in that epoch: what may be read by a consumer nearby."""
+        """Raise unless this broker leads or follows in that epoch: a consumer in its rack may read from it."""
         if current_epoch >= 0 and current_epoch != self.leader_epoch:
             raise self.epoch_error(current_epoch)
         if not self.is_leader and (self.log is None or self.offline or self.gone):
@@ -222,11 +223,13 @@ class Partition:
         if current_epoch < self.leader_epoch:
             return ApiException(
                 ErrorCode.FENCED_LEADER_EPOCH,
-                f"{self.topic}-{self.index}: leader epoch {current_epoch} is over, it is {self.leader_epoch} now",
+                f"{self.topic}-{self.index}: leader epoch {current_epoch} has ended; "
+                f"the current one is {self.leader_epoch}",
             )
         return ApiException(
             ErrorCode.UNKNOWN_LEADER_EPOCH,
-            f"{self.topic}-{self.index}: leader epoch {current_epoch} is not known here yet, only {self.leader_epoch}",
+            f"{self.topic}-{self.index}: leader epoch {current_epoch} is not known here yet; "
+            f"the current one is {self.leader_epoch}",
         )
 
     def _not_leader(self) -> ApiException:
@@ -240,7 +243,7 @@ class Partition:
         )
 
     def min_in_sync(self, config: TopicConfig) -> int:
-        """`min.insync.replicas`, but no more than there are replicas."""
+        """`min.insync.replicas`, limited to the number of replicas."""
         return min(config.min_insync_replicas, len(self.replicas))
 
     # -- appending as leader
@@ -255,8 +258,7 @@ class Partition:
     ) -> AppendInfo | ValidatedBatch:
         """Append a client's batch at once; `guard` lets it begin a transaction in the partition.
 
-        A batch comes back where that cannot be: it has to be looked into in a thread, or to wait behind one that is.
-        It is a copy, for `append_later`.
+        Returns a copy of the batch for `append_later` if a thread has to validate it, or another batch before it.
         """
         log = self.log or self.local_log()
         self.check_can_append(log, acks)
@@ -280,18 +282,18 @@ class Partition:
         done: AppendDone,
         guard: VerificationGuard | None = None,
     ) -> None:
-        """Append behind what is under way, after a look into the batch in a thread."""
+        """Append after the batches that are in a thread, once a thread has validated this one."""
         if self._appends is None:
             self._appends = AppendQueue(self, self._host.offload)
         self._appends.add(batch, acks, done, guard)
 
     def flush_due(self) -> bool:
-        """Whether `flush.messages` wants what was appended on disk before it is acknowledged: call `flush` then."""
+        """Whether `flush.messages` demands a `flush` before what was appended is acknowledged."""
         log = self.log
         return log is not None and log.flush_due
 
     def flush(self, done: FlushDone) -> None:
-        """Bring all that is in the log to disk, in a thread; `done` is called on the event loop."""
+        """Write all of the log to disk, in a thread; `done` is called on the event loop."""
         if self._flushes is None:
             self._flushes = FlushQueue(self._host.offload)
         self._flushes.add(self.local_log(), done)
@@ -299,7 +301,7 @@ class Partition:
     def append_validated(
         self, batch: ValidatedBatch, acks: int, guard: VerificationGuard | None = None
     ) -> AppendInfo:
-        """Append a batch that is fit to be appended."""
+        """Append a validated batch."""
         log = self.log or self.local_log()
         self.check_can_append(log, acks)
         info = log.append_as_leader(batch, self.leader_epoch, now_ms=batch.now_ms, guard=guard)
@@ -313,7 +315,7 @@ class Partition:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Append what a coordinator of this broker wrote: its records, or the end of a transaction."""
+        """Append a batch of a coordinator on this broker: its records, or a transaction marker."""
         log = self.log or self.local_log()
         self.check_can_append(log, ACKS_ALL)
         info = log.append_as_leader(
@@ -337,40 +339,40 @@ class Partition:
                 raise ApiException(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"{self.topic}-{self.index} has {in_sync} replicas in sync, "
-                    f"min.insync.replicas asks for {minimum}",
+                    f"min.insync.replicas demands {minimum}",
                 )
 
     def _appended(self, log: PartitionLog, info: AppendInfo) -> None:
-        """Records were added to the log: move the high watermark, wake who waits for them."""
+        """Records were added to the log: advance the high watermark and notify the waiters."""
         if info.duplicate:
             return
         size = info.size
         if self._single_replica:
             log.high_watermark = log.log_end_offset
-            for parked in self.high_watermark_waiters:
-                parked.progress(size)
+            for waiter in self.high_watermark_waiters:
+                waiter.progress(size)
             return
         for follower in self.in_sync.followers.values():
             if follower.end_offset == info.first_offset:
                 follower.left_behind()
-        for tail in self.log_end_waiters:
-            tail.progress(size)
-        # With others in sync it moves when they fetch.
+        for waiter in self.log_end_waiters:
+            waiter.progress(size)
+        # With other replicas in sync it advances when they fetch.
         if len(self.in_sync.maximal) == 1 and self._advance_high_watermark(log):
-            for parked in self.high_watermark_waiters:
-                parked.ready()
+            for waiter in self.high_watermark_waiters:
+                waiter.ready()
 
     def replicated(self, log: PartitionLog, end_offset: int) -> ErrorCode | None:
-        """Whether records up to `end_offset` are where acks=all wants them: None while they are not."""
+        """The result of acks=all for records up to `end_offset`: None while they are not replicated."""
         if self._isr_is_short:
             counted = self.in_sync.maximal if log.high_watermark >= end_offset else self.in_sync.committed
             if len(counted) < self.min_in_sync(log.config):
-                # The high watermark stays where it is while they are too few: there is nothing to wait for.
+                # With too few in sync the high watermark does not advance: there is nothing to wait for.
                 return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE if log.high_watermark >= end_offset else None
 
     def has_committed(self, offset: int) -> bool:
-        """Whether a record needs no more waiting for with acks=all."""
+        """Whether a record is committed as acks=all demands."""
         log = self.log
         if log is None or offset >= log.high_watermark:
             return False
@@ -381,14 +383,14 @@ class Partition:
     def follower_fetched(
         self,
         log: PartitionLog,
-        replica: int,
+        replica: BrokerId,
         offset: int,
         *,
         start_offset: int,
         broker_epoch: int,
         pulse: Pulse | None = None,
     ) -> None:
-        """A follower asks from `offset` on: it has everything before."""
+        """A follower fetches from `offset` on: it has everything before."""
         in_sync = self.in_sync
         follower = in_sync.followers[replica]
         before, deleted = follower.end_offset, follower.start_offset
@@ -398,12 +400,12 @@ class Partition:
         if offset != before and self._advance_high_watermark(log):
             self.wake_all()
         elif start_offset != deleted:
-            for parked in self.high_watermark_waiters:
-                parked.ready()
+            for waiter in self.high_watermark_waiters:
+                waiter.ready()
 
     def _advance_high_watermark(self, log: PartitionLog) -> bool:
         if self._isr_is_short and len(self.in_sync.committed) < self.min_in_sync(log.config):
-            return False  # so that whoever was in sync last has all that was ever acknowledged
+            return False  # the last in-sync replica keeps everything that was ever acknowledged
         mark = self.in_sync.high_watermark(log.log_end_offset, self._now_ms())
         if mark <= log.high_watermark:
             return False
@@ -411,7 +413,7 @@ class Partition:
         return True
 
     def maybe_expand(self) -> None:
-        """Ask for a follower that has caught up to be let in."""
+        """Propose to add a follower that has caught up."""
         log = self.log
         if log is not None and self._isr_is_short and self.is_leader:
             isr = self.in_sync.expansion(log.high_watermark, self.epoch_start_offset)
@@ -419,16 +421,16 @@ class Partition:
                 self._propose(isr)
 
     def maybe_shrink(self) -> None:
-        """Ask for followers that lag for too long to be let go."""
+        """Propose to remove followers that lag for too long."""
         log = self.log
         if log is not None and self.is_leader:
             isr = self.in_sync.shrinkage(log.log_end_offset, self._now_ms())
             if isr is not None:
-                _logger.info("%s-%d: in sync are only %s of %s", self.topic, self.index, isr, self.isr)
+                _logger.info("%s-%d: only %s of %s are in sync", self.topic, self.index, isr, self.isr)
                 self._propose(isr)
 
     def check_lag(self) -> None:
-        """Look after followers, as time alone changes what they count for."""
+        """Check the followers: time alone can change who is in sync."""
         log = self.log
         if log is None or not self.is_leader:
             return
@@ -437,13 +439,13 @@ class Partition:
         if log.high_watermark < log.log_end_offset and self._advance_high_watermark(log):
             self.wake_all()
 
-    def _propose(self, isr: tuple[int, ...]) -> None:
+    def _propose(self, isr: tuple[BrokerId, ...]) -> None:
         self._host.propose(self, self.in_sync.propose(isr, self.leader_epoch, self.partition_epoch))
 
     def confirmed(
-        self, proposal: Proposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+        self, proposal: Proposal, isr: tuple[BrokerId, ...], leader_epoch: int, partition_epoch: int
     ) -> None:
-        """The controller has made the change. What the metadata said meanwhile stands above it."""
+        """The controller has made the change. Newer metadata takes precedence."""
         if self.in_sync.pending is not proposal:
             return
         if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
@@ -457,7 +459,7 @@ class Partition:
         self.maybe_expand()
 
     def refused(self, proposal: Proposal) -> None:
-        """The controller will not make the change, for the time being."""
+        """The controller has refused the change for now."""
         if self.in_sync.pending is proposal:
             self.in_sync.refused()
             if self.log is not None and self.is_leader and self._advance_high_watermark(self.log):
@@ -466,7 +468,7 @@ class Partition:
     # -- as follower
 
     def append_from_leader(self, records: Buffer) -> AppendInfo:
-        """Append what the leader sent, as it is."""
+        """Append the leader's records unchanged."""
         log = self.local_log()
         try:
             return log.append_as_follower(records, self.leader_epoch)
@@ -476,12 +478,12 @@ class Partition:
             first = read_header(records)
             if not first.base_offset < log.log_end_offset <= first.last_offset:
                 raise
-            # The leader's log begins amid a batch: ours begins with that batch.
+            # The leader's log starts inside a batch: this log starts with that batch.
             log.truncate_fully_and_start_at(first.base_offset)
             return log.append_as_follower(records, self.leader_epoch)
 
     def follow_marks(self, log: PartitionLog, high_watermark: int, log_start: int) -> None:
-        """Take over the leader's high watermark and log start as far as this log goes."""
+        """Adopt the leader's high watermark and log start, as far as this log reaches."""
         mark = min(high_watermark, log.log_end_offset)
         moved = mark > log.high_watermark
         if moved:
@@ -490,22 +492,22 @@ class Partition:
             log.advance_log_start(min(log_start, log.high_watermark))
             moved = True
         if moved:
-            for parked in self.high_watermark_waiters:
-                parked.ready()
+            for waiter in self.high_watermark_waiters:
+                waiter.ready()
 
     # -- events
 
     def wake_all(self) -> None:
-        """Something other than an append happened that whoever waits may want to look at."""
-        for parked in self.high_watermark_waiters:
-            parked.ready()
-        for tail in self.log_end_waiters:
-            tail.ready()
+        """Notify all waiters of an event other than an append."""
+        for waiter in self.high_watermark_waiters:
+            waiter.ready()
+        for waiter in self.log_end_waiters:
+            waiter.ready()
 
-    # -- what admin requests do to it
+    # -- admin requests
 
     def delete_records(self, offset: int) -> int:
-        """Move the log start up to `offset` (-1: the high watermark); where that is."""
+        """Advance the log start to `offset` (-1: the high watermark) and return it."""
         self.check_leader()
         log = self.local_log()
         policy = log.config.cleanup_policy
@@ -522,6 +524,6 @@ class Partition:
         return target
 
     def low_watermark(self) -> int:
-        """Below it no replica on a living broker has anything left."""
+        """No replica on a live broker has records below it."""
         self.check_leader()
         return self.in_sync.low_watermark(self.local_log().log_start_offset, self._host.alive)

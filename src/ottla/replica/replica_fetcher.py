@@ -106,7 +106,7 @@ class ReplicaFetcher:
 
     def __init__(
         self,
-        node_id: int,
+        node_id: BrokerId,
         throttle: ReplicationThrottle,
         *,
         max_bytes: int,
@@ -120,7 +120,7 @@ class ReplicaFetcher:
         """Bytes appended since the caller last reset it."""
         self.out_of_range: dict[Key, FetchState] = {}
         """The partitions that need the leader's bounds (`bounds_request`)."""
-        self._node_id = BrokerId(node_id)
+        self._node_id = node_id
         self._throttle = throttle
         self._max_bytes = max_bytes
         self._partition_bytes = partition_bytes

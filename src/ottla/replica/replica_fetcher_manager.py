@@ -19,6 +19,7 @@ from ottla.replica.replica_fetcher import EARLIEST, LATEST, Bounds, ReplicaFetch
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.ids import BrokerId
     from ottla.log.write_gate import WriteGate
     from ottla.replica.partition import Partition
     from ottla.replica.throttle import ReplicationThrottle
@@ -229,10 +230,10 @@ class ReplicaFetcherManager:
         self,
         clock: Clock,
         peers: Peers,
-        node_id: int,
+        node_id: BrokerId,
         config: BrokerConfig,
         broker_epoch: Callable[[], int],
-        endpoint_of: Callable[[int], Endpoint | None],
+        endpoint_of: Callable[[BrokerId], Endpoint | None],
         throttle: ReplicationThrottle,
         gate: WriteGate,
     ) -> None:
@@ -244,9 +245,9 @@ class ReplicaFetcherManager:
         self._endpoint_of = endpoint_of
         self._throttle = throttle
         self._gate = gate
-        self._connections: dict[tuple[int, int], tuple[Endpoint, LeaderConnection]] = {}
+        self._connections: dict[tuple[BrokerId, int], tuple[Endpoint, LeaderConnection]] = {}
         """By leader and number, with the endpoint that each is connected to."""
-        self._connection_of: dict[Partition, tuple[int, int]] = {}
+        self._connection_of: dict[Partition, tuple[BrokerId, int]] = {}
         self._waiting: dict[Partition, None] = {}
         """Partitions whose leader has no known endpoint."""
         self._stopped = False
@@ -313,7 +314,7 @@ class ReplicaFetcherManager:
         self._connections.clear()
         self._connection_of.clear()
 
-    def _connection(self, key: tuple[int, int]) -> LeaderConnection | None:
+    def _connection(self, key: tuple[BrokerId, int]) -> LeaderConnection | None:
         known = self._connections.get(key)
         if known is not None:
             return known[1]

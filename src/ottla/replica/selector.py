@@ -1,6 +1,6 @@
-"""The replica a consumer should read from: one in its rack, where the broker is told to look for it.
+"""The replica that a consumer should read from: one in its rack, if the broker is configured to look for it.
 
-Kafka's own selector is known by its class name; the leader decides, the consumer follows its hint.
+Kafka's own selector is known by its class name. The leader decides; the consumer follows its hint.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from ottla.ids import BrokerId
     from ottla.metadata.image import MetadataImage
     from ottla.replica.partition import Partition
 
@@ -18,8 +19,8 @@ RACK_AWARE: Final = (
 """Values of `replica.selector.class` that let consumers read from a replica in their rack."""
 
 
-def nearer_replica(partition: Partition, image: MetadataImage, rack: str, offset: int) -> int | None:
-    """A follower in the consumer's rack that is in sync and has the offset; None where the leader serves best."""
+def nearer_replica(partition: Partition, image: MetadataImage, rack: str, offset: int) -> BrokerId | None:
+    """A follower in the consumer's rack that is in sync and has the offset; None if the leader serves best."""
     if not partition.is_leader or not rack:
         return None
     own = image.brokers.get(partition.leader)

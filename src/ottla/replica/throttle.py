@@ -14,6 +14,7 @@ from ottla.clock import Clock
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
+    from ottla.ids import BrokerId
     from ottla.replica.partition import Partition
 
 _UNLIMITED: Final = 2**63 - 1
@@ -41,7 +42,7 @@ class ReplicationThrottle:
         "_windows",
     )
 
-    def __init__(self, side: str, clock: Clock, node_id: int, config: BrokerConfig) -> None:
+    def __init__(self, side: str, clock: Clock, node_id: BrokerId, config: BrokerConfig) -> None:
         self._clock = clock
         self._node_id = node_id
         self._rate_key = _RATES[side]
@@ -57,7 +58,7 @@ class ReplicationThrottle:
         self._windows = config.int("replication.quota.window.num")
         self._window_s = config.int("replication.quota.window.size.seconds")
 
-    def holds(self, partition: Partition, follower: int) -> bool:
+    def holds(self, partition: Partition, follower: BrokerId) -> bool:
         """Whether a follower that is behind has to wait."""
         return (
             self._rate < _UNLIMITED
@@ -66,7 +67,7 @@ class ReplicationThrottle:
             and self._exceeded()
         )
 
-    def record(self, partition: Partition, follower: int, size: int) -> None:
+    def record(self, partition: Partition, follower: BrokerId, size: int) -> None:
         """So much was copied."""
         if self._rate < _UNLIMITED and self._lists(partition):
             window = self._window()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.coordinators import Coordinators, CoordinatorSet
@@ -29,10 +29,14 @@ from ottla.replica.manager import ClusterLink, ReplicaManager
 from ottla.replica.offload import Offload
 from ottla.replica.producer_ids import BlockDone, ProducerIds
 from ottla.wire import messages
+from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.enums import ConfigResourceType
 
 if TYPE_CHECKING:
     from ottla.wire.messages import BrokerRegistrationRequest
+
+
+Resp = TypeVar("Resp", bound=WireResponse)
 
 
 def make_lifecycle(
@@ -79,11 +83,16 @@ def make_broker(
 ) -> Broker:
     """All services of a broker, on loaded logs. None of them follows the metadata yet."""
     config, clock = node.config, node.clock
+
+    def to_controller(
+        request: WireRequest[Resp], done: Callable[[Resp], object], failed: Callable[[object], object]
+    ) -> None:
+        timeout_s = config.int("request.timeout.ms") / 1000
+        node.to_controller.send(request, done, failed, timeout_s=timeout_s)
+
     cluster = ClusterLink(
         peers=node.peers,
-        to_controller=lambda request, done, failed: node.to_controller.send(
-            request, done, failed, timeout_s=config.int("request.timeout.ms") / 1000
-        ),
+        to_controller=to_controller,
         broker_epoch=lambda: lifecycle.broker_epoch,
         gate=node.gate,
     )

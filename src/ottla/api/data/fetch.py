@@ -26,7 +26,7 @@ from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
-from ottla.ids import TopicName
+from ottla.ids import BrokerId, TopicName
 from ottla.replica.consumer_read import ConsumerRead, Results
 from ottla.replica.fetch_partition import FetchPartition, PartitionKey
 from ottla.replica.fetch_sessions import FetchContext, FollowerSession
@@ -99,7 +99,7 @@ def _fetch_for_follower(
     request: FetchRequest,
     context: FetchContext,
     session: FollowerSession,
-    replica_id: int,
+    replica_id: BrokerId,
 ) -> FetchResponse | Outcome:
     full = not context.incremental
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from ottla.api.base import RequestContext
 from ottla.api.cluster.nodes import NodeAddress, alive_node
 from ottla.broker.services import Broker
-from ottla.ids import BrokerId
+from ottla.ids import BrokerId, TopicName
 
 E = TypeVar("E")
 
@@ -24,12 +24,16 @@ class LeaderHint(NamedTuple):
 def leader_hint(broker: Broker, ctx: RequestContext, topic: str | bytes, index: int) -> LeaderHint:
     """The leader of a partition, by topic name or id, with its address for this client."""
     image = broker.image
-    known = image.topics.by_name.get(topic) if isinstance(topic, str) else image.topics.by_id.get(topic)
+    known = (
+        image.topics.by_name.get(TopicName(topic))
+        if isinstance(topic, str)
+        else image.topics.by_id.get(topic)
+    )
     registration = None if known is None else known.partitions.get(index)
     if registration is None:
         return LeaderHint(BrokerId(-1), -1, None)
     node = alive_node(broker, ctx, image, registration.leader)
-    return LeaderHint(BrokerId(registration.leader), registration.leader_epoch, node)
+    return LeaderHint(registration.leader, registration.leader_epoch, node)
 
 
 def endpoints(node_endpoint: Callable[..., E], hints: list[LeaderHint]) -> list[E]:
