@@ -6,6 +6,8 @@ STAMP  := $(VENV)/.ready
 PYSPARK := $(VENV)/.ready-pyspark
 SPARK  := $(VENV)/.ready-spark
 DOCS   := $(VENV)/.ready-docs
+# pip with a progress bar for the 450 MB of Spark, and little else to read.
+INSTALL := $(BIN)/python scripts/install.py
 # Each test process would compile everything again where the environment forbids to keep what was compiled.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # Under another name, so that `make -n run` shows the demo and does not start it.
@@ -22,15 +24,15 @@ setup: $(STAMP)  ## make .venv with the `ottla` command and the tools to develop
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Ottla needs Python 3.11 or newer; set PYTHON=/path/to/it")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(INSTALL) --require-hashes -r requirements/dev.txt
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q src
 	@touch $@
 
 setup-spark: $(SPARK)  ## and with Spark, its Kafka connector, and Java where there is none
 
 $(PYSPARK): requirements/spark.txt $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/spark.txt
+	@$(INSTALL) --require-hashes -r requirements/spark.txt
 	@touch $@
 
 $(SPARK): $(PYSPARK)
@@ -75,7 +77,7 @@ docs-serve: $(DOCS)  ## serve the documentation on localhost:8000 and rebuild it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict
 
 $(DOCS): requirements/docs.txt $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+	@$(INSTALL) --require-hashes -r requirements/docs.txt
 	@touch $@
 
 chaos: setup  ## faults on three real nodes, with a checker: make chaos [MINUTES=60] [FAULTS=kill,pause]
