@@ -60,7 +60,7 @@ class Narrator:
         if match := _PROGRESS.match(line):
             self._progress(int(match["done"]), int(match["total"]))
         elif match := _DOWNLOADING.match(line):
-            self._file = match["file"].rpartition("/")[2].removesuffix(".metadata")
+            self._file = _short_name(match["file"])
             self._started_s = time.monotonic()
             self._doing = f"Downloading {self._file}"
         elif match := _COLLECTING.match(line):
@@ -89,6 +89,12 @@ class Narrator:
         if done >= total:
             took_s = time.monotonic() - self._started_s
             self._reporter.finish(f"{self._file}: {total / 1e6:.0f} MB in {took_s:.0f} s")
+
+
+def _short_name(file: str) -> str:
+    """Package and version of a file, without what says for which machine it is."""
+    name = file.rpartition("/")[2].removesuffix(".metadata")
+    return "-".join(name.split("-")[:2]) if name.endswith(".whl") else name.removesuffix(".tar.gz")
 
 
 def _lines(process: subprocess.Popen[str]) -> Iterator[str | None]:

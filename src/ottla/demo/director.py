@@ -29,11 +29,14 @@ from ottla.demo.generator import Generator
 from ottla.demo.results import Results
 from ottla.demo.screen import Screen, summary, table
 from ottla.demo.topics import CLICKS_PER_WINDOW, WORD_COUNTS, make_topics
+from ottla.pipeline.progress import INTERVAL_VARIABLE
 
 _READY: Final = re.compile(r"is ready on (?P<address>\S+) \(data in .*, cluster (?P<cluster>\S+)\)")
 _STOP_WITH_STDIN: Final = {"OTTLA_STOP_WITH_STDIN": "1"}
 """What a node understands: that it ends with whoever started it."""
 _PAINT_S: Final = 0.25
+_PROGRESS_S: Final = "0.5"
+"""How often an installer reports its progress, if a terminal shows it."""
 _SUMMARY_S: Final = 10.0
 _SPARK_STOPS_S: Final = 6.0
 """After this it is killed, which costs nothing: what it was about to commit is done again at the next start."""
@@ -79,6 +82,7 @@ class Director:
         self._address = ""
         self._state_dir = plan.state_dir
         self._doing = ""
+        self._detail = ""
         self._doing_since = 0.0
         self._spark: Child | None = None
         self._generator: Generator | None = None
@@ -148,10 +152,14 @@ class Director:
         told: deque[str] = deque(maxlen=_LAST_WORDS)
         if self._plan.prepare:
             self._begin("installing Spark, if it is not here yet (about 450 MB once)")
-            command = await Child.start(self._plan.prepare, stderr=asyncio.subprocess.STDOUT)
+            interval = {INTERVAL_VARIABLE: _PROGRESS_S} if self._screen.live else {}
+            command = await Child.start(
+                self._plan.prepare, stderr=asyncio.subprocess.STDOUT, environment=interval
+            )
             try:
                 while line := await command.line():
                     told.append(line.strip())
+                    self._report(line.strip())
                 await command.wait()
             finally:
                 await command.stop(_PREPARE_STOPS_S)
@@ -172,6 +180,8 @@ class Director:
             told = json.loads(line)
             if "doing" in told:
                 self._begin(told["doing"])
+            elif "progress" in told:
+                self._detail = told["progress"]
             elif "ui" in told:
                 ui = told["ui"]
                 self._begin("starting the pipelines; their first results take some seconds")
@@ -228,9 +238,16 @@ class Director:
 
     def _begin(self, what: str) -> None:
         self._doing = what
+        self._detail = ""
         self._doing_since = time.monotonic()
         if what and not self._screen.live:
             self._screen.say(f"{_capital(what)} ...")
+
+    def _report(self, progress: str) -> None:
+        """Show the latest progress of the current step: below it on a terminal, as a line elsewhere."""
+        self._detail = progress
+        if progress and not self._screen.live:
+            self._screen.say(f"  {progress}")
 
     async def _paint(self) -> None:
         """Keep the block at the bottom of a terminal up to date; elsewhere tell of the results now and then."""
@@ -246,7 +263,8 @@ class Director:
                     told = now
                     self._screen.say(summary(self._results, lines=sent.lines, clicks=sent.clicks))
             elif self._doing:
-                self._screen.draw([f"{sign} {_capital(self._doing)} ({now - self._doing_since:.0f} s)"])
+                doing = f"{sign} {_capital(self._doing)} ({now - self._doing_since:.0f} s)"
+                self._screen.draw([doing, f"  {self._detail}"] if self._detail else [doing])
             await asyncio.sleep(_PAINT_S)
 
     async def _stop(self, broker: Child) -> None:

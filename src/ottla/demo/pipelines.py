@@ -16,11 +16,15 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, WORD_COUNTS
 from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.progress import describe
 from ottla.streams import StreamsApp, StreamsBuilder, StreamsError, StreamsSettings, tumbling
+
+if TYPE_CHECKING:
+    from ottla.pipeline.jars import Progress
 
 WORD_COUNT_APPLICATION: Final = "demo-word-count"
 CLICKS_APPLICATION: Final = "demo-click-count"
@@ -76,6 +80,16 @@ def window_key(page: str, start_ms: int) -> str:
     return f"{page}@{datetime.fromtimestamp(start_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
+def _progress(tell: Tell) -> Progress:
+    """Passes the progress of a download on to the parent."""
+    started_s = time.monotonic()
+
+    def progress(name: str, done: int, total: int | None) -> None:
+        tell({"progress": describe(name, done, total, time.monotonic() - started_s)})
+
+    return progress
+
+
 def run(bootstrap_servers: str, state_dir: Path, tell: Tell) -> None:
     """Start both, and look after them until SIGTERM."""
     from ottla.pipeline import spark_session
@@ -83,7 +97,7 @@ def run(bootstrap_servers: str, state_dir: Path, tell: Tell) -> None:
 
     master = os.environ.get("SPARK_MASTER") or "local[2]"
     tell({"doing": "looking for Java and fetching the Kafka connector's jars"})
-    session_settings(master)
+    session_settings(master, progress=_progress(tell))
     tell({"doing": "starting Spark"})
     scratch = state_dir / "scratch"
     # Of a process that was killed; one that ends by itself cleans up.

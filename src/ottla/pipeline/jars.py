@@ -11,8 +11,9 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,7 @@ from xml.sax.saxutils import quoteattr
 
 from ottla.pipeline.failures import JarsMissing, PipelineError
 from ottla.pipeline.java import Java, cache_directory
+from ottla.pipeline.progress import ProgressReporter
 
 SCALA: Final = "2.13"
 _GROUP: Final = "org.apache.spark"
@@ -29,6 +31,12 @@ _TOKEN_PROVIDER: Final = f"spark-token-provider-kafka-0-10_{SCALA}"
 _OLDER_TOKEN_PROVIDERS: Final = ("4.0.0", "4.1.0-preview1")
 _NEEDED: Final = (_CONNECTOR, _TOKEN_PROVIDER, "kafka-clients", "commons-pool2")
 _FETCH_TIMEOUT_S: Final = 600
+_POLL_S: Final = 0.25
+_CONNECTOR_BYTES: Final = 11_200_000
+"""What Ivy fetches for the connector of Spark 4.2, with its descriptions of modules: for the time left."""
+
+Progress = Callable[[str, int, int | None], None]
+"""Takes what is fetched, the bytes so far, and those that are expected if that is known."""
 
 # Spark brings these itself, or has no use for them here.
 _LEFT_OUT: Final = (
@@ -71,7 +79,7 @@ def connector_directory() -> Path:
     return cache_directory() / f"connector-{spark_version()}"
 
 
-def connector_jars(java: Java) -> list[Path]:
+def connector_jars(java: Java, progress: Progress | None = None) -> list[Path]:
     """The jars, from the cache or else from Maven's repository."""
     if (jars := cached_connector_jars()) is not None:
         return jars
@@ -85,7 +93,8 @@ def connector_jars(java: Java) -> list[Path]:
                 _dependency(_GROUP, _CONNECTOR, spark, excluded=_LEFT_OUT),
                 _dependency(_GROUP, _TOKEN_PROVIDER, token_provider, transitive=False),
             ]
-            told = _retrieve(java, module, directory)
+            fetch = _Fetch("the Kafka connector", _CONNECTOR_BYTES, progress)
+            told = _retrieve(java, module, directory, fetch)
             if (jars := cached_connector_jars()) is not None:
                 return jars
         raise JarsMissing(_why(told, f"{_GROUP}:{_CONNECTOR}:{spark}"))
@@ -107,7 +116,7 @@ def library_jars(java: Java, coordinates: Sequence[str]) -> list[Path]:
         with _locked(directory):
             told = ""
             if not any(directory.glob(f"{artifact}-*.jar")):
-                told = _retrieve(java, [_dependency(group, artifact, revision)], directory)
+                told = _retrieve(java, [_dependency(group, artifact, revision)], directory, _Fetch(artifact))
             found = sorted(directory.glob("*.jar"))
         if not found:
             raise JarsMissing(_why(told, one))
@@ -130,7 +139,45 @@ def _dependency(
     )
 
 
-def _retrieve(java: Java, dependencies: Sequence[str], directory: Path) -> str:
+class _Fetch:
+    """Ivy at work, with its progress by the size of its cache; on standard error unless a caller wants it."""
+
+    def __init__(self, what: str, expected: int | None = None, progress: Progress | None = None) -> None:
+        self._name = f"Fetching {what}"
+        self._expected = expected
+        self._progress = progress
+
+    def run(self, command: Sequence[str], cache: Path) -> tuple[int, str]:
+        """Ivy's exit code and output."""
+        reporter = ProgressReporter()
+        progress = self._progress or reporter.update
+        before = _size(cache)
+        deadline = time.monotonic() + _FETCH_TIMEOUT_S
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        while True:
+            try:
+                output, _ = process.communicate(timeout=_POLL_S)
+                break
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    process.kill()
+                    process.communicate()
+                    return 1, "the repository did not answer in time"
+                progress(self._name, _size(cache) - before, self._expected)
+        reporter.finish()
+        return process.returncode, output
+
+
+def _size(directory: Path) -> int:
+    total = 0
+    for path in directory.rglob("*"):
+        # Ivy renames what it has fetched completely.
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
+
+
+def _retrieve(java: Java, dependencies: Sequence[str], directory: Path, fetch: _Fetch) -> str:
     """Have Ivy fetch them; all or nothing comes to stand in the directory. What Ivy said comes back."""
     work = directory.with_name(f"{directory.name}.{os.getpid()}")
     shutil.rmtree(work, ignore_errors=True)
@@ -149,16 +196,12 @@ def _retrieve(java: Java, dependencies: Sequence[str], directory: Path) -> str:
     if settings := os.environ.get(SETTINGS_VARIABLE):
         command += ["-settings", settings]
     try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_FETCH_TIMEOUT_S
-        )
-        if done.returncode == 0 and "UNRESOLVED" not in done.stdout:
+        code, output = fetch.run(command, cache_directory() / "ivy")
+        if code == 0 and "UNRESOLVED" not in output:
             module.unlink()
             shutil.rmtree(directory, ignore_errors=True)
             work.rename(directory)
-        return done.stdout
-    except subprocess.TimeoutExpired:
-        return "the repository did not answer in time"
+        return output
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.pipeline.failures import PipelineError
-from ottla.pipeline.jars import connector_jars, library_jars, spark_version
+from ottla.pipeline.jars import Progress, connector_jars, library_jars, spark_version
 from ottla.pipeline.java import find_java
 
 if TYPE_CHECKING:
@@ -86,14 +86,19 @@ def spark_session(
     return session
 
 
-def session_settings(master: str, packages: Sequence[str] = ()) -> dict[str, str]:
-    """Prepare this process for Spark (Java, Python, address) and give the settings of a session."""
+def session_settings(
+    master: str, packages: Sequence[str] = (), progress: Progress | None = None
+) -> dict[str, str]:
+    """Prepare this process for Spark (Java, Python, address) and give the settings of a session.
+
+    `progress` hears of the connector's jars while they are fetched.
+    """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    jars = [*connector_jars(java), *library_jars(java, packages)]
+    jars = [*connector_jars(java, progress), *library_jars(java, packages)]
     quiet = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
         **PIPELINE_SETTINGS,
