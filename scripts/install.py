@@ -83,6 +83,8 @@ class Narrator:
             self._reporter.update(self._doing)
 
     def _progress(self, done: int, total: int) -> None:
+        if done >= total:
+            self._doing = f"Unpacking {self._file}"
         if total < _MIN_BYTES:
             return
         self._reporter.update(self._file, done, total)

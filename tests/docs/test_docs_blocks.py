@@ -16,34 +16,29 @@ def _runs(block: Block) -> bool:
     return block.language in RUNNABLE and block.how != "no"
 
 
-def _pages(*, spark: bool) -> list[object]:
+def _pages() -> list[object]:
+    marks = {"spark": (pytest.mark.slow, pytest.mark.java), "slow": (pytest.mark.slow,)}
     return [
-        pytest.param(page, id=str(page.relative_to(ROOT)))
+        pytest.param(
+            page,
+            id=str(page.relative_to(ROOT)),
+            marks=[mark for need in sorted(needs(page)) for mark in marks.get(need, ())],
+        )
         for page in PAGES
-        if ("spark" in needs(page)) == spark and any(map(_runs, blocks(page)))
+        if any(map(_runs, blocks(page)))
     ]
 
 
-def _read_and_type(page: Path, directory: Path) -> None:
-    with PageRun(directory) as run:
+@pytest.mark.parametrize("page", _pages())
+def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
+    if "spark" in needs(page):
+        pytest.importorskip("pyspark", reason="the pipeline needs Spark: make setup-spark")
+    with PageRun(tmp_path) as run:
         if "broker" in needs(page):
             run.start_broker()
         for block in blocks(page):
             if block.title is not None or _runs(block):
                 run.run(block)
-
-
-@pytest.mark.parametrize("page", _pages(spark=False))
-def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
-    _read_and_type(page, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.java
-@pytest.mark.parametrize("page", _pages(spark=True))
-def test_a_page_about_spark_does_what_it_shows(page: Path, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="the pipeline needs Spark: make setup-spark")
-    _read_and_type(page, tmp_path)
 
 
 def test_every_block_is_run_or_says_why_not() -> None:

@@ -88,12 +88,12 @@ def connector_jars(java: Java, progress: Progress | None = None) -> list[Path]:
         if (jars := cached_connector_jars()) is not None:
             return jars
         told = ""
+        fetch = _Fetch("the Kafka connector", _CONNECTOR_BYTES, progress)
         for token_provider in (spark, *_OLDER_TOKEN_PROVIDERS):
             module = [
                 _dependency(_GROUP, _CONNECTOR, spark, excluded=_LEFT_OUT),
                 _dependency(_GROUP, _TOKEN_PROVIDER, token_provider, transitive=False),
             ]
-            fetch = _Fetch("the Kafka connector", _CONNECTOR_BYTES, progress)
             told = _retrieve(java, module, directory, fetch)
             if (jars := cached_connector_jars()) is not None:
                 return jars
@@ -146,12 +146,13 @@ class _Fetch:
         self._name = f"Fetching {what}"
         self._expected = expected
         self._progress = progress
+        self._cache = cache_directory() / "ivy"
+        self._size_before = _size(self._cache)
 
-    def run(self, command: Sequence[str], cache: Path) -> tuple[int, str]:
+    def run(self, command: Sequence[str]) -> tuple[int, str]:
         """Ivy's exit code and output."""
         reporter = ProgressReporter()
         progress = self._progress or reporter.update
-        before = _size(cache)
         deadline = time.monotonic() + _FETCH_TIMEOUT_S
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         while True:
@@ -163,7 +164,7 @@ class _Fetch:
                     process.kill()
                     process.communicate()
                     return 1, "the repository did not answer in time"
-                progress(self._name, _size(cache) - before, self._expected)
+                progress(self._name, _size(self._cache) - self._size_before, self._expected)
         reporter.finish()
         return process.returncode, output
 
@@ -196,7 +197,7 @@ def _retrieve(java: Java, dependencies: Sequence[str], directory: Path, fetch: _
     if settings := os.environ.get(SETTINGS_VARIABLE):
         command += ["-settings", settings]
     try:
-        code, output = fetch.run(command, cache_directory() / "ivy")
+        code, output = fetch.run(command)
         if code == 0 and "UNRESOLVED" not in output:
             module.unlink()
             shutil.rmtree(directory, ignore_errors=True)
