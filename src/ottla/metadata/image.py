@@ -158,6 +158,9 @@ class ScramCredential(NamedTuple):
     server_key: bytes
     iterations: int
 
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations})"
+
 
 class DelegationToken(NamedTuple):
     """A delegation token without its secret, which is derived from the cluster's master key."""

@@ -1,0 +1,159 @@
+"""Decides what a session may do, as Kafka's StandardAuthorizer decides, and writes the audit log.
+
+Super users may do everything. Until the metadata has been read up to where it stood at the start, nobody else may do
+anything. A denied operation is never allowed because something went wrong here: errors deny.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ottla.errors import ApiException, ErrorCode
+from ottla.metadata.image import AclEntry
+from ottla.security.acl_index import EVERY_OPERATION, AclIndex, normal_host
+from ottla.wire import schema
+from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+
+CLASS_NAME: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The only resource of the type CLUSTER."""
+MAX_GRANTS_PER_SESSION: Final = 4096
+TRACE: Final = 5
+"""The level of filters and of authorized_operations, as in log4j."""
+
+audit_log = logging.getLogger("kafka.authorizer.logger")
+
+
+class Action(NamedTuple):
+    """What is to be done with which resource."""
+
+    operation: AclOperation
+    kind: ResourceType
+    name: str
+    references: int = 1
+    """How often the request refers to the resource, for the audit log."""
+    log_denied: bool = True
+    """False for filters and authorized_operations: nothing was asked for that is refused."""
+
+
+class Grants:
+    """What a session may do, by resource, as long as the ACLs do not change."""
+
+    __slots__ = ("generation", "host", "masks", "principal")
+
+    def __init__(self, principal: str, host: str) -> None:
+        self.principal = principal
+        self.host = normal_host(host)
+        self.generation = -1
+        self.masks: dict[tuple[int, str], int] = {}
+
+
+class Authorizer:
+    """One node's decisions. `update` follows the metadata."""
+
+    __slots__ = ("_allow_everyone", "_index", "_loaded", "_super_users")
+
+    def __init__(self, super_users: str, *, allow_everyone_if_no_acl_found: bool) -> None:
+        """`super_users` is the text of `super.users`: principals separated by semicolons."""
+        self._super_users = frozenset(each.strip() for each in super_users.split(";") if each.strip())
+        for each in self._super_users:
+            if ":" not in each:
+                raise ValueError(f"super.users: {each} is no principal: expected principalType:principalName")
+        self._allow_everyone = allow_everyone_if_no_acl_found
+        self._index = AclIndex()
+        self._loaded = False
+
+    def update(self, acls: Mapping[bytes, AclEntry]) -> None:
+        """Take over the ACLs of the newest image."""
+        self._index.update(acls)
+
+    def complete_loading(self) -> None:
+        """The metadata has been read up to where it stood when this node started."""
+        self._loaded = True
+
+    def is_super_user(self, principal: str) -> bool:
+        return principal in self._super_users
+
+    def operations(self, grants: Grants, kind: int, name: str) -> int:
+        """All operations that a session may do with a resource, as bits `1 << code`."""
+        if grants.principal in self._super_users:
+            return EVERY_OPERATION
+        if not self._loaded:
+            raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, "The authorizer is still loading the ACLs.")
+        index = self._index
+        if grants.generation != index.generation:
+            grants.masks.clear()
+            grants.generation = index.generation
+        mask = grants.masks.get((kind, name))
+        if mask is None:
+            masks = index.masks(kind, name, grants.principal, grants.host)
+            mask = masks.allowed & ~masks.denied
+            if self._allow_everyone and not masks.found:
+                mask = EVERY_OPERATION
+            if len(grants.masks) >= MAX_GRANTS_PER_SESSION:
+                grants.masks.clear()
+            grants.masks[kind, name] = mask
+        return mask
+
+    def authorize(self, grants: Grants, action: Action, api_key: int) -> bool:
+        """Whether a session may do this. The decision goes to the audit log."""
+        allowed = bool(self.operations(grants, action.kind, action.name) & 1 << action.operation)
+        if allowed:
+            if audit_log.isEnabledFor(logging.DEBUG):
+                level = logging.DEBUG if action.log_denied else TRACE
+                audit_log.log(level, "%s", self._sentence(grants, action, api_key, allowed=True))
+        else:
+            level = logging.INFO if action.log_denied else TRACE
+            if audit_log.isEnabledFor(level):
+                audit_log.log(level, "%s", self._sentence(grants, action, api_key, allowed=False))
+        return allowed
+
+    def authorize_by_type(self, grants: Grants, operation: AclOperation, kind: ResourceType) -> bool:
+        """Whether the session may do this with at least one resource of a type (InitProducerId asks)."""
+        if self.operations(grants, kind, "hardcode") & 1 << operation:
+            return True
+        return self._index.any_allowed(kind, grants.principal, grants.host, operation)
+
+    def _sentence(self, grants: Grants, action: Action, api_key: int, *, allowed: bool) -> str:
+        return (
+            f"Principal = {printable(grants.principal)} is {'Allowed' if allowed else 'Denied'} "
+            f"operation = {action.operation.name} from host = {grants.host} on resource = "
+            f"{_KINDS[action.kind]}:LITERAL:{printable(action.name)} for request = {_request_name(api_key)} "
+            f"with resourceRefCount = {action.references} based on rule {self._rule(grants, action)}"
+        )
+
+    def _rule(self, grants: Grants, action: Action) -> str:
+        if grants.principal in self._super_users:
+            return "SuperUser"
+        acl = self._index.deciding(action.kind, action.name, grants.principal, grants.host, action.operation)
+        if acl is None:
+            return "DefaultAllow" if self._allow_everyone else "DefaultDeny"
+        return (
+            f"MatchingAcl(acl=StandardAcl(resourceType={ResourceType(acl.resource_type).name}, "
+            f"resourceName={printable(acl.resource_name)}, patternType={PatternType(acl.pattern_type).name}, "
+            f"principal={printable(acl.principal)}, host={printable(acl.host)}, "
+            f"operation={AclOperation(acl.operation).name}, "
+            f"permissionType={AclPermissionType(acl.permission_type).name}))"
+        )
+
+
+_KINDS: Final = {
+    ResourceType.TOPIC: "Topic",
+    ResourceType.GROUP: "Group",
+    ResourceType.CLUSTER: "Cluster",
+    ResourceType.TRANSACTIONAL_ID: "TransactionalId",
+    ResourceType.DELEGATION_TOKEN: "DelegationToken",
+    ResourceType.USER: "User",
+}
+
+
+def _request_name(api_key: int) -> str:
+    return schema.api_message_names()["request", api_key].removesuffix("Request")
+
+
+def printable(text: str, limit: int = 256) -> str:
+    """A peer's text for a log line: one line, no control characters, not longer than the limit."""
+    cut = text[:limit]
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in cut)

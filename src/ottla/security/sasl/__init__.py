@@ -1,0 +1,1 @@
+"""The server's side of SASL: one mechanism a file, and the exchange that carries their tokens."""
