@@ -1,0 +1,224 @@
+"""How one listener secures its connections: its TLS context, who a certificate stands for, its SASL mechanisms.
+
+Built from `listener.name.<listener>.*` keys over the plain ones, before the node writes anything: stores that cannot
+be read and mechanisms that cannot work are refused here, with the key that is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import ssl
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cryptography import x509
+
+from ottla.config.errors import ConfigError
+from ottla.config.listeners import Listener, SecurityProtocol
+from ottla.credentials.contexts import TlsConfig, client_context, server_context
+from ottla.credentials.errors import CredentialsError
+from ottla.credentials.jaas import LoginModule, parse_file, parse_modules
+from ottla.credentials.names import distinguished_name
+from ottla.credentials.sasl_client import ClientLogin
+from ottla.credentials.secret import Secret
+from ottla.security.mapping import NoMatchingRule, SslPrincipalMapper
+from ottla.security.principal import ANONYMOUS, Principal, user
+from ottla.security.sasl.exchange import SaslExchange
+from ottla.security.sasl.mechanism import NewServer
+from ottla.security.sasl.plain import PlainServer, users_of
+from ottla.security.sasl.scram import HASHES, ScramServer
+from ottla.wire.enums import ScramMechanism
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.metadata.image import MetadataImage, ScramCredential
+
+MECHANISMS: Final = ("PLAIN", *HASHES)
+"""What a SASL listener can offer."""
+MAX_SUBJECT_BYTES: Final = 4096
+
+_JAAS_FILE_FLAG: Final = "-Djava.security.auth.login.config="
+
+
+class NotMapped(Exception):
+    """A client certificate stands for no principal."""
+
+
+def listener_keys(config: BrokerConfig, name: str) -> dict[str, str]:
+    """The text of each key that is in force for a listener: its own `listener.name.<name>.` keys come first."""
+    given = {**config.static, **config.dynamic_default, **config.dynamic}
+    prefix = f"listener.name.{name.lower()}."
+    own = {key.removeprefix(prefix): text for key, text in given.items() if key.startswith(prefix)}
+    return {**{key: text for key, text in given.items() if not key.startswith("listener.name.")}, **own}
+
+
+class ListenerSecurity:
+    """One listener's. Raises ConfigError for settings that cannot work."""
+
+    def __init__(self, config: BrokerConfig, listener: Listener) -> None:
+        self.name = listener.name
+        self.protocol = listener.protocol
+        self._keys = keys = listener_keys(config, listener.name)
+        self.fail_delay_s = config.int("connection.failed.authentication.delay.ms") / 1000
+        self.max_authentication_bytes = config.int("sasl.server.max.receive.size")
+        self.context: ssl.SSLContext | None = None
+        self._mapper = SslPrincipalMapper()
+        self._probing_key = secrets.token_bytes(32)
+        self.mechanisms: tuple[str, ...] = ()
+        self._plain_users: dict[str, Secret] = {}
+        if self.uses_tls:
+            self._load_tls(keys)
+        if self.uses_sasl:
+            self._load_sasl(keys)
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+    # -- TLS
+
+    def _load_tls(self, keys: Mapping[str, str]) -> None:
+        try:
+            tls = TlsConfig.of(keys)
+            if self.uses_sasl and "ssl.client.auth" not in keys:
+                tls = TlsConfig.of({**keys, "ssl.client.auth": "none"})
+            self.context, self.identity = server_context(tls, datetime.now(UTC))
+            self._mapper = SslPrincipalMapper(keys.get("ssl.principal.mapping.rules") or "DEFAULT")
+        except ValueError as error:
+            raise ConfigError(f"Listener {self.name} cannot use TLS: {error}") from None
+
+    def certificate_principal(self, tls: ssl.SSLObject) -> Principal:
+        """Who a client is by its certificate; ANONYMOUS without one. Raises NotMapped."""
+        der = tls.getpeercert(binary_form=True)
+        if der is None:
+            return ANONYMOUS
+        subject = distinguished_name(x509.load_der_x509_certificate(der).subject)
+        if len(subject) > MAX_SUBJECT_BYTES:
+            raise NotMapped(f"its certificate has a subject of {len(subject)} characters")
+        try:
+            return user(self._mapper.name(subject))
+        except NoMatchingRule as error:
+            raise NotMapped(str(error)) from None
+
+    # -- SASL
+
+    def _load_sasl(self, keys: Mapping[str, str]) -> None:
+        enabled = keys.get("sasl.enabled.mechanisms")
+        key = f"listener.name.{self.name.lower()}.sasl.enabled.mechanisms"
+        if not enabled:
+            raise ConfigError(
+                f"Missing configuration {key} or sasl.enabled.mechanisms: expected mechanisms of "
+                + ", ".join(MECHANISMS),
+                key=key,
+            )
+        self.mechanisms = tuple(word.strip() for word in enabled.split(",") if word.strip())
+        for mechanism in self.mechanisms:
+            if mechanism not in MECHANISMS:
+                raise ConfigError.bad_value(key, enabled, "mechanisms of " + ", ".join(MECHANISMS))
+        if "PLAIN" in self.mechanisms:
+            self._plain_users = users_of(self._module("PLAIN").options)
+
+    def _module(self, mechanism: str) -> LoginModule:
+        return login_module(self._keys, self.name, mechanism)
+
+    def new_exchange(self, image: Callable[[], MetadataImage]) -> SaslExchange:
+        """The way in for one connection."""
+        return SaslExchange(self._servers(image), self._max_reauth_ms)
+
+    def _servers(self, image: Callable[[], MetadataImage]) -> dict[str, NewServer]:
+        servers: dict[str, NewServer] = {}
+        for mechanism in self.mechanisms:
+            if mechanism == "PLAIN":
+                servers[mechanism] = partial(PlainServer, self._plain_users)
+            else:
+                find = partial(_scram_credential, image, mechanism)
+                servers[mechanism] = partial(ScramServer, mechanism, find, None, self._probing_key)
+        return servers
+
+    def _max_reauth_ms(self, mechanism: str) -> int:
+        text = self._keys.get(f"{mechanism.lower()}.connections.max.reauth.ms") or self._keys.get(
+            "connections.max.reauth.ms"
+        )
+        return int(text) if text else 0
+
+
+def _scram_credential(
+    image: Callable[[], MetadataImage], mechanism: str, name: str
+) -> ScramCredential | None:
+    return image().scram.get((ScramMechanism[mechanism.replace("-", "_")], name))
+
+
+class ClientSecurity:
+    """How this node opens connections to listeners of one name on other nodes."""
+
+    def __init__(
+        self, config: BrokerConfig, name: str, protocol: SecurityProtocol, mechanism_key: str
+    ) -> None:
+        """`mechanism_key` is `sasl.mechanism.inter.broker.protocol` or `sasl.mechanism.controller.protocol`."""
+        keys = listener_keys(config, name)
+        self.context: ssl.SSLContext | None = None
+        self.login: ClientLogin | None = None
+        if protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL):
+            try:
+                self.context = client_context(TlsConfig.of(keys), datetime.now(UTC))
+            except ValueError as error:
+                raise ConfigError(f"Connections to listener {name} cannot use TLS: {error}") from None
+        if protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
+            mechanism = keys.get(mechanism_key) or "GSSAPI"
+            if mechanism not in MECHANISMS:
+                raise ConfigError.bad_value(
+                    mechanism_key, mechanism, "a mechanism of " + ", ".join(MECHANISMS)
+                )
+            options = login_module(keys, name, mechanism).options
+            if "username" not in options or "password" not in options:
+                raise ConfigError(
+                    f"The JAAS configuration of listener {name} for {mechanism} has no username and password, "
+                    "which connections between nodes need"
+                )
+            self.login = ClientLogin(mechanism, options["username"], options["password"])
+
+
+def login_module(keys: Mapping[str, str], name: str, mechanism: str) -> LoginModule:
+    """The JAAS entry of a listener for a mechanism: from its own key, else from the JAAS file of the process."""
+    key = f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    text = keys.get(f"{mechanism.lower()}.sasl.jaas.config")
+    try:
+        if text is not None:
+            modules = parse_modules(text)
+            if len(modules) != 1:
+                raise CredentialsError(f"expected one login module, found {len(modules)}")
+        else:
+            contexts = _jaas_file()
+            modules = contexts.get(f"{name.lower()}.KafkaServer") or contexts.get("KafkaServer") or []
+            modules = [each for each in modules if mechanism.startswith(each.mechanism)][:1]
+            if not modules:
+                raise CredentialsError(
+                    "it is not set, and no JAAS file (-Djava.security.auth.login.config in KAFKA_OPTS) has a "
+                    f"login module for {mechanism} in the context KafkaServer"
+                )
+        module = modules[0]
+        if not mechanism.startswith(module.mechanism):
+            raise CredentialsError(f"the login module {module.name} is not for {mechanism}")
+    except CredentialsError as error:
+        raise ConfigError(f"Invalid configuration {key}: {error}", key=key) from None
+    return module
+
+
+def _jaas_file() -> dict[str, list[LoginModule]]:
+    """The login contexts of the file that Kafka's users name in KAFKA_OPTS; none without it."""
+    for word in os.environ.get("KAFKA_OPTS", "").split():
+        if word.startswith(_JAAS_FILE_FLAG):
+            path = word.removeprefix(_JAAS_FILE_FLAG)
+            try:
+                return parse_file(Path(path).read_text())
+            except OSError as error:
+                raise CredentialsError(f"the JAAS file {path} cannot be read: {error.strerror}") from None
+    return {}
