@@ -1,0 +1,13 @@
+"""APIs about who clients are and what they may do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+APIS: Final = (
+    "sasl_handshake",
+    "sasl_authenticate",
+    "describe_user_scram_credentials",
+    "alter_user_scram_credentials",
+)
+"""The files of this area, each called as its API is; the registry loads them."""

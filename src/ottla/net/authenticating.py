@@ -1,0 +1,183 @@
+"""The dispatcher of a connection on a SASL listener, until its client has authenticated.
+
+Only ApiVersions, SaslHandshake and SaslAuthenticate are decoded here; anything else closes the connection unread.
+After success the listener's dispatcher takes over. A session that has an end stays here, so that a later
+SaslHandshake can renew it (KIP-368) and a request after its end closes the connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ottla.errors import ErrorCode
+from ottla.net.request import Request
+from ottla.security.authorizer import printable
+from ottla.security.principal import Principal
+from ottla.security.sasl.exchange import IllegalState, SaslExchange, State, UnsupportedMechanism
+from ottla.security.sasl.mechanism import SaslFailed
+from ottla.wire.apis import API_VERSIONS, ApiKey
+from ottla.wire.classes import WireResponse
+from ottla.wire.codec import decode_prefix
+from ottla.wire.errors import DecodeError
+from ottla.wire.headers import read_request_start
+from ottla.wire.messages import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.clock import Clock
+    from ottla.net.connection import Connection
+    from ottla.net.dispatch import Dispatcher
+
+log = logging.getLogger(__name__)
+
+
+class Authenticating:
+    """One connection's. `ready` is called at each success, with the principal."""
+
+    __slots__ = ("_clock", "_dispatcher", "_exchange", "_fail_delay_s", "_ready", "answer")
+
+    def __init__(
+        self,
+        exchange: SaslExchange,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        fail_delay_s: float,
+        ready: Callable[[Connection, Principal], None],
+    ) -> None:
+        self._exchange = exchange
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._fail_delay_s = fail_delay_s
+        self._ready = ready
+        self.answer = dispatcher.answer
+
+    def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
+        """Take one frame of a connection that is not, or not for ever, authenticated."""
+        exchange = self._exchange
+        try:
+            if exchange.state is State.READY:
+                self._serve(connection, frame, now)
+            elif exchange.state is State.TOKENS and exchange.bare_tokens:
+                self._bare_token(connection, bytes(frame), now)
+            else:
+                self._authenticate(connection, frame, now)
+        except DecodeError as error:
+            self._close(connection, error.message)
+        except IllegalState as error:
+            self._close(connection, str(error))
+
+    def _serve(self, connection: Connection, frame: memoryview, now: float) -> None:
+        """A request of an authenticated client."""
+        exchange = self._exchange
+        if exchange.expires_at is not None:
+            key, _, _, _, _ = read_request_start(frame)
+            if key == ApiKey.SASL_HANDSHAKE and exchange.may_reauthenticate(now):
+                self._authenticate(connection, frame, now)
+                return
+            if exchange.expired(now):
+                self._close(connection, "its session has expired")
+                return
+        self._dispatcher.dispatch(connection, frame, now)
+
+    def _authenticate(self, connection: Connection, frame: memoryview, now: float) -> None:
+        key, version, correlation_id, client_id, offset = read_request_start(frame)
+        if key == ApiKey.API_VERSIONS:
+            if version <= API_VERSIONS[key].max_stable_version:
+                self._exchange.versions_answered()
+            self._dispatcher.dispatch(connection, frame, now)
+            return
+        request_class = _REQUESTS.get(key)
+        if request_class is None:
+            raise IllegalState(f"a request with API key {key} came before the client had authenticated")
+        versions = API_VERSIONS[key]
+        if not versions.min_version <= version <= versions.max_stable_version:
+            raise IllegalState(f"version {version} of {request_class.NAME} is not supported")
+        message, _ = decode_prefix(request_class, version, frame, offset)
+        request = Request(connection, self._dispatcher.api(key), version, correlation_id, client_id, now)
+        connection.add(request)
+        if isinstance(message, SaslHandshakeRequest):
+            self._handshake(connection, request, message)
+        else:
+            self._token(connection, request, message.auth_bytes, now)
+
+    def _handshake(self, connection: Connection, request: Request, message: SaslHandshakeRequest) -> None:
+        exchange = self._exchange
+        response = SaslHandshakeResponse(mechanisms=exchange.mechanisms)
+        try:
+            exchange.handshake(message.mechanism, request.version)
+        except UnsupportedMechanism:
+            response.error_code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            self._refuse(connection, request, response, f"no mechanism {printable(message.mechanism)} here")
+            return
+        request.respond(response)
+
+    def _token(self, connection: Connection, request: Request, token: bytes, now: float) -> None:
+        exchange = self._exchange
+        try:
+            answer, lifetime_ms = exchange.token(token, now, self._clock.now_ms())
+        except SaslFailed as failed:
+            response = SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=failed.message
+            )
+            self._refuse(connection, request, response, str(failed))
+            return
+        self._look_whether_ready(connection)
+        request.respond(SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms))
+
+    def _bare_token(self, connection: Connection, token: bytes, now: float) -> None:
+        """After SaslHandshake version 0: size and token, no header, and no answer to a failure but the end."""
+        request = Request(connection, self._dispatcher.api(ApiKey.SASL_AUTHENTICATE), 0, 0, None, now)
+        connection.add(request)
+        try:
+            answer, _ = self._exchange.token(token, now, self._clock.now_ms())
+        except SaslFailed as failed:
+            self._refuse(connection, request, None, str(failed))
+            return
+        self._look_whether_ready(connection)
+        request.complete([len(answer).to_bytes(4, "big") + answer], len(answer) + 4)
+
+    def _look_whether_ready(self, connection: Connection) -> None:
+        exchange = self._exchange
+        if exchange.state is not State.READY or exchange.principal is None:
+            return
+        if exchange.expires_at is None:
+            connection.dispatcher = self._dispatcher
+        self._ready(connection, exchange.principal)
+
+    def _refuse(
+        self, connection: Connection, request: Request, response: WireResponse | None, why: str
+    ) -> None:
+        """Answer after the delay of a failed authentication (KIP-306), then close."""
+        log.info(
+            "Failed authentication with %s on listener %s: %s",
+            connection.peer.client_host,
+            connection.peer.listener_name,
+            why,
+        )
+        connection.finish()
+        if self._fail_delay_s > 0:
+            self._clock.call_later(self._fail_delay_s, self._end, request, response)
+        else:
+            self._end(request, response)
+
+    def _end(self, request: Request, response: WireResponse | None) -> None:
+        if response is None:
+            request.complete([], 0)
+        else:
+            request.respond(response)
+
+    def _close(self, connection: Connection, why: str) -> None:
+        log.info("Closing %s: %s", connection.peer.connection_id, why)
+        connection.close()
+
+
+_REQUESTS: dict[int, type[SaslHandshakeRequest] | type[SaslAuthenticateRequest]] = {
+    ApiKey.SASL_HANDSHAKE: SaslHandshakeRequest,
+    ApiKey.SASL_AUTHENTICATE: SaslAuthenticateRequest,
+}
