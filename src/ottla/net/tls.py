@@ -230,7 +230,8 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._give_up(str(refused))
             return False
         self._flush()
-        return True
+        self._send()
+        return not self._closing
 
     def _handshake_timed_out(self) -> None:
         self._timer = None
@@ -269,25 +270,24 @@ class TlsLayer(asyncio.BufferedProtocol):
         while self._reading and not self._closing:
             buffer = cast(memoryview, protocol.get_buffer(-1))
             size, filled = len(buffer), 0
+            ended = False
             try:
-                while filled < size:
+                while filled < size and not ended:
                     count = read(size - filled, buffer[filled:])
-                    if not count:
-                        break
                     filled += count
+                    # Nothing is what OpenSSL reads after close_notify.
+                    ended = not count
             except _WANT:
                 pass
-            except ssl.SSLZeroReturnError:
-                if filled:
-                    protocol.buffer_updated(filled)
-                self._ended()
-                return
             except ssl.SSLError as error:
                 log.info("TLS connection is broken: %s", _reason(error))
                 self.abort()
                 return
             if filled:
                 protocol.buffer_updated(filled)
+            if ended:
+                self._ended()
+                return
             if filled < size:
                 break
         if self._outgoing.pending:

@@ -1,7 +1,7 @@
 """SaslAuthenticate (key 36), versions 0-2.
 
-Carries one token of a SASL exchange. `ottla.net.authenticating` answers it; here it comes after the exchange, or without
-one.
+Carries one token of a SASL exchange. `ottla.net.authenticating` answers it; here it comes after the
+exchange, or without one.
 
 1  the answer has the session's lifetime (KIP-368)
 2  flexible

@@ -1,7 +1,7 @@
 """SaslHandshake (key 17), versions 0-1.
 
-Begins an authentication by SASL. `ottla.net.authenticating` answers it on SASL listeners; here it comes too late or on a
-listener without SASL.
+Begins an authentication by SASL. `ottla.net.authenticating` answers it on SASL listeners; here it comes too late,
+or on a listener without SASL.
 
 1  tokens follow in SaslAuthenticate requests; before, they came bare
 """
