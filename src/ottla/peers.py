@@ -34,6 +34,7 @@ class PeerFailure(Enum):
     UNSUPPORTED_VERSION = "the other node does not serve this request in a version of ours"
     OVERLOADED = "too many requests to that node are waiting"
     BAD_ANSWER = "the answer could not be read"
+    UNAUTHENTICATED = "one of the nodes does not let the other in"
     CLOSED = "this node is closing its connections"
 
 

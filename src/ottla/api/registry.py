@@ -12,13 +12,27 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final, NamedTuple
 
-from ottla.api import admin, cluster, controller, data, forwarding, groups, raft, share, transactions
+from ottla.api import (
+    admin,
+    cluster,
+    controller,
+    data,
+    forwarding,
+    groups,
+    raft,
+    security,
+    share,
+    transactions,
+)
 from ottla.api.base import AnyApi
 from ottla.wire.apis import API_VERSIONS, ApiKey
 
 BOTH_LISTENERS: Final = frozenset(
     {
         ApiKey.API_VERSIONS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         ApiKey.CREATE_TOPICS,
         ApiKey.DELETE_TOPICS,
         ApiKey.CREATE_PARTITIONS,
@@ -97,7 +111,7 @@ def _join(*areas: ModuleType) -> dict[int, str]:
     return joined
 
 
-_OF_BROKERS: Final = _join(cluster, admin, data, groups, share, transactions)
+_OF_BROKERS: Final = _join(cluster, admin, data, groups, security, share, transactions)
 _OF_CONTROLLERS: Final = _join(controller, forwarding, raft)
 
 

@@ -172,6 +172,33 @@ _BROKER: Final = frozenset(
     }
 )
 
+_SECURITY: Final = frozenset(
+    {
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.mechanism.controller.protocol",
+        "sasl.mechanism.inter.broker.protocol",
+        "sasl.server.max.receive.size",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.principal.mapping.rules",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""Keys of TLS and SASL. Most may be set for one listener."""
+
 _WITHOUT_EFFECT: Final = frozenset({"local.retention.bytes", "local.retention.ms", "preallocate"})
 """Topic keys that wait for tiered storage, and one that only Kafka's memory-mapped files gain from."""
 
@@ -179,9 +206,13 @@ _TOPIC_DEFAULTS: Final = frozenset(
     synonym.name for key, keys in TOPIC_SYNONYMS.items() if key not in _WITHOUT_EFFECT for synonym in keys
 )
 
-ACTED_ON: Final = _NODE | _BROKER | _TOPIC_DEFAULTS
+ACTED_ON: Final = _NODE | _BROKER | _SECURITY | _TOPIC_DEFAULTS
 
-_PER_LISTENER: Final = frozenset({"max.connections", "max.connection.creation.rate"})
+_PER_LISTENER: Final = _SECURITY | {
+    "max.connections",
+    "max.connection.creation.rate",
+    "sasl.jaas.config",
+}
 """Keys that also have an effect for one listener (`listener.name.<listener>.<key>`)."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.config.definitions import BROKER_KEYS, EXTENSION_KEYS
 from ottla.config.errors import ConfigError
-from ottla.config.listeners import SecurityProtocol, parse_address
+from ottla.config.listeners import parse_address
 from ottla.config.synonyms import base_of_listener_key
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def check_all(config: BrokerConfig) -> None:
     _check_roles(config)
     _check_quorum(config)
     _check_broker_listeners(config)
-    _check_protocols(config)
     _check_cordoned(config)
     _check_log(config)
     _check_network(config)
@@ -163,16 +162,6 @@ def _check_broker_listeners(config: BrokerConfig) -> None:
             config.inter_broker_listener_name,
             "one of the listeners " + ",".join(sorted(advertised)),
         )
-
-
-def _check_protocols(config: BrokerConfig) -> None:
-    for item in config.listeners:
-        if item.protocol is not SecurityProtocol.PLAINTEXT:
-            raise ConfigError.bad_value(
-                "listeners",
-                f"{item.name}://{item.address}",
-                f"protocol PLAINTEXT, because this version does not support {item.protocol.name} yet",
-            )
 
 
 def _check_cordoned(config: BrokerConfig) -> None:

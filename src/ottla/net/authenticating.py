@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode
 from ottla.net.request import Request
@@ -30,17 +30,20 @@ from ottla.wire.messages import (
 )
 
 if TYPE_CHECKING:
-    from ottla.clock import Clock
+    from ottla.clock import Clock, Timer
     from ottla.net.connection import Connection
     from ottla.net.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
 
+AUTHENTICATION_TIMEOUT_S: Final = 30.0
+"""From the connection to the last SASL token, whatever comes in between."""
+
 
 class Authenticating:
     """One connection's. `ready` is called at each success, with the principal."""
 
-    __slots__ = ("_clock", "_dispatcher", "_exchange", "_fail_delay_s", "_ready", "answer")
+    __slots__ = ("_clock", "_deadline", "_dispatcher", "_exchange", "_fail_delay_s", "_ready", "forward")
 
     def __init__(
         self,
@@ -55,7 +58,13 @@ class Authenticating:
         self._clock = clock
         self._fail_delay_s = fail_delay_s
         self._ready = ready
-        self.answer = dispatcher.answer
+        self._deadline: Timer | None = None
+        self.forward = dispatcher.forward
+        """What a request calls that the active controller has to answer."""
+
+    def start(self, connection: Connection) -> None:
+        """Give the client its time to authenticate."""
+        self._deadline = self._clock.call_later(AUTHENTICATION_TIMEOUT_S, self._timed_out, connection)
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one frame of a connection that is not, or not for ever, authenticated."""
@@ -146,6 +155,9 @@ class Authenticating:
         exchange = self._exchange
         if exchange.state is not State.READY or exchange.principal is None:
             return
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
         if exchange.expires_at is None:
             connection.dispatcher = self._dispatcher
         self._ready(connection, exchange.principal)
@@ -156,8 +168,8 @@ class Authenticating:
         """Answer after the delay of a failed authentication (KIP-306), then close."""
         log.info(
             "Failed authentication with %s on listener %s: %s",
-            connection.peer.client_host,
-            connection.peer.listener_name,
+            connection.client.client_host,
+            connection.client.listener_name,
             why,
         )
         connection.finish()
@@ -172,8 +184,18 @@ class Authenticating:
         else:
             request.respond(response)
 
+    def _timed_out(self, connection: Connection) -> None:
+        self._deadline = None
+        if not connection.closing:
+            log.info(
+                "Closing %s: it did not authenticate within %g s",
+                connection.client.connection_id,
+                AUTHENTICATION_TIMEOUT_S,
+            )
+            connection.abort()
+
     def _close(self, connection: Connection, why: str) -> None:
-        log.info("Closing %s: %s", connection.peer.connection_id, why)
+        log.info("Closing %s: %s", connection.client.connection_id, why)
         connection.close()
 
 

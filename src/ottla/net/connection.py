@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, GROWTH, ReceiveBuffers
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.log.write_gate import WriteGate
     from ottla.net.busy_poll import BusyPoller
-    from ottla.net.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +49,18 @@ class ClientConnection:
     listener_name: str
     on_controller_listener: bool
     principal: str = "User:ANONYMOUS"
+
+
+class FrameHandler(Protocol):
+    """Takes the frames of a connection: the dispatcher of its listener, or what lets its client in before."""
+
+    def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
+        """Take one request."""
+        ...
+
+    def forward(self, request: Request) -> None:
+        """Have the active controller answer a request."""
+        ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -82,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        dispatcher: FrameHandler,
         buffers: ReceiveBuffers,
         clock: Clock,
         *,
@@ -92,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         on_lost: Callable[[Connection], None],
         busy_poll: BusyPoller | None = None,
     ) -> None:
-        self.dispatcher = dispatcher
+        self.dispatcher: FrameHandler = dispatcher
         self._buffers = buffers
         self._clock = clock
         self._call_soon = call_soon
@@ -116,6 +127,14 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = clock.monotonic()
         self.on_disconnect: dict[Hashable, Callable[[], None]] = {}
         """Callbacks of state that lives as long as the connection."""
+
+    def limit_requests(self, max_request_bytes: int) -> None:
+        """Change the largest size of a request: before authentication it is smaller."""
+        self._max_request_bytes = max_request_bytes
+
+    def authenticated(self, principal: str) -> None:
+        """From the next request on the client speaks for this principal."""
+        self.client = replace(self.client, principal=principal)
 
     # -- called by the event loop
 

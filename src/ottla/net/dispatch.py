@@ -45,6 +45,10 @@ class Dispatcher:
         self._served: dict[tuple[int, int], _Served] = {}
         """The APIs that were asked for so far, by key and version."""
 
+    def api(self, key: int) -> AnyApi:
+        """An API that this listener serves. KeyError for others."""
+        return self._apis[key]
+
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, hold its connection, or close it."""
         try:

@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from ottla.api.registry import supported
 from ottla.broker.services import Node
@@ -23,6 +24,10 @@ from ottla.net.connection import Connection
 from ottla.net.dispatch import Dispatcher
 from ottla.net.idle import IdleReaper
 from ottla.net.listener import Listener, ListenerSettings, bind
+
+if TYPE_CHECKING:
+    from ottla.net.connection_security import ConnectionSecurity
+    from ottla.security.listener_security import ListenerSecurity
 
 
 class ListenerSet:
@@ -41,6 +46,11 @@ class ListenerSet:
         self._admission = Admission(Limits.of(config), clock.monotonic())
         self._busy_poller: BusyPoller | None = None
         self._reaper = IdleReaper(clock, config.int("connections.max.idle.ms"), self._connections)
+        self._security = {
+            listener.name: _security(config, listener)
+            for listener in config.listeners
+            if listener.protocol is not listeners.SecurityProtocol.PLAINTEXT
+        }
         try:
             for listener in config.listeners:
                 self._sockets[listener.name] = bind(listener.host, listener.port)
@@ -64,19 +74,35 @@ class ListenerSet:
         for configured in self._configured(controllers=controllers):
             now = self._clock.monotonic()
             self._admission.add_listener(configured.name, _limits(self._config, configured.name), now)
+            dispatcher = Dispatcher(node, supported(on_controller_listener=controllers), node.gate)
             listener = Listener(
                 _settings(self._config, configured),
                 self._sockets[configured.name],
-                Dispatcher(node, supported(on_controller_listener=controllers), node.gate),
+                dispatcher,
                 self._buffers,
                 self._admission,
                 self._clock,
                 self._busy_poller,
+                self._secured(configured.name, node, dispatcher),
             )
             listener.on_room = self._room
             self._listeners[configured.name] = listener
             listener.open()
         self._reaper.start()
+
+    def _secured(self, name: str, node: Node, dispatcher: Dispatcher) -> ConnectionSecurity | None:
+        security = self._security.get(name)
+        if security is None:
+            return None
+        from ottla.net.connection_security import ConnectionSecurity
+
+        return ConnectionSecurity(
+            security,
+            lambda: node.image,
+            dispatcher,
+            self._clock,
+            self._config.int("socket.request.max.bytes"),
+        )
 
     def update(self, config: BrokerConfig) -> None:
         """Apply changed limits; open connections stay."""
@@ -112,6 +138,13 @@ class ListenerSet:
         # The limit is the broker's: a connection that one listener closes may let another one accept.
         for listener in self._listeners.values():
             listener.resume_accepting()
+
+
+def _security(config: BrokerConfig, listener: listeners.Listener) -> ListenerSecurity:
+    # Loaded where a listener needs it: cryptography takes 50 ms.
+    from ottla.security.listener_security import ListenerSecurity
+
+    return ListenerSecurity(config, listener)
 
 
 def _settings(config: BrokerConfig, listener: listeners.Listener) -> ListenerSettings:

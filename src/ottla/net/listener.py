@@ -11,6 +11,7 @@ import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
 from ottla.net.admission import Admission, Verdict
@@ -18,6 +19,9 @@ from ottla.net.buffers import ReceiveBuffers
 from ottla.net.busy_poll import BusyPoller
 from ottla.net.connection import ClientConnection, Connection
 from ottla.net.dispatch import Dispatcher
+
+if TYPE_CHECKING:
+    from ottla.net.connection_security import ConnectionSecurity
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +103,11 @@ class Listener:
         admission: Admission,
         clock: Clock,
         busy_poll: BusyPoller | None = None,
+        security: ConnectionSecurity | None = None,
     ) -> None:
+        """`security` is None for a PLAINTEXT listener."""
         self.settings = settings
+        self._security = security
         self.connections: set[Connection] = set()
         self._sockets = sockets
         self._dispatcher = dispatcher
@@ -242,7 +249,11 @@ class Listener:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self.settings.send_buffer_bytes >= 0:
                 accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.settings.send_buffer_bytes)
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+            loop = asyncio.get_running_loop()
+            protocol: asyncio.BaseProtocol = connection
+            if self._security is not None:
+                protocol = self._security.secure(connection, loop.call_soon)
+            await loop.connect_accepted_socket(lambda: protocol, accepted)
         except OSError as error:
             log.info("Connection %s was lost while it was opened: %s", connection.client.connection_id, error)
             accepted.close()

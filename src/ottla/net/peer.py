@@ -1,4 +1,4 @@
-"""Connections to other nodes: made when needed, with requests in order and exactly one outcome for each.
+"""A connection to another node: made when needed, with requests in order and exactly one outcome for each.
 
 It finds out once per connection which versions the other node serves. `ottla.net.connecting` opens connections,
 `ottla.net.response_protocol` receives responses; the senders know what their requests mean.
@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.errors import ErrorCode
 from ottla.limits import MAX_PEER_IN_FLIGHT, MAX_PEER_QUEUE
-from ottla.net.connecting import Connect, ConnectFailed, connect_socket
-from ottla.net.response_protocol import SCRATCH_BYTES, ResponseProtocol
+from ottla.net.connecting import ConnectFailed
+from ottla.net.response_protocol import ResponseProtocol
 from ottla.peers import Endpoint, PeerFailure, Resp
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.classes import WireRequest, WireResponse
@@ -27,7 +26,9 @@ from ottla.wire.headers import encode_request, response_header_version
 from ottla.wire.messages import ApiVersionsRequest, ApiVersionsResponse, response_class
 
 if TYPE_CHECKING:
-    from ottla.clock import Clock, Timer
+    from ottla.clock import Timer
+    from ottla.net.socket_peers import SocketPeers
+    from ottla.security.listener_security import ClientSecurity
 
 log = logging.getLogger(__name__)
 
@@ -36,35 +37,8 @@ Failed = Callable[[PeerFailure], object]
 
 _SOFTWARE: Final = "ottla-node", "1"
 _NEVER: Final = float("inf")
-_GONE_FOR_S: Final = 2.0
-"""A node counts as dead for this long after it refused a connection; by then the controller has noticed."""
-_LOOK_AGAIN_S: Final = 0.005
-_PROBE_S: Final = 0.2
 _CORRELATION_AND_ERROR = Struct(">ih")
 _ID = Struct(">i")
-
-
-@dataclass(frozen=True, slots=True)
-class PeerSettings:
-    """The settings of connections to other nodes."""
-
-    setup_timeout_s: float = 10.0
-    """For the connection and the other node's ApiVersions response."""
-    first_pause_s: float = 0.05
-    """Before the second retry; the first one is immediate. Doubles from there ..."""
-    longest_pause_s: float = 1.0
-    """... up to this."""
-    max_answer_bytes: int = 100 << 20
-
-
-class _Probe(asyncio.Protocol):
-    """Connects only to see whether a process listens."""
-
-    def __init__(self) -> None:
-        self.transport: asyncio.BaseTransport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
 
 
 class _Sent:
@@ -90,134 +64,21 @@ class _Sent:
         self.correlation_id = -1
 
 
-class SocketPeers:
-    """All connections of one node to the others. Implements `ottla.peers.Peers`."""
-
-    def __init__(
-        self,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        node_id: int,
-        settings: PeerSettings,
-        connect: Connect = connect_socket,
-    ) -> None:
-        self._connect = connect
-        self.clock = clock
-        self.loop = loop
-        self.node_id = node_id
-        self.settings = settings
-        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._open: dict[SocketPeer, None] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._refused: dict[int, float] = {}
-        """Nodes that refused a connection, and when."""
-        self._closed = False
-
-    def gone(self) -> Collection[int]:
-        if not self._refused:
-            return ()
-        since = self.clock.monotonic() - _GONE_FOR_S
-        self._refused = {node_id: at for node_id, at in self._refused.items() if at > since}
-        return self._refused.keys()
-
-    def refused(self, endpoint: Endpoint) -> None:
-        """Record that no process listens there."""
-        if endpoint.node_id >= 0:
-            self._refused[endpoint.node_id] = self.clock.monotonic()
-
-    def answered(self, endpoint: Endpoint) -> None:
-        """Record that a process listens there."""
-        self._refused.pop(endpoint.node_id, None)
-
-    def look_after(self, endpoint: Endpoint, looks: int = 3) -> None:
-        """A connection was lost: check at once whether the process is dead, so that clients are not sent there.
-
-        A process that exits closes its sockets one after the other, so it can still accept connections for a moment.
-        """
-
-        def looked(failure: PeerFailure | None) -> None:
-            if failure is PeerFailure.REFUSED:
-                self.refused(endpoint)
-            elif failure is None and looks > 1:
-                self.clock.call_later(_LOOK_AGAIN_S, self.look_after, endpoint, looks - 1)
-            else:
-                self.answered(endpoint)
-
-        if not self._closed:
-            # Assume the worst until the operating system has answered.
-            self.refused(endpoint)
-            self.probe(endpoint, looked, timeout_s=_PROBE_S)
-
-    def open(self, endpoint: Endpoint, purpose: str) -> SocketPeer:
-        peer = SocketPeer(self, endpoint, purpose)
-        if self._closed:
-            peer.close()
-        else:
-            self._open[peer] = None
-        return peer
-
-    def probe(
-        self, endpoint: Endpoint, done: Callable[[PeerFailure | None], object], *, timeout_s: float
-    ) -> None:
-        async def look() -> None:
-            failure = None
-            probe = _Probe()
-            try:
-                await self.connect(lambda: probe, endpoint.host, endpoint.port, timeout_s)
-            except ConnectFailed as failed:
-                failure = failed.failure
-            if probe.transport is not None:
-                probe.transport.close()
-            if not self._closed:
-                done(failure)
-
-        self.spawn(look())
-
-    async def connect(
-        self, new_protocol: Callable[[], asyncio.BaseProtocol], host: str, port: int, timeout_s: float
-    ) -> None:
-        """Connect within this time; raises ConnectFailed."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._connect(new_protocol, host, port)
-        except TimeoutError:
-            raise ConnectFailed(PeerFailure.UNREACHABLE, f"no connection within {timeout_s:g} s") from None
-        except ConnectionRefusedError as error:
-            raise ConnectFailed(PeerFailure.REFUSED, str(error)) from None
-        except OSError as error:
-            raise ConnectFailed(PeerFailure.UNREACHABLE, str(error)) from None
-
-    def spawn(self, work: Coroutine[object, None, None]) -> asyncio.Task[None]:
-        """Run a task that ends by itself. The loop's exception handler reports its failure."""
-        task = self.loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def forget(self, peer: SocketPeer) -> None:
-        self._open.pop(peer, None)
-
-    async def close(self) -> None:
-        """Close every connection; later requests fail."""
-        self._closed = True
-        for peer in list(self._open):
-            peer.close()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 class SocketPeer:
     """One connection to one node. Implements `ottla.peers.Peer`.
 
-    (nothing) ─send─▶ connecting ─connected─▶ asking for versions ─answered─▶ ready
+    (nothing) ─send─▶ connecting ─connected─▶ (authenticating) ─▶ asking for versions ─answered─▶ ready
         ▲                 │ failed: what waits fails, pause grows        │ lost: what waits fails
         └─────────────────┴──────────────────────────────────────────────┘
     """
 
-    def __init__(self, peers: SocketPeers, endpoint: Endpoint, purpose: str) -> None:
+    def __init__(
+        self, peers: SocketPeers, endpoint: Endpoint, purpose: str, security: ClientSecurity | None = None
+    ) -> None:
         self._peers = peers
+        self._security = security
+        self._renewal: Timer | None = None
+        """Renews the session before it ends."""
         self._endpoint = endpoint
         self._client_id = f"node-{peers.node_id}-{purpose}"
         self._queue: deque[_Sent] = deque()
@@ -306,7 +167,7 @@ class SocketPeer:
             self._peers.scratch, settings.max_answer_bytes, self._answered, self._connection_lost
         )
         try:
-            await self._peers.connect(lambda: protocol, host, port, settings.setup_timeout_s)
+            await self._open(protocol, host, port)
         except ConnectFailed as error:
             self._connecting = None
             protocol.close()
@@ -323,7 +184,76 @@ class SocketPeer:
             return
         self._protocol = protocol
         self._setup_timer = self._peers.clock.call_later(settings.setup_timeout_s, self._setup_timed_out)
-        self._ask_for_versions(4)
+        if await self._authenticate():
+            self._ask_for_versions(4)
+
+    async def _open(self, protocol: ResponseProtocol, host: str, port: int) -> None:
+        """Connect, and shake hands where the listener speaks TLS."""
+        timeout_s = self._peers.settings.setup_timeout_s
+        security = self._security
+        if security is None or security.context is None:
+            await self._peers.connect(lambda: protocol, host, port, timeout_s)
+            return
+        from ottla.net.peer_login import TlsClient
+
+        tls = TlsClient(protocol, security, self._peers.clock, host)
+        await self._peers.connect(lambda: tls.layer, host, port, timeout_s)
+        await tls.handshake()
+
+    # -- authentication
+
+    async def _authenticate(self) -> bool:
+        """Log in where the listener asks for it; False if the connection is lost or was refused."""
+        if self._security is None or self._security.login is None:
+            return True
+        from ottla.net.peer_login import AuthenticationFailed, log_in
+
+        try:
+            lifetime_ms = await log_in(self._ask, self._security.login, asyncio.to_thread)
+        except AuthenticationFailed as error:
+            self._drop_connection()
+            self._attempt_failed(error.failure, str(error))
+            return False
+        except ConnectFailed:
+            # The connection was lost meanwhile, and that has been reported.
+            return False
+        if self._protocol is None:
+            return False
+        if lifetime_ms > 0:
+            # Some time before the end, and not all connections at the same moment.
+            share = 0.85 + 0.1 * self._peers.clock.random.random()
+            self._renewal = self._peers.clock.call_later(lifetime_ms / 1000 * share, self._begin_renewal)
+        return True
+
+    def _ask(self, request: WireRequest[Resp], version: int) -> asyncio.Future[Resp]:
+        """Send before the connection is ready."""
+        answered: asyncio.Future[Resp] = self._peers.loop.create_future()
+
+        def done(response: Resp) -> None:
+            if not answered.done():
+                answered.set_result(response)
+
+        def failed(failure: PeerFailure) -> None:
+            if not answered.done():
+                answered.set_exception(ConnectFailed(failure, failure.value))
+
+        if self._protocol is None:
+            failed(PeerFailure.DISCONNECTED)
+        else:
+            self._put(_Sent(request, done, failed, _NEVER, None), version)
+        return answered
+
+    def _begin_renewal(self) -> None:
+        """Authenticate again. Requests wait meanwhile: none may come between the tokens."""
+        self._renewal = None
+        if self._ready:
+            self._ready = False
+            self._peers.spawn(self._renew())
+
+    async def _renew(self) -> None:
+        if await self._authenticate():
+            self._ready = True
+            self._drain()
 
     def _ask_for_versions(self, version: int) -> None:
         software, version_of_it = _SOFTWARE
@@ -361,7 +291,8 @@ class SocketPeer:
             pause_s = min(settings.first_pause_s * 2 ** min(self._attempts - 2, 20), settings.longest_pause_s)
             # Jitter, so that not all nodes reconnect at the same moment.
             self._not_before = clock.monotonic() + pause_s * (0.8 + 0.4 * clock.random.random())
-        log.debug("%s cannot reach %s: %s", self._client_id, self._endpoint, why)
+        level = logging.WARNING if failure is PeerFailure.UNAUTHENTICATED else logging.DEBUG
+        log.log(level, "%s cannot reach %s: %s", self._client_id, self._endpoint, why)
         self._fail_all(failure)
 
     # -- requests and answers
@@ -463,6 +394,9 @@ class SocketPeer:
 
     def _drop_connection(self) -> None:
         self._cancel_setup_timer()
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
         self._ready = False
         protocol, self._protocol = self._protocol, None
         if protocol is not None:

@@ -28,12 +28,13 @@ from ottla.log.preallocation import SpaceReserver
 from ottla.log.write_gate import WriteGate
 from ottla.metadata.format import read_bootstrap_records
 from ottla.metadata.publisher import MetadataLoader
-from ottla.net.peer import SocketPeers
+from ottla.net.socket_peers import SocketPeers
 from ottla.raft.driver import RaftDriver
 from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
 from ottla.server.controller_role import ControllerRegistrar
 from ottla.server.directories import open_directories
 from ottla.server.environment import Environment, Listeners
+from ottla.server.peer_security import peer_security
 from ottla.server.publishers import broker_publishers, node_publishers
 from ottla.server.quorum import make_loader, make_raft, peer_settings
 
@@ -137,7 +138,14 @@ class Server:
         )
         self._undo.append(lambda: self._close_logs(log_manager, executor))
         self.cluster_id = open_directories(fs, config, clock, log_manager, self._undo)
-        peers = SocketPeers(clock, loop, config.node_id, peer_settings(config), self._environment.connect)
+        peers = SocketPeers(
+            clock,
+            loop,
+            config.node_id,
+            peer_settings(config),
+            self._environment.connect,
+            peer_security(config),
+        )
         self._undo.append(peers.close)
 
         raft = make_raft(fs, config, clock, executor, loop, self.cluster_id, peers, self.fail)

@@ -14,7 +14,7 @@ from ottla.log.fs import Fs
 from ottla.metadata.node_format import DEFAULT_CONTROLLER_LISTENER, standalone_voters
 from ottla.metadata.publisher import MetadataLoader, SnapshotGenerator
 from ottla.metadata.records import MetadataSerde
-from ottla.net.peer import PeerSettings
+from ottla.net.socket_peers import PeerSettings
 from ottla.peers import Endpoint, Peers
 from ottla.raft.config import RaftConfig
 from ottla.raft.driver import RaftDriver

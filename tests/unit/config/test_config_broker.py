@@ -145,11 +145,6 @@ def test_what_does_not_fit_together_is_refused(changes, message):
     assert message in caught.value.message
 
 
-def test_a_secured_listener_is_refused_rather_than_served_in_plain_text():
-    with pytest.raises(ConfigError, match="does not support SASL_SSL yet"):
-        BrokerConfig.single_node({"listeners": "PLAINTEXT://:9092,SASL_SSL://:9094"})
-
-
 def test_node_id_and_roles_are_required():
     with pytest.raises(ConfigError, match=r"node\.id"):
         BrokerConfig({"process.roles": "broker,controller"})

@@ -15,7 +15,8 @@ import pytest
 
 from ottla.clock import SystemClock
 from ottla.errors import ErrorCode
-from ottla.net.peer import PeerSettings, SocketPeer, SocketPeers
+from ottla.net.peer import SocketPeer
+from ottla.net.socket_peers import PeerSettings, SocketPeers
 from ottla.peers import Endpoint, PeerFailure
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import decode_prefix

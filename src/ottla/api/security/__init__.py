@@ -8,6 +8,5 @@ APIS: Final = (
     "sasl_handshake",
     "sasl_authenticate",
     "describe_user_scram_credentials",
-    "alter_user_scram_credentials",
 )
 """The files of this area, each called as its API is; the registry loads them."""
