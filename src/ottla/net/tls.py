@@ -218,7 +218,6 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._flush()
             return False
         except ssl.SSLError as error:
-            self._flush()
             self._give_up(_reason(error))
             return False
         self._handshaking = False
@@ -226,7 +225,6 @@ class TlsLayer(asyncio.BufferedProtocol):
         try:
             self._ready(self._tls)
         except HandshakeRefused as refused:
-            self._flush()
             self._give_up(str(refused))
             return False
         self._flush()
@@ -244,6 +242,8 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._failed(why)
         if self._transport is None:
             return
+        # The alert, or the end of the handshake, that OpenSSL has for the other side.
+        self._flush()
         if self._fail_delay_s > 0:
             self._transport.pause_reading()
             self._timer = self._clock.call_later(self._fail_delay_s, self._close_transport)
