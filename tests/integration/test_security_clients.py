@@ -1,4 +1,4 @@
-"""Real clients on listeners with TLS and SASL: who has the right credentials works, everyone else gets Kafka's error."""
+"""Real clients on listeners with TLS and SASL: with the right credentials they work, else they get Kafka's errors."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ class Secured:
         config = folder / "server.properties"
         config.write_text(self._properties())
         subprocess.run(
-            [sys.executable, "-m", "ottla", "storage", "format", "-c", str(config), "-t", "auto"]
-            + ["--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]"]
-            + ["--add-scram", "SCRAM-SHA-512=[name=bob,password=bob-secret]"]
-            + ["--standalone"],
+            [
+                *(sys.executable, "-m", "ottla", "storage", "format", "-c", str(config), "-t", "auto"),
+                *("--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]"),
+                *("--add-scram", "SCRAM-SHA-512=[name=bob,password=bob-secret]"),
+                "--standalone",
+            ],
             check=True,
             capture_output=True,
         )
