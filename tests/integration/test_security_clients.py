@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 
 from ottla.testing.certificates import CertificateAuthority, write_pem, write_pkcs12
-from ottla.testing.cluster import free_ports
+from ottla.testing.ports import free_ports
 from ottla.testing.process import BrokerProcess
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
