@@ -7,7 +7,7 @@ and is loaded when one of these names is first used.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ottla.pipeline.offsets import track_lag
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaSink", "kafka_sink", "spark_session", "track_lag"]
 
-_HOMES = {
+_MODULES = {
     "KafkaSink": "ottla.pipeline.sink",
     "kafka_sink": "ottla.pipeline.sink",
     "spark_session": "ottla.pipeline.session",
@@ -24,8 +24,9 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+def __getattr__(name: str) -> object:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    value: object = getattr(import_module(module), name)
+    return value

@@ -1,4 +1,4 @@
-"""A record batch around an encoded section: compression, the 61 bytes in front, the checksum."""
+"""Encodes a record batch around a section of records: compression, the header of 61 bytes, the checksum."""
 
 from __future__ import annotations
 

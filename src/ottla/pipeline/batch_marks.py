@@ -43,6 +43,7 @@ class Mark:
 
 
 def encode_mark(transactional_id: str, batch_id: int, lineage: str) -> Section:
+    """The record that marks a batch as committed."""
     value = json.dumps({"batch": batch_id, "lineage": lineage}).encode()
     now = np.array([time.time_ns() // 1_000_000], np.int64)
     key = pa.array([transactional_id.encode()], pa.binary())

@@ -1,4 +1,4 @@
-"""`ottla spark`: look whether Spark can run here, and start a small cluster of it from the Python package."""
+"""`ottla spark`: checks whether Spark can run here, and starts a small cluster from the Python package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.pipeline.failures import PipelineError
 
 @click.group()
 def spark() -> None:
-    """Apache Spark for the pipeline: what is there, and a cluster of it."""
+    """Apache Spark for the pipeline: checks, and a small cluster."""
 
 
 @spark.command()
@@ -23,7 +23,7 @@ def doctor(start: bool) -> None:
     sound = True
     for finding in examine(start=start):
         mark = click.style("ok", fg="green") if finding.good else click.style("!!", fg="red")
-        click.echo(f"{mark}  {finding.what:<12} {finding.told}")
+        click.echo(f"{mark}  {finding.what:<12} {finding.text}")
         sound = sound and finding.good
     if not sound:
         sys.exit(1)

@@ -1,14 +1,14 @@
-"""Arrow columns into the record sections of Kafka's batches, column by column: no Python per record.
+"""Encodes Arrow columns as the record sections of Kafka's batches, column by column: no Python per record.
 
-The variable-length integers of all records are computed as one matrix of bytes per field and packed by a mask; Arrow
-then joins the pieces of each record, and the joined array's data buffer is the record section itself.
+The variable-length integers of all records are computed as one matrix of bytes per field and packed by a mask. Arrow
+then joins the pieces of each record, and the data buffer of the joined array is the record section itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,14 @@ Ints = npt.NDArray[np.int64]
 
 _MOST_VARINT_BYTES: Final = 10
 _RECORD_OVERHEAD: Final = 40
-"""At most this much stands around the key, value and headers of a record."""
+"""The most bytes of a record beside its key, value and headers."""
 
 _HEADER_OVERHEAD: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The records of one batch, encoded: what follows the batch's header."""
+    """The encoded records of one batch: the bytes after the batch's header."""
 
     body: memoryview
     count: int
@@ -35,7 +35,7 @@ class Section:
 
 
 def varints(values: Ints) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-    """Zigzag varints: a matrix with a row of bytes per value, and which of the bytes count."""
+    """Zigzag varints: a matrix with a row of bytes per value, and a mask of the bytes that are used."""
     zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
     width = max(1, (int(zigzag.max()).bit_length() + 6) // 7) if len(zigzag) else 1
     if width == 1:
@@ -54,7 +54,7 @@ def varints(values: Ints) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
     return matrix, counts
 
 
-def _packed(fields: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]]) -> tuple[Any, Ints]:
+def _packed(fields: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]]) -> tuple[pa.Array, Ints]:
     """The fields of each row one after the other, as an Arrow binary array; and their sizes."""
     matrix = fields[0][0] if len(fields) == 1 else np.hstack([one for one, _ in fields])
     counts = fields[0][1] if len(fields) == 1 else np.hstack([one for _, one in fields])
@@ -62,7 +62,7 @@ def _packed(fields: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]]) -
     return _binary(sizes, matrix[counts]), sizes
 
 
-def _binary(sizes: Ints, data: npt.NDArray[np.uint8]) -> Any:
+def _binary(sizes: Ints, data: npt.NDArray[np.uint8]) -> pa.Array:
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
@@ -73,7 +73,7 @@ def _sizes(counts: npt.NDArray[np.bool_]) -> Ints:
     return sizes
 
 
-def as_binary(column: Any) -> Any:
+def as_binary(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A string or binary column as Arrow's `binary`, in one chunk."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -82,20 +82,20 @@ def as_binary(column: Any) -> Any:
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
-def _lengths(column: Any) -> Ints:
-    """Of each value; -1 stands for null, as on the wire."""
+def _lengths(column: pa.Array) -> Ints:
+    """The length of each value; -1 stands for null, as on the wire."""
     lengths = pc.binary_length(column)
     if column.null_count:
         lengths = pc.fill_null(lengths, -1)
-    told: Ints = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
-    return told
+    sizes: Ints = lengths.to_numpy(zero_copy_only=False).astype(np.int64)
+    return sizes
 
 
-def _filled(column: Any) -> Any:
+def _filled(column: pa.Array) -> pa.Array:
     return pc.fill_null(column, b"") if column.null_count else column
 
 
-def encode_headers(headers: Any) -> tuple[Any, Ints]:
+def encode_headers(headers: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, Ints]:
     """A column of lists of (key, value) as the bytes that end each record: the count, then the headers."""
     lists = headers.combine_chunks() if isinstance(headers, pa.ChunkedArray) else headers
     if lists.null_count:
@@ -120,11 +120,11 @@ def encode_headers(headers: Any) -> tuple[Any, Ints]:
 
 
 def encode_sections(
-    key: Any | None, value: Any, timestamps: Ints, headers: Any | None, max_bytes: int
+    key: pa.Array | None, value: pa.Array, timestamps: Ints, headers: pa.Array | None, max_bytes: int
 ) -> Iterator[Section]:
-    """The records of one partition in order, cut into batches of at most about `max_bytes`.
+    """Encodes the records of one partition in order, in batches of about `max_bytes` at most.
 
-    `key` and `value` are binary arrays of one chunk; a key of None is null throughout.
+    `key` and `value` are binary arrays of one chunk; without `key` all keys are null.
     """
     count = len(value)
     if count == 0:
@@ -159,7 +159,7 @@ def encode_sections(
 
 
 def _cuts(sizes: Ints, max_bytes: int) -> Ints:
-    """Where batches begin, and the end of the last: each as full as it may be, and never empty."""
+    """The starts of the batches, and the end of the last. A batch is as full as possible and never empty."""
     ends = np.cumsum(sizes)
     cuts = [0]
     done = 0

@@ -1,4 +1,4 @@
-"""What a pipeline needs on a machine, looked at piece by piece."""
+"""Checks what a pipeline needs on a machine, piece by piece."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _LIBRARIES = ("pyarrow", "pandas", "protobuf")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One piece, whether it is as it should be, and what there is to say of it."""
+    """The check of one piece: its name, whether it is good, and a sentence about it."""
 
     what: str
     good: bool
-    told: str
+    text: str
 
 
 def examine(*, start: bool = False) -> Iterator[Finding]:
-    """Look at each piece, and fetch the jars if they are not here; with `start`, run a job in a session too."""
+    """Checks each piece, and fetches the jars if they are missing; with `start`, also runs a job in a session."""
     checks: list[tuple[str, Callable[[], str]]] = [
         ("Python", platform.python_version),
         ("Spark", lambda: f"{spark_version()} at {spark_home()}"),
@@ -42,13 +42,13 @@ def examine(*, start: bool = False) -> Iterator[Finding]:
 
 
 def _libraries() -> str:
-    told = []
+    found = []
     for name in _LIBRARIES:
         try:
-            told.append(f"{name} {version(name)}")
+            found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             raise PipelineError(f"{name} is not installed: `pip install 'ottla[spark]'`") from None
-    return ", ".join(told)
+    return ", ".join(found)
 
 
 def _java() -> str:
@@ -57,7 +57,7 @@ def _java() -> str:
 
 
 def _connector() -> str:
-    how = "here" if cached_connector_jars() is not None else "fetched now"
+    how = "in the cache" if cached_connector_jars() is not None else "fetched now"
     jars = connector_jars(find_java())
     return f"{how}: {', '.join(jar.name for jar in jars)}"
 

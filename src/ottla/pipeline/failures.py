@@ -1,18 +1,18 @@
-"""What can be wrong with a pipeline, as sentences for the person who runs it."""
+"""The errors of a pipeline; their texts say what to do."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """Something that the user can put right; the text says what and how."""
+    """Something that the user can correct; the text says what and how."""
 
 
 class JavaMissing(PipelineError):
-    """There is no Java that Spark can run on."""
+    """No Java was found that Spark can run on."""
 
 
 class JarsMissing(PipelineError):
-    """The connector's jars are neither here nor to be had."""
+    """The connector's jars are not in the cache and cannot be fetched."""
 
 
 class SinkFenced(PipelineError):

@@ -1,7 +1,7 @@
-"""The jars of Spark's Kafka connector: resolved once by their coordinates, kept, and offline from then on.
+"""The jars of Spark's Kafka connector: fetched once by their coordinates and kept, so that later runs work offline.
 
-Ivy comes with PySpark. The connector has the version of the Spark that is installed; its token provider is not
-published for every one of them, and an older one does.
+Ivy comes with PySpark. The connector has the version of the installed Spark. Its token provider is not published for
+every version; an older one works too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONNECTOR_BYTES: Final = 11_200_000
 Progress = Callable[[str, int, int | None], None]
 """Takes what is fetched, the bytes so far, and those that are expected if that is known."""
 
-# Spark brings these itself, or has no use for them here.
+# Spark has these itself, or does not use them here.
 _LEFT_OUT: Final = (
     (_GROUP, _TOKEN_PROVIDER),
     (_GROUP, f"spark-tags_{SCALA}"),
@@ -54,7 +54,7 @@ _LEFT_OUT: Final = (
 )
 
 SETTINGS_VARIABLE: Final = "OTTLA_IVY_SETTINGS"
-"""Names an Ivy settings file, for those who have a repository of their own."""
+"""The environment variable that names an Ivy settings file, for a repository of your own."""
 
 
 def spark_version() -> str:
@@ -76,6 +76,7 @@ def spark_home() -> Path:
 
 
 def connector_directory() -> Path:
+    """Where the connector's jars of this Spark are kept."""
     return cache_directory() / f"connector-{spark_version()}"
 
 
@@ -87,17 +88,17 @@ def connector_jars(java: Java, progress: Progress | None = None) -> list[Path]:
     with _locked(directory):
         if (jars := cached_connector_jars()) is not None:
             return jars
-        told = ""
+        output = ""
         fetch = _Fetch("the Kafka connector", _CONNECTOR_BYTES, progress)
         for token_provider in (spark, *_OLDER_TOKEN_PROVIDERS):
             module = [
                 _dependency(_GROUP, _CONNECTOR, spark, excluded=_LEFT_OUT),
                 _dependency(_GROUP, _TOKEN_PROVIDER, token_provider, transitive=False),
             ]
-            told = _retrieve(java, module, directory, fetch)
+            output = _retrieve(java, module, directory, fetch)
             if (jars := cached_connector_jars()) is not None:
                 return jars
-        raise JarsMissing(_why(told, f"{_GROUP}:{_CONNECTOR}:{spark}"))
+        raise JarsMissing(_why(output, f"{_GROUP}:{_CONNECTOR}:{spark}"))
 
 
 def cached_connector_jars() -> list[Path] | None:
@@ -114,12 +115,14 @@ def library_jars(java: Java, coordinates: Sequence[str]) -> list[Path]:
         group, artifact, revision = one.split(":")
         directory = cache_directory() / "libraries" / one.replace(":", "-")
         with _locked(directory):
-            told = ""
+            output = ""
             if not any(directory.glob(f"{artifact}-*.jar")):
-                told = _retrieve(java, [_dependency(group, artifact, revision)], directory, _Fetch(artifact))
+                output = _retrieve(
+                    java, [_dependency(group, artifact, revision)], directory, _Fetch(artifact)
+                )
             found = sorted(directory.glob("*.jar"))
         if not found:
-            raise JarsMissing(_why(told, one))
+            raise JarsMissing(_why(output, one))
         jars += found
     return jars
 
@@ -214,14 +217,19 @@ def _ivy() -> Path:
     return found[-1]
 
 
-def _why(told: str, what: str) -> str:
-    missing = re.findall(r"::\s+(\S+#\S+;\S+): not found", told)
-    if "UnknownHost" in told or "ConnectException" in told or "timed out" in told or "in time" in told:
+def _why(output: str, what: str) -> str:
+    missing = re.findall(r"::\s+(\S+#\S+;\S+): not found", output)
+    if (
+        "UnknownHost" in output
+        or "ConnectException" in output
+        or "timed out" in output
+        or "in time" in output
+    ):
         reason = "there is no network to fetch them from"
     elif missing:
         reason = f"the repository has no {', '.join(dict.fromkeys(missing))}"
     else:
-        reason = told.strip().splitlines()[-1] if told.strip() else "Ivy said nothing"
+        reason = output.strip().splitlines()[-1] if output.strip() else "Ivy gave no reason"
     return (
         f"the jars of {what} are not here, and {reason}. Run `ottla spark doctor` once with network (or set "
         f"{SETTINGS_VARIABLE} to an Ivy settings file of a repository that has them); after that it works offline"

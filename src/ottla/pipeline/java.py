@@ -1,7 +1,7 @@
-"""Finding a Java for Spark: the machine's own, or the one that comes as a wheel.
+"""Finds a Java for Spark: the machine's own, or the one that comes as a wheel.
 
-Spark asks the JVM for the module `jdk.incubator.vector`; a runtime that was built without it (the wheel's) gets
-a `bin/java` of ours in front that leaves that request out.
+Spark asks the JVM for the module `jdk.incubator.vector`. For a runtime that was built without it (the wheel's), a
+`bin/java` of ours removes that request.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Java:
 
 
 def cache_directory() -> Path:
-    """Where what was found or fetched is kept between runs."""
+    """The directory for jars and launchers that are kept between runs."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "ottla" / "spark"
 
@@ -70,8 +70,8 @@ def find_java() -> Java:
 
 
 def _candidates() -> Iterator[tuple[Path, str]]:
-    if told := os.environ.get("JAVA_HOME"):
-        yield Path(told), "JAVA_HOME"
+    if given := os.environ.get("JAVA_HOME"):
+        yield Path(given), "JAVA_HOME"
     if found := shutil.which("java"):
         yield Path(found).resolve().parent.parent, "java on the path"
     for directory in map(Path, _JVM_DIRECTORIES):

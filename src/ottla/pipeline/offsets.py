@@ -111,17 +111,18 @@ class LagTracker(StreamingQueryListener):
             return self._changed.wait_for(lambda: self.committed.get(topic) == offsets, timeout_s)
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        pass
+        """Nothing to do: offsets come with progress."""
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        pass
+        """Nothing to do: the offsets have not changed."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Commits the offsets of the query."""
         if str(event.progress.id) == self._query_id:
             self.commit(event.progress)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        pass
+        """Nothing to do: the last progress has been committed."""
 
     def commit(self, progress: Any) -> None:
         """Commit the offsets of a progress report; a broker that cannot take them now gets the next ones."""

@@ -1,33 +1,36 @@
-"""Kafka's choice of a partition, for whole Arrow columns of keys: murmur2, as Java's producer has it."""
+"""Chooses partitions for whole Arrow columns of keys, with murmur2 as Java's producer does."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ottla.client.partitioners import murmur2
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _MIX: Final = np.uint32(0x5BD1E995)
 _SEED: Final = np.uint32(0x9747B28C)
 _POSITIVE: Final = np.uint32(0x7FFFFFFF)
 _LONG_KEY: Final = 512
-"""Longer keys are rare: they are hashed one by one."""
+"""Keys longer than this are rare and hashed one by one."""
 
 KEYLESS_RUN: Final = 500
-"""So many records without a key go to one partition before the next one has its turn."""
+"""This many records without a key go to one partition before the next partition gets some."""
 
 
-def murmur2_column(keys: Any) -> npt.NDArray[np.uint32]:
-    """The hash of each key of an Arrow binary array; of a null what an empty key has."""
+def murmur2_column(keys: pa.Array) -> npt.NDArray[np.uint32]:
+    """The hash of each key of an Arrow binary array; a null has the hash of an empty key."""
     count = len(keys)
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + count + 1].astype(
         np.int64
     )
     data = keys.buffers()[2]
     sizes = np.diff(offsets)
-    # Words are read past the end of the last key; what is read there is masked away.
+    # Words are read past the end of the last key; the mask removes those bytes.
     raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     raw = np.concatenate([raw[: offsets[-1]], np.zeros(4, np.uint8)])
     long_ones = np.flatnonzero(sizes > _LONG_KEY)
@@ -63,15 +66,15 @@ def _hash(
 
 
 def _words(raw: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """The four bytes from each place on, lowest first."""
+    """The four bytes at each position, lowest first."""
     word = raw[at].astype(np.uint32)
     for byte in (1, 2, 3):
         word |= raw[at + byte].astype(np.uint32) << np.uint32(8 * byte)
     return word
 
 
-def choose_partitions(keys: Any | None, rows: int, partitions: int, turn: int) -> npt.NDArray[np.int32]:
-    """A partition for each record; records without a key take turns, from `turn` on, in runs."""
+def choose_partitions(keys: pa.Array | None, rows: int, partitions: int, turn: int) -> npt.NDArray[np.int32]:
+    """A partition for each record; runs of records without a key go round the partitions, from `turn` on."""
     runs = ((turn + np.arange(rows) // KEYLESS_RUN) % partitions).astype(np.int32)
     if keys is None or keys.null_count == rows:
         return runs

@@ -28,13 +28,13 @@ PIPELINE_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
-    # A worker that takes its time to start on a busy machine is waited for.
+    # A worker may take long to start on a busy machine.
     "spark.python.authenticate.socketTimeout": "120s",
     # A second attempt of a sink's task must not write beside the first.
     "spark.speculation": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What every session of ours has; the reasons are measurements, or stand beside the line."""
+"""The settings of every session; the reasons are measurements, or comments beside the line."""
 
 JVM_FLAGS: Final = (
     # Planning a micro-batch is much code that runs a few times each: a third of a short run's CPU was the optimizing
@@ -108,7 +108,7 @@ def session_settings(
 
 
 def check_master(master: str) -> None:
-    """A standalone master that does not answer is told of now: Spark itself would try for a minute first."""
+    """Raises at once if a standalone master does not respond; Spark itself would try for a minute first."""
     if not master.startswith("spark://"):
         return
     for address in master.removeprefix("spark://").split(","):
@@ -141,6 +141,6 @@ def _reused(session: SparkSession, master: str | None, settings: Mapping[str, st
 
 
 def _did_not_start(master: str, error: Exception) -> str:
-    told = str(error).strip().splitlines()
-    reason = told[0] if told else type(error).__name__
+    lines = str(error).strip().splitlines()
+    reason = lines[0] if lines else type(error).__name__
     return f"no Spark session on {master}: {reason}. `ottla spark doctor --start` looks for the cause"

@@ -1,19 +1,20 @@
-"""How rows come to the tasks that write them: each task owns whole partitions, chosen as Kafka's producer does.
+"""Shuffles rows to the tasks that write them: each task owns whole partitions, chosen as Kafka's producer does.
 
-Spark itself computes the partition, with the hash function of the Kafka client that the connector brings. A topic whose
-partitions are not known yet, or whose keys cannot be hashed here, belongs to one task, which chooses for itself.
+Spark itself computes the partition, with the hash function of the Kafka client in the connector. A topic whose
+partitions are not known yet, or whose keys cannot be hashed here, belongs to one task, which chooses partitions itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.jvm import gateway_of, java_column, java_context, jvm_of
 from ottla.pipeline.partitions import KEYLESS_RUN
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 TASK_COLUMN: Final = "ottla_task"
 _BYTES: Final = ("key", "value")
@@ -28,30 +29,32 @@ _LISTENER_WAIT_MS: Final = 10_000
 
 
 class Layouts:
-    """The columns for frames of one shape, built once: each part of a column is a call to Java and back, and with
-    some sixty of them a small micro-batch waits for its columns longer than for its tasks."""
+    """The columns for frames of one shape, built once.
+
+    Each part of a column is a call to Java and back. With some sixty of them, a small micro-batch would wait longer for
+    its columns than for its tasks.
+    """
 
     def __init__(self) -> None:
-        self._checked: dict[Any, list[Column]] = {}
-        self._spread: dict[Any, list[list[Column]]] = {}
-        self._gateway: Any = None
+        self._checked: dict[tuple[object, ...], list[Column]] = {}
+        self._spread: dict[tuple[object, ...], list[list[Column]]] = {}
+        self._gateway: object = None
 
     def checked(self, df: DataFrame, topic: str | None) -> DataFrame:
-        """The columns that go to Kafka, in the types the tasks expect; a sentence for what does not fit."""
-        context: Any = df.sparkSession.sparkContext
-        if context._gateway is not self._gateway:
-            # Columns live in Java: those of an earlier one are gone with it.
+        """The columns for Kafka, in the types that the tasks expect; PipelineError for one that does not fit."""
+        gateway = gateway_of(df.sparkSession.sparkContext)
+        if gateway is not self._gateway:
+            # Columns are objects of the JVM: those of an earlier JVM are gone with it.
             self._checked.clear()
             self._spread.clear()
-            self._gateway = context._gateway
+            self._gateway = gateway
         shape = (topic, *((field.name, field.dataType.simpleString()) for field in df.schema.fields))
         if shape not in self._checked:
             self._checked[shape] = _checked_columns(df, topic)
         return df.select(*self._checked[shape])
 
     def spread(self, df: DataFrame, topic: str | None, partitions: Mapping[str, int]) -> DataFrame:
-        """The rows of a checked frame in as many tasks as write in parallel. `partitions` says how many those topics
-        have that are known."""
+        """The rows of a checked frame, shuffled to the tasks that write; `partitions` counts those of known topics."""
         several = "topic" in df.columns
         tasks = df.sparkSession.sparkContext.defaultParallelism
         if not several:
@@ -69,7 +72,7 @@ class Layouts:
 
 
 def checked(df: DataFrame, topic: str | None) -> DataFrame:
-    """The columns that go to Kafka, in the types the tasks expect; a sentence for what does not fit."""
+    """The columns for Kafka, in the types that the tasks expect; PipelineError for one that does not fit."""
     return Layouts().checked(df, topic)
 
 
@@ -96,7 +99,7 @@ def _checked_columns(df: DataFrame, topic: str | None) -> list[Column]:
         if name in fields:
             column = fn.col(name).cast(kind)
             if name == "headers":
-                # Never null: of a list column with nulls Spark computes each row's size anew from the first null on.
+                # Never null: from the first null of a list column on, Spark computes the size of each row again.
                 column = fn.coalesce(column, fn.array().cast(kind))
             chosen.append(column.alias(name))
     if "timestamp" in fields:
@@ -110,7 +113,7 @@ def _checked_columns(df: DataFrame, topic: str | None) -> list[Column]:
 def _spread_columns(
     df: DataFrame, topic: str | None, partitions: Mapping[str, int], tasks: int
 ) -> list[list[Column]]:
-    """First the partition, then the task: a row without a key has its turn once only."""
+    """First the partition, then the task, in two steps: a row without a key gets its partition once only."""
     from pyspark.sql import functions as fn
 
     if "topic" in df.columns:
@@ -139,7 +142,7 @@ def _looked_up(partitions: Mapping[str, int], topic: Column) -> Column:
 
 
 def _partition(df: DataFrame, hashed: Column | None, count: Column) -> Column:
-    """A row's own partition, else that of its key, else the one whose turn it is; null where the count is not known."""
+    """A row's own partition, else that of its key, else the next in turn; null where the count is not known."""
     from pyspark.sql import functions as fn
 
     chosen = fn.pmod(fn.floor(fn.monotonically_increasing_id() / KEYLESS_RUN), count).cast("int")
@@ -150,20 +153,20 @@ def _partition(df: DataFrame, hashed: Column | None, count: Column) -> Column:
 
 
 def _murmur2(session: SparkSession) -> Column | None:
-    """Kafka's own murmur2 of the column `key`, called in generated code; None where the connector is not loaded."""
+    """Kafka's own murmur2 of the column `key`, called in generated code; None if the connector is not loaded."""
     from py4j.protocol import Py4JJavaError
     from pyspark.sql import Column as ColumnClass
     from pyspark.sql import functions as fn
 
-    jvm: Any = session._jvm
-    key: Any = fn.col("key")
+    jvm = jvm_of(session)
+    key = java_column(fn.col("key"))
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
         utils = jvm.java.lang.Class.forName(_UTILS, True, loader)
     except Py4JJavaError:
         return None
     bridge = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    arguments = jvm.PythonUtils.toSeq([bridge.expression(key._jc)])
+    arguments = jvm.PythonUtils.toSeq([bridge.expression(key)])
     kinds = jvm.PythonUtils.toSeq([])
     number = getattr(jvm.org.apache.spark.sql.types, "IntegerType$").__getattr__("MODULE$")
     call = jvm.org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke(
@@ -172,16 +175,15 @@ def _murmur2(session: SparkSession) -> Column | None:
     return ColumnClass(bridge.column(call))
 
 
-def retried_stage(session: SparkSession, report: list[Any]) -> bool:
-    """Whether a stage that wrote was attempted more than once: its tasks all count as first attempts then."""
-    context: Any = session.sparkContext
+def retried_stage(session: SparkSession, report: list[Row]) -> bool:
+    """Whether a stage that wrote was attempted more than once; then its tasks all count as first attempts."""
     stages = {row["stage"] for row in report}
     if not stages:
         return False
-    context._jsc.sc().listenerBus().waitUntilEmpty(_LISTENER_WAIT_MS)
+    java_context(session.sparkContext).listenerBus().waitUntilEmpty(_LISTENER_WAIT_MS)
     tracker = session.sparkContext.statusTracker()
     for stage in stages:
-        told = tracker.getStageInfo(stage)
-        if told is not None and told.currentAttemptId > 0:
+        info = tracker.getStageInfo(stage)
+        if info is not None and info.currentAttemptId > 0:
             return True
     return False

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on one machine, from the Python package: one master, some workers, as processes."""
+"""A standalone Spark cluster on one machine, from the Python package: one master and some workers, as processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final, TypedDict
 
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jars import spark_home
@@ -25,11 +25,16 @@ _POLL_S: Final = 0.1
 _STOP_S: Final = 10.0
 
 
-class StandaloneCluster:
-    """A master and its workers; after `start()` an application can be given `.master`.
+class MasterState(TypedDict):
+    """The part of the master's state that is used here."""
 
-    Executors are the workers' children: `executor_pids()` tells them, for those who want to see what happens when
-    one dies.
+    aliveworkers: int
+
+
+class StandaloneCluster:
+    """A master and its workers; after `start()` applications use `.master`.
+
+    Executors are child processes of the workers: `executor_pids()` returns their ids, for tests that kill one.
     """
 
     def __init__(
@@ -55,14 +60,16 @@ class StandaloneCluster:
 
     @property
     def master(self) -> str:
+        """The address for `spark_session(master=...)`."""
         return f"spark://{self.host}:{self.port}"
 
     @property
     def web_address(self) -> str:
+        """The address of the master's web page."""
         return f"http://{self.host}:{self.web_port}"
 
     def start(self, timeout_s: float = 120.0) -> StandaloneCluster:
-        """Start the processes and wait until the master knows all of its workers."""
+        """Starts the processes and waits until the master knows all of its workers."""
         deadline = time.monotonic() + timeout_s
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -122,22 +129,22 @@ class StandaloneCluster:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=environment,
-                    # Ctrl-C is for us; we then stop them in order.
+                    # Only this process gets Ctrl-C; it then stops the others in order.
                     start_new_session=True,
                 )
             )
 
-    def state(self) -> dict[str, Any]:
-        """What the master tells of its workers and applications."""
-        with urllib.request.urlopen(f"{self.web_address}/json/", timeout=10) as answer:
-            told: dict[str, Any] = json.load(answer)
-            return told
+    def state(self) -> MasterState:
+        """The master's report about its workers and applications."""
+        with urllib.request.urlopen(f"{self.web_address}/json/", timeout=10) as response:
+            state: MasterState = json.load(response)
+            return state
 
     def _known_workers(self) -> int:
         try:
             return int(self.state()["aliveworkers"])
         except (urllib.error.URLError, ConnectionError, TimeoutError, json.JSONDecodeError):
-            # A master that is still starting answers with nothing, or with something else than its state.
+            # A master that is still starting responds with nothing, or with something other than its state.
             return 0
 
     def _check_running(self) -> None:
@@ -148,19 +155,20 @@ class StandaloneCluster:
                 raise PipelineError(f"a process of the Spark cluster ended with {process.returncode}:{last}")
 
     def executor_pids(self) -> list[int]:
-        """The processes that the workers started to run tasks in."""
+        """The processes that the workers have started to run tasks."""
         pids: list[int] = []
         for process in self._processes[1:]:
             pids += _children(process.pid)
         return pids
 
     def wait(self) -> None:
-        """Until one of the processes ends, which they do not by themselves."""
+        """Waits until one of the processes ends, and raises then; they do not end by themselves."""
         while True:
             self._check_running()
             time.sleep(1)
 
     def stop(self) -> None:
+        """Stops all processes; those that do not stop within 10 s are killed."""
         for process in reversed(self._processes):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -188,14 +196,14 @@ class StandaloneCluster:
 
 def _children(pid: int) -> list[int]:
     try:
-        told = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except FileNotFoundError:
         return []
-    # A JVM forks from any of its threads.
+    # Any thread of a JVM may start a process.
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            told += (task / "children").read_text().split()
-    return sorted({int(one) for one in told})
+            found += (task / "children").read_text().split()
+    return sorted({int(one) for one in found})
 
 
 def _free_port(host: str) -> int:

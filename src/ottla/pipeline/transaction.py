@@ -65,6 +65,7 @@ class TransactionDriver:
         return self._producer_id, self._epoch
 
     def grant(self, max_batch_bytes: int = 1_000_000) -> Grant:
+        """What tasks need to write in the current transaction."""
         return Grant(
             settings=self._settings,
             transactional_id=self.transactional_id,
@@ -230,6 +231,7 @@ class TransactionDriver:
         )
 
     def close(self) -> None:
+        """Closes all connections; an open transaction is left to its timeout or to the next `begin`."""
         self.brokers.close()
 
 

@@ -77,6 +77,7 @@ class CountingStage:
     started_ms: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark in each task."""
         kinds = (pa.string(), pa.int32(), pa.binary(), pa.int64(), pa.int64())
         names = ("store", "task", "name", "records", "time")
         schema = pa.schema(list(zip(names, kinds, strict=True)))
@@ -221,6 +222,7 @@ class FinishingStage:
     started_ms: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark in each task."""
         topology = self.plan.topology
         counts = self.plan.plain_counts
         by_store = {node.operator.store: node for node in counts if isinstance(node.operator, op.Aggregate)}

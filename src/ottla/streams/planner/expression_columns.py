@@ -44,6 +44,7 @@ class CheckOnly:
         return self
 
     def __call__(self, *_: object, **__: object) -> CheckOnly:
+        """Accepts any arguments."""
         return self
 
     def __contains__(self, _: object) -> bool:

@@ -32,7 +32,7 @@ def arrived_records(records: DataFrame, *, with_headers: bool) -> DataFrame:
 def _headers(records: DataFrame) -> Column:
     from pyspark.sql import functions as f
 
-    # Never null: for a list column with nulls, Spark computes the size of each row again from the first null on.
+    # Never null: from the first null of a list column on, Spark computes the size of each row again.
     none = f.array().cast(HEADERS)
     if "headers" not in records.columns:
         return none.alias("headers")

@@ -44,6 +44,7 @@ class StatelessStage:
     started_ms: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark in each task."""
         collector = RowCollector(self.plan, self.tasks, add_up=True)
         task = Task(self.plan.stages[0].nodes, {}, collector.emit, now_ms=lambda: self.started_ms)
         sources = self._sources()

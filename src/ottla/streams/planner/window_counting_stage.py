@@ -44,6 +44,7 @@ class WindowCountingStage:
     started_ms: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark in each task."""
         ways = self.plan.windowed_counts
         observed: dict[tuple[str, int], int] = {}
         held: dict[tuple[str, int], list[tuple[pa.Array, WindowCounts]]] = {}
