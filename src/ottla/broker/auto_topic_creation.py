@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.wire.messages import CreateTopicsResponse
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _USE_DEFAULT: Final = -1
 
@@ -53,13 +53,13 @@ def auto_create_topics(
         for topic in response.topics:
             outcome[topic.name] = ErrorCode(topic.error_code)
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                log.warning("Topic %s was not created automatically: %s", topic.name, topic.error_message)
+                _logger.warning("Topic %s was not created automatically: %s", topic.name, topic.error_message)
         if done is not None:
             done(outcome)
 
     def failed(error: ApiException) -> None:
         broker.auto_creating.difference_update(creatable)
-        log.warning("Topics %s were not created automatically: %s", ", ".join(creatable), error.message)
+        _logger.warning("Topics %s were not created automatically: %s", ", ".join(creatable), error.message)
         outcome.update(dict.fromkeys(creatable, error.code))
         if done is not None:
             done(outcome)

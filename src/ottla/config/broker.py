@@ -18,7 +18,7 @@ from ottla.config.synonyms import base_of_listener_key
 from ottla.config.values import TypedValues, Value
 from ottla.ids import BrokerId
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -99,7 +99,7 @@ class BrokerConfig(TypedValues):
         try:
             return BrokerConfig(self.static, usable, usable_own)
         except ConfigError as error:
-            log.error(
+            _logger.error(
                 "Dynamic configuration is ignored, because its values contradict each other or the file: %s",
                 error.message,
             )

@@ -9,7 +9,7 @@ from ottla.config.definitions import BROKER_KEYS, ConfigDef, UpdateMode
 from ottla.config.errors import ConfigError
 from ottla.config.synonyms import base_of_listener_key
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _CLUSTER_WIDE_LISTENER_KEYS = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
@@ -74,7 +74,7 @@ def usable_dynamic(changes: Mapping[str, str], *, per_broker: bool) -> dict[str,
         try:
             check_dynamic(name, value, per_broker=per_broker)
         except ConfigError as error:
-            log.error("A dynamic configuration change is ignored: %s", error.message)
+            _logger.error("A dynamic configuration change is ignored: %s", error.message)
         else:
             usable[name] = value
     return usable

@@ -15,7 +15,7 @@ from ottla.config.errors import ConfigError
 from ottla.config.synonyms import TOPIC_SYNONYMS
 from ottla.config.values import TypedValues, Value
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -91,7 +91,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
         try:
             return cls.build(broker, usable)
         except ConfigError as error:
-            log.error("The configuration of a topic is ignored: %s", error.message)
+            _logger.error("The configuration of a topic is ignored: %s", error.message)
             return cls.build(broker)
 
 
@@ -105,7 +105,7 @@ def usable_overrides(stored: Mapping[str, str]) -> dict[str, str]:
                 definition.parse(text)
                 usable[name] = text
         except ConfigError as error:
-            log.error("A configuration key of a topic is ignored: %s", error.message)
+            _logger.error("A configuration key of a topic is ignored: %s", error.message)
     return usable
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.net.connection import Connection
     from ottla.net.dispatch import Dispatcher
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 AUTHENTICATION_TIMEOUT_S: Final = 30.0
 """From the connection to the last SASL token, whatever comes in between."""
@@ -166,7 +166,7 @@ class Authenticating:
         self, connection: Connection, request: Request, response: WireResponse | None, why: str
     ) -> None:
         """Answer after the delay of a failed authentication (KIP-306), then close."""
-        log.info(
+        _logger.info(
             "Failed authentication with %s on listener %s: %s",
             connection.client.client_host,
             connection.client.listener_name,
@@ -187,7 +187,7 @@ class Authenticating:
     def _timed_out(self, connection: Connection) -> None:
         self._deadline = None
         if not connection.closing:
-            log.info(
+            _logger.info(
                 "Closing %s: it did not authenticate within %g s",
                 connection.client.connection_id,
                 AUTHENTICATION_TIMEOUT_S,
@@ -195,7 +195,7 @@ class Authenticating:
             connection.abort()
 
     def _close(self, connection: Connection, why: str) -> None:
-        log.info("Closing %s: %s", connection.client.connection_id, why)
+        _logger.info("Closing %s: %s", connection.client.connection_id, why)
         connection.close()
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.log.write_gate import WriteGate
     from ottla.net.busy_poll import BusyPoller
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
 _PROGRESS_BYTES = 1024
@@ -345,7 +345,7 @@ class Connection(asyncio.BufferedProtocol):
             self._buffers.wait(self._schedule_resume)
 
     def _refuse_size(self, size: int) -> None:
-        log.warning(
+        _logger.warning(
             "Closing %s: it announced a request of %d bytes, more than socket.request.max.bytes (%d)",
             self.client.connection_id,
             size,

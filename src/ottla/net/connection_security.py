@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.net.connection import Connection
     from ottla.net.dispatch import Dispatcher
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class ConnectionSecurity:
@@ -71,7 +71,7 @@ class ConnectionSecurity:
 
         def failed(why: str) -> None:
             client = connection.client
-            log.info(
+            _logger.info(
                 "Failed TLS handshake with %s on listener %s: %s",
                 client.client_host,
                 client.listener_name,

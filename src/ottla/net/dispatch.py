@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.log.write_gate import WriteGate
     from ottla.net.connection import Connection
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 _Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None"]
@@ -65,7 +65,7 @@ class Dispatcher:
             # As in Kafka, trailing bytes are ignored: librdkafka sends three when it asks for all topics.
             message, _ = decode_prefix(asked, version, frame, offset)
         except DecodeError as error:
-            log.warning("Closing %s: %s", connection.client.connection_id, error.message)
+            _logger.warning("Closing %s: %s", connection.client.connection_id, error.message)
             connection.close()
             return
         request = Request(connection, api, version, correlation_id, client_id, now)
@@ -85,7 +85,7 @@ class Dispatcher:
             return served
         if key != ApiKey.API_VERSIONS:
             name = ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
-            log.warning(
+            _logger.warning(
                 "Closing %s: it sent a request of API %s in version %d, which this listener does not serve",
                 connection.client.connection_id,
                 name,
@@ -108,7 +108,7 @@ class Dispatcher:
             self._fail(request, message, error)
         except Exception:
             # An error in one request must not stop the broker.
-            log.exception("Unexpected error in a request of API %s", request)
+            _logger.exception("Unexpected error in a request of API %s", request)
             self._fail(request, message, UNEXPECTED)
         else:
             if answer is NO_RESPONSE:
@@ -141,7 +141,7 @@ class Dispatcher:
         try:
             answer = request.api.error_answer(request, message, error)
         except Exception:
-            log.exception(
+            _logger.exception(
                 "The error of a request of API %s cannot be reported; closing its connection", request
             )
             request.complete([], 0)

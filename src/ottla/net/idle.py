@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
     from ottla.net.connection import Connection
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _LONGEST_INTERVAL_S = 15.0
 _SHORTEST_INTERVAL_S = 0.05
@@ -49,9 +49,9 @@ class IdleReaper:
             # A client that waits for a response is not idle. One that does not read its responses is, and a close
             # would never complete.
             if connection.write_paused or connection.closing:
-                log.info("Closing %s: it does not read its responses", connection.client.connection_id)
+                _logger.info("Closing %s: it does not read its responses", connection.client.connection_id)
                 connection.abort()
             elif connection.pending == 0:
-                log.debug("Closing idle connection %s", connection.client.connection_id)
+                _logger.debug("Closing idle connection %s", connection.client.connection_id)
                 connection.close()
         self.start()

@@ -23,7 +23,7 @@ from ottla.net.dispatch import Dispatcher
 if TYPE_CHECKING:
     from ottla.net.connection_security import ConnectionSecurity
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _ACCEPTS_PER_TURN = 64
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -207,7 +207,7 @@ class Listener:
             except OSError as error:
                 if error.errno not in _OUT_OF_RESOURCES:
                     raise
-                log.error(
+                _logger.error(
                     "Cannot accept connections: %s. Trying again in %.0f s", error.strerror, _RETRY_ACCEPT_S
                 )
                 self._hold_back(_RETRY_ACCEPT_S)
@@ -218,14 +218,16 @@ class Listener:
         now = self._clock.monotonic()
         if now >= self._warn_full_again_at:
             self._warn_full_again_at = now + _WARN_FULL_EACH_S
-            log.warning(
+            _logger.warning(
                 "Listener %s has max.connections connections: new ones wait until others close",
                 self.settings.name,
             )
 
     def _admit(self, accepted: socket.socket, ip: str, port: int) -> None:
         if self._admission.admit(self.settings.name, ip) is Verdict.REFUSE:
-            log.info("Refusing a connection from %s: it has max.connections.per.ip connections already", ip)
+            _logger.info(
+                "Refusing a connection from %s: it has max.connections.per.ip connections already", ip
+            )
             accepted.close()
             return
         connection = Connection(
@@ -255,7 +257,9 @@ class Listener:
                 protocol = self._security.secure(connection, loop.call_soon)
             await loop.connect_accepted_socket(lambda: protocol, accepted)
         except OSError as error:
-            log.info("Connection %s was lost while it was opened: %s", connection.client.connection_id, error)
+            _logger.info(
+                "Connection %s was lost while it was opened: %s", connection.client.connection_id, error
+            )
             accepted.close()
             self._lost(connection)
 

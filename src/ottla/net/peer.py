@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.net.socket_peers import SocketPeers
     from ottla.security.listener_security import ClientSecurity
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Failed = Callable[[PeerFailure], object]
@@ -292,7 +292,7 @@ class SocketPeer:
             # Jitter, so that not all nodes reconnect at the same moment.
             self._not_before = clock.monotonic() + pause_s * (0.8 + 0.4 * clock.random.random())
         level = logging.WARNING if failure is PeerFailure.UNAUTHENTICATED else logging.DEBUG
-        log.log(level, "%s cannot reach %s: %s", self._client_id, self._endpoint, why)
+        _logger.log(level, "%s cannot reach %s: %s", self._client_id, self._endpoint, why)
         self._fail_all(failure)
 
     # -- requests and answers
@@ -308,7 +308,9 @@ class SocketPeer:
             try:
                 self._put(sent, version)
             except EncodeError as error:
-                log.debug("%s cannot encode this request for %s: %s", self._client_id, self._endpoint, error)
+                _logger.debug(
+                    "%s cannot encode this request for %s: %s", self._client_id, self._endpoint, error
+                )
             else:
                 return
         if later:
@@ -379,7 +381,7 @@ class SocketPeer:
         """The connection was lost, or the other node violated the protocol."""
         failure = PeerFailure.DISCONNECTED
         if why is not None:
-            log.warning("Closing the connection of %s to %s: %s", self._client_id, self._endpoint, why)
+            _logger.warning("Closing the connection of %s to %s: %s", self._client_id, self._endpoint, why)
             failure = PeerFailure.BAD_ANSWER
         established = self._ready
         self._drop_connection()
@@ -459,4 +461,4 @@ def _run_callback(callback: Callable[[T], object], outcome: T) -> None:
         callback(outcome)
     except Exception:
         # An error in one sender's callback must not cost the others their connection.
-        log.exception("Unexpected error while %s was handled", type(outcome).__name__)
+        _logger.exception("Unexpected error while %s was handled", type(outcome).__name__)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.net.connection import Connection
 
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Request(RequestContext):
@@ -91,7 +91,7 @@ class Request(RequestContext):
         try:
             buffers = encode_response(self.correlation_id, response, self.version)
         except EncodeError:
-            log.exception("The response to %s cannot be encoded; closing its connection", self)
+            _logger.exception("The response to %s cannot be encoded; closing its connection", self)
             self.complete([], 0)
             self.abort()
             return

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from ottla.clock import Clock, Timer
 from ottla.wire.primitives import Buffer
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 SCRATCH_BYTES: Final = 256 << 10
@@ -280,7 +280,7 @@ class TlsLayer(asyncio.BufferedProtocol):
             except _WANT:
                 pass
             except ssl.SSLError as error:
-                log.info("TLS connection is broken: %s", _reason(error))
+                _logger.info("TLS connection is broken: %s", _reason(error))
                 self.abort()
                 return
             if filled:

@@ -12,7 +12,7 @@ from ottla.errors import ApiException, ErrorCode
 if TYPE_CHECKING:
     from ottla.wire.messages import ControllerRegistrationRequest, ControllerRegistrationResponse
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 1.0
 _TIMEOUT_S: Final = 30.0
@@ -47,7 +47,7 @@ class ControllerRegistrar:
         if self._stopped or error.code is ErrorCode.UNSUPPORTED_VERSION:
             # An older metadata.version does not know controller registrations.
             return
-        log.warning(
+        _logger.warning(
             "Controller %d could not register: %s %s. Trying again",
             self._registration.controller_id,
             error.code.name,

@@ -38,7 +38,7 @@ from ottla.server.peer_security import peer_security
 from ottla.server.publishers import broker_publishers, node_publishers
 from ottla.server.quorum import make_loader, make_raft, peer_settings
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _STOP_GRACE_S: Final = 2.0
 """How long requests in progress may still run when the node stops."""
@@ -100,7 +100,7 @@ class Server:
                 if asyncio.iscoroutine(result):
                     await result
             except Exception as error:
-                log.exception("A part of the node failed to stop")
+                _logger.exception("A part of the node failed to stop")
                 failed = failed or error
         if failed is not None:
             raise failed
@@ -113,7 +113,7 @@ class Server:
     def fail(self, error: BaseException) -> None:
         """Stop the node because of this error, which it cannot recover from."""
         if self._failure is not None and not self._failure.done():
-            log.critical("The node stops: %s", error, exc_info=error)
+            _logger.critical("The node stops: %s", error, exc_info=error)
             self._failure.set_result(error)
 
     # -- start
@@ -158,7 +158,7 @@ class Server:
         if config.is_broker:
             await self._start_broker(listeners, node, loader, settings, log_manager, executor)
         _tune_gc()
-        log.info("Node %d of cluster %s is up", config.node_id, self.cluster_id)
+        _logger.info("Node %d of cluster %s is up", config.node_id, self.cluster_id)
 
     def _make_node(
         self,
@@ -283,7 +283,7 @@ class Server:
                         ErrorCode.REQUEST_TIMED_OUT, f"timed out after {waited_s:.0f} s waiting for {what}"
                     )
                 if waited_s >= _WARN_WAITING_EACH_S:
-                    log.warning("Waiting for %.0f s for %s", waited_s, what)
+                    _logger.warning("Waiting for %.0f s for %s", waited_s, what)
                 await asyncio.wait(
                     (waiting, self._failure),
                     timeout=min(_WARN_WAITING_EACH_S, left_s),
@@ -315,7 +315,7 @@ class Server:
         error = context.get("exception")
         if not isinstance(error, BaseException):
             error = None
-        log.error("%s", context.get("message", "Unexpected error in the event loop"), exc_info=error)
+        _logger.error("%s", context.get("message", "Unexpected error in the event loop"), exc_info=error)
         if isinstance(context.get("future"), asyncio.Task) and error is not None:
             self.fail(error)
 
@@ -329,7 +329,7 @@ class Server:
         while not done.is_set():
             if waited_s >= _HANDOVER_S or leaderless_s >= _LEADERLESS_S:
                 why = "the quorum has no leader" if leaderless_s else f"it took more than {_HANDOVER_S:.0f} s"
-                log.warning("Stopping without a complete controlled shutdown: %s", why)
+                _logger.warning("Stopping without a complete controlled shutdown: %s", why)
                 break
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(done.wait(), _LOOK_FOR_LEADER_S)
