@@ -1,6 +1,6 @@
-"""A partition as the coordinator that lives on it uses it: appends of its own, reads to load, news of its commits.
+"""The log of a coordinator: a partition of its topic, with appends, reads to load, and notice of commits.
 
-The coordinators know it by their own Protocol (`ottla.coordinator.partition`); they import nothing from here.
+Implements the Protocols of `ottla.coordinator.partition`; the coordinators import nothing from here.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CoordinatedPartition:
         return self._log.read(offset, max_bytes).records
 
     def listen(self, on_change: Callable[[], None] | None) -> None:
-        """Hear when the high watermark moves other than by an append through here; None ends it."""
+        """Call back when the high watermark moves by other means than an append through here; None ends it."""
         waiters = self._partition.high_watermark_waiters
         if self._watch is not None:
             waiters.pop(self._watch, None)
@@ -73,7 +73,7 @@ class CoordinatedPartition:
 
 
 class _Watch:
-    """Hangs on the partition for as long as it is coordinated here. Appends alone do not concern it."""
+    """Waits for the high watermark as long as this broker coordinates the partition; ignores appends."""
 
     __slots__ = ("_clock", "_on_change", "_partition", "_scheduled")
 
@@ -87,7 +87,7 @@ class _Watch:
         pass
 
     def ready(self) -> None:
-        # Whoever is answered now may add or drop a watch: not while the partition walks over them.
+        # A response may add or remove a watch, which must not happen while the partition iterates over them.
         if not self._scheduled:
             self._scheduled = True
             self._clock.call_later(0.0, self._changed)
@@ -97,13 +97,13 @@ class _Watch:
 
     def _changed(self) -> None:
         self._scheduled = False
-        # A follower's high watermark says nothing of what was appended here as the leader.
+        # A follower's high watermark does not cover what this broker appended as the leader.
         if self._partition.is_leader and self in self._partition.high_watermark_waiters:
             self._on_change()
 
 
 class CoordinatedPartitions:
-    """Finds them among the replicas of this broker."""
+    """Finds the partitions of a coordinator's topic among the replicas of this broker."""
 
     __slots__ = ("_clock", "_replicas")
 

@@ -1,7 +1,7 @@
-"""The coordinators of a broker, made when they are first needed.
+"""The coordinators of a broker, created when they are first needed.
 
-Nobody needs them until one of their topics is there or a client asks about a group or a transaction, and their
-modules are a third of what a broker would have to load before its first answer.
+They are needed once one of their topics exists or a client asks about a group or a transaction. Their modules are a
+third of what a broker would have to load before its first response.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TOPICS: Final = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC)
 
 
 class CoordinatorSet(NamedTuple):
-    """The coordinators themselves."""
+    """The three coordinators."""
 
     groups: GroupCoordinator
     share: ShareServices
@@ -32,7 +32,7 @@ class CoordinatorSet(NamedTuple):
 
 
 class Coordinators:
-    """`make` puts them together, on the newest image."""
+    """Creates the coordinators by `make`, on the newest image, and passes metadata and configs on to them."""
 
     __slots__ = ("_closed", "_made", "_make")
 
@@ -42,10 +42,10 @@ class Coordinators:
         self._closed = False
 
     def get(self) -> CoordinatorSet:
-        """All of them, at work."""
+        """The started coordinators. Raises COORDINATOR_NOT_AVAILABLE when the broker stops."""
         if self._made is None:
             if self._closed:
-                raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
+                raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The broker is stopping")
             self._made = self._make()
             self._made.transactions.start()
             self._made.share.coordinator.start()
@@ -62,20 +62,21 @@ class Coordinators:
         made.transactions.publish(delta, image, node_id)
 
     def update_config(self, config: BrokerConfig) -> None:
+        """The broker's configs changed."""
         if self._made is not None:
             self._made.groups.update_config(config)
             self._made.share.config = config
             self._made.transactions.config = config
 
     def stop_groups(self) -> None:
-        """While requests are still answered: those that are parked at groups and queues are let go."""
+        """Stop while requests are still answered: requests parked in group and share coordinators fail."""
         self._closed = True
         if self._made is not None:
             self._made.share.shutdown()
             self._made.groups.runtime.shutdown()
 
     def stop_transactions(self) -> None:
-        """When no requests come any more."""
+        """Stop the transaction coordinator, after the last request."""
         self._closed = True
         if self._made is not None:
             self._made.transactions.shutdown()

@@ -1,6 +1,7 @@
-"""Markers for the partitions that this broker leads; those of group offsets go through the group coordinator.
+"""Writes transaction markers to the partitions that this broker leads.
 
-Fulfils the transaction coordinator's `MarkerWriter` for partitions that are led here.
+Implements the transaction coordinator's `MarkerWriter`. Markers of `__consumer_offsets` go through the group
+coordinator.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.replica.partition import Partition
 
 _ONLY_EVENTS: Final = 1 << 62
-"""More bytes than will ever be appended: only a moved high watermark or a change of leader wakes the wait."""
+"""More bytes than will ever be appended: only a moved high watermark or a change of leader ends the wait."""
 
 _REPLICATION_TIMEOUT_S: Final = 30.0
 
@@ -39,8 +40,8 @@ EndOffsets = Callable[..., None]
 """The group coordinator's `complete_transaction`."""
 
 
-class LocalMarkers:
-    """Appends markers and answers when they are replicated."""
+class LocalMarkerWriter:
+    """Appends markers and reports them when they are replicated."""
 
     __slots__ = ("_clock", "_end_offsets", "_replicas")
 
@@ -51,15 +52,15 @@ class LocalMarkers:
 
     def write(self, marker: TxnMarker, partitions: Iterable[TopicPartition], done: MarkersDone) -> None:
         """Call `done` with an error code for each partition."""
-        asked = list(dict.fromkeys(partitions))
+        wanted = list(dict.fromkeys(partitions))
         results: dict[TopicPartition, ErrorCode] = {}
-        if not asked:
+        if not wanted:
             done(results)
             return
 
         def settle(tp: TopicPartition, code: ErrorCode) -> None:
             results[tp] = code
-            if len(results) == len(asked):
+            if len(results) == len(wanted):
                 done(results)
 
         now_ms = self._clock.now_ms()
@@ -70,9 +71,9 @@ class LocalMarkers:
             coordinator_epoch=marker.coordinator_epoch,
             timestamp=now_ms,
         )
-        for tp in asked:
+        for tp in wanted:
             if tp.topic == OFFSETS_TOPIC:
-                self._tell_groups(marker, tp.partition, partial(settle, tp))
+                self._end_group_offsets(marker, tp.partition, partial(settle, tp))
             else:
                 self._append(tp, batch, now_ms, marker.transaction_version, partial(settle, tp))
 
@@ -85,17 +86,17 @@ class LocalMarkers:
         except ApiException as error:
             settle(error.code)
             return
-        # The marker is small, but what it makes stable may be worth waking a reader for.
+        # The marker is small, but it may make many records stable that readers wait for.
         partition.wake_all()
         self._await(partition, info.last_offset + 1, settle)
 
     def _await(self, partition: Partition, end_offset: int, settle: Settle) -> None:
         leader_epoch = partition.leader_epoch
 
-        def look(expired: bool) -> int:
+        def check(expired: bool) -> int:
             log = partition.log
             code: ErrorCode | None = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            # In a later epoch something else may stand at the marker's offset.
+            # In a later epoch another record may have the marker's offset.
             if log is not None and partition.is_leader and partition.leader_epoch == leader_epoch:
                 code = partition.replicated(log, end_offset)
             if code is None and not expired:
@@ -104,17 +105,17 @@ class LocalMarkers:
             return 0
 
         if (
-            look(False)
+            check(False)
             and self._replicas.delayed_requests.park(
-                [partition.high_watermark_waiters], _ONLY_EVENTS, _REPLICATION_TIMEOUT_S, look
+                [partition.high_watermark_waiters], _ONLY_EVENTS, _REPLICATION_TIMEOUT_S, check
             )
             is None
         ):
-            look(True)
+            check(True)
 
-    def _tell_groups(self, marker: TxnMarker, partition: int, settle: Settle) -> None:
+    def _end_group_offsets(self, marker: TxnMarker, partition: int, settle: Settle) -> None:
         def failed(error: ApiException) -> None:
-            # The coordinator of the transaction asks again for what a partition's leader may answer.
+            # The transaction coordinator retries on the codes that the leader of a partition may return.
             settle(ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in _NOT_READY else error.code)
 
         self._end_offsets(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla.broker.controller_channel import ControllerChannel
     from ottla.broker.coordinators import Coordinators
     from ottla.broker.lifecycle import BrokerLifecycle
-    from ottla.broker.markers import LocalMarkers
+    from ottla.broker.markers import LocalMarkerWriter
     from ottla.broker.recently_fenced import RecentlyFencedBrokers
     from ottla.broker.share_services import ShareServices
     from ottla.clock import Clock
@@ -84,7 +84,7 @@ class Broker(Node):
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIds
     coordinators: Coordinators
-    local_markers: LocalMarkers
+    local_markers: LocalMarkerWriter
     departures: RecentlyFencedBrokers
     """Brokers that were fenced a moment ago, which Metadata still lists."""
     creations: InternalTopicCreations = field(default_factory=InternalTopicCreations)

@@ -1,4 +1,4 @@
-"""What serves queues on this broker: share coordinator, persister, share partitions and share groups."""
+"""The services for share groups on this broker: share coordinator, persister, share partitions and share groups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ShareServices:
         self.partitions.publish(delta, image)
 
     def shutdown(self) -> None:
-        """Fail what waits, then stop the coordinator."""
+        """Fail pending requests, then stop the coordinator."""
         self.persister.shutdown()
         self.routes.close()
         self.partitions.shutdown()

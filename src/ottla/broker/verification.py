@@ -1,7 +1,7 @@
-"""Before transactional records are appended: their partitions are added to the transaction, or proven to be part of it.
+"""Adds the partitions of transactional records to their transaction, or verifies them, before the append.
 
-Used by Produce and TxnOffsetCommit. The version of the request says what its client can do: from transaction version 2
-on a batch adds its partition; before, the client has added it, which is verified.
+Produce and TxnOffsetCommit use it. The version of the request says what its client supports: from transaction version 2
+on a batch adds its partition; before that the client has added it, and the broker verifies that.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ottla.broker.services import Broker
 from ottla.coordinator.transaction.add_partitions_manager import VerificationRequest
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import ProducerId, TransactionalId
 from ottla.log.types import TopicPartition
 
 Errors = Mapping[TopicPartition, ErrorCode]
@@ -21,7 +22,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class Supported(Enum):
-    """What the client of a request can deal with."""
+    """What the client of a request supports."""
 
     OLD_ERRORS = "partitions are added by the client, which knows no TRANSACTION_ABORTABLE"
     ABORTABLE = "partitions are added by the client"
@@ -35,64 +36,70 @@ class Supported(Enum):
 
 
 _TRANSLATED: Final = {
-    # Producers have always known this one from the partition's leader, and abort.
+    # Producers know this code from the partition's leader, and abort.
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 
 
 def add_or_verify(
     broker: Broker,
-    transactional_id: str,
-    producer_id: int,
+    transactional_id: TransactionalId,
+    producer_id: ProducerId,
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
     supported: Supported,
     done: Callable[[Errors], None],
 ) -> None:
-    """Ask the coordinator; `done` is called at once or later.
+    """Ask the coordinator; `done` is called before this returns, or later.
 
-    While the last transaction is being ended, adding is tried again for a moment: sending the batches again costs more.
+    While the last transaction ends, adding is retried for a moment: it would cost more to send the batches again.
     """
-    asked = tuple(partitions)
+    wanted = tuple(partitions)
     began = broker.clock.monotonic()
     adds = supported is Supported.ADDS_PARTITIONS
 
-    def answered(codes: Mapping[TopicPartition, ErrorCode]) -> None:
+    def verified(codes: Mapping[TopicPartition, ErrorCode]) -> None:
         if (
             adds
             and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
-            and broker.clock.monotonic() - began < _patience_s(broker)
+            and broker.clock.monotonic() - began < _retry_time_s(broker)
         ):
             backoff_ms = broker.config.int("add.partitions.to.txn.retry.backoff.ms")
             broker.clock.call_later(backoff_ms / 1000, ask)
         else:
-            done({tp: _told(code, supported) for tp, code in codes.items() if code is not ErrorCode.NONE})
+            done(
+                {
+                    tp: _client_code(code, supported)
+                    for tp, code in codes.items()
+                    if code is not ErrorCode.NONE
+                }
+            )
 
     def failed(error: ApiException) -> None:
-        answered(dict.fromkeys(asked, error.code))
+        verified(dict.fromkeys(wanted, error.code))
 
     def ask() -> None:
         coordinator = broker.transactions
         try:
             leader = coordinator.coordinator_of(transactional_id)
             if leader != broker.node_id:
-                question = VerificationRequest(
-                    transactional_id, producer_id, producer_epoch, asked, not adds, answered
+                verification = VerificationRequest(
+                    transactional_id, producer_id, producer_epoch, wanted, not adds, verified
                 )
-                coordinator.elsewhere.ask(leader, question)
+                coordinator.add_partitions_manager.send(leader, verification)
             elif adds:
                 coordinator.add_partitions(
                     transactional_id,
                     producer_id,
                     producer_epoch,
-                    asked,
+                    wanted,
                     EPOCH_BUMP_VERSION,
                     lambda _: done({}),
                     failed,
                 )
             else:
                 coordinator.verify_partitions(
-                    transactional_id, producer_id, producer_epoch, asked, answered, failed
+                    transactional_id, producer_id, producer_epoch, wanted, verified, failed
                 )
         except ApiException as error:
             failed(error)
@@ -100,14 +107,14 @@ def add_or_verify(
     ask()
 
 
-def _patience_s(broker: Broker) -> float:
+def _retry_time_s(broker: Broker) -> float:
     config = broker.config
     return (
         min(config.int("add.partitions.to.txn.retry.backoff.max.ms"), config.int("request.timeout.ms")) / 1000
     )
 
 
-def _told(code: ErrorCode, supported: Supported) -> ErrorCode:
+def _client_code(code: ErrorCode, supported: Supported) -> ErrorCode:
     if code is ErrorCode.TRANSACTION_ABORTABLE and supported is Supported.OLD_ERRORS:
         return ErrorCode.INVALID_TXN_STATE
     return _TRANSLATED.get(code, code)

@@ -1,7 +1,7 @@
-"""Reading a shard's records back from its log: whole slices are read and decoded in a thread.
+"""Reads a shard's records back from its log: whole slices are read and decoded in a thread.
 
-As compaction would, a slice keeps only the last of the plain records of one key, unless each of them counts (share
-state). Records of transactions are kept all, and in their place, with the markers that end them.
+As compaction would, a slice keeps only the last plain record of a key, unless each record counts (share state).
+Records of transactions are all kept, in their order, with the markers that end the transactions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Loaded(NamedTuple):
 
 @dataclass(slots=True)
 class Slice:
-    """What one read brought."""
+    """The result of one read."""
 
     next_offset: int
     items: list[Loaded] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Slice:
 def load_slice(
     partition: CoordinatorPartition, serde: RecordSerde, offset: int, end_offset: int, max_bytes: int
 ) -> Slice:
-    """Read and decode from `offset` on. Runs in a thread."""
+    """Read and decode records from `offset` on. Runs in a thread."""
     buffer = partition.read(offset, max_bytes)
     loaded = Slice(offset)
     plain: dict[bytes | None, tuple[int, bytes | None]] = {}
@@ -52,7 +52,8 @@ def load_slice(
         loaded.next_offset = header.next_offset
         if not check_crc(buffer, position, header):
             raise ApiException(
-                ErrorCode.CORRUPT_MESSAGE, f"the batch at {header.base_offset} does not match its checksum"
+                ErrorCode.CORRUPT_MESSAGE,
+                f"The batch at offset {header.base_offset} does not match its checksum",
             )
         if header.is_control:
             marker = end_txn_marker(buffer, position, header)
@@ -79,7 +80,7 @@ def load_slice(
                 plain.pop(record.key, None)
                 plain[record.key] = (record.offset, record.value)
     if loaded.next_offset == offset:
-        raise ApiException(ErrorCode.CORRUPT_MESSAGE, f"there is no batch at offset {offset}")
+        raise ApiException(ErrorCode.CORRUPT_MESSAGE, f"There is no batch at offset {offset}")
     for key, (record_offset, value) in plain.items():
         _keep(kept, serde, record_offset, None, key, value)
     kept.sort(key=lambda item: item.offset)

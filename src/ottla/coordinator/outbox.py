@@ -1,4 +1,4 @@
-"""What is to be sent to other brokers, gathered for a turn of the loop so that one request carries all of it."""
+"""Collects items for other brokers during one turn of the loop, so that one request carries all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Outbox(Generic[K, T]):
-    """Items by what they have in common (a broker at least); `send(key, items)` is called on the loop's next turn."""
+    """Items by key (a broker, or more than that); `send(key, items)` is called on the loop's next turn."""
 
     __slots__ = ("_clock", "_items", "_send")
 

@@ -1,4 +1,4 @@
-"""The partition under a shard, as the runtime sees it: Protocols that `ottla.server` fulfils with replicas."""
+"""The partition under a shard, as the runtime sees it. `ottla.broker.coordinator_log` implements the Protocols."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CoordinatorPartition(Protocol):
         ...
 
     def check_can_append(self) -> None:
-        """Raise what an append would raise: not the leader, not enough replicas in sync, a failed disk."""
+        """Raise what an append would raise: not the leader, not enough in-sync replicas, a failed disk."""
 
     def append(
         self,
@@ -36,15 +36,15 @@ class CoordinatorPartition(Protocol):
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Append one batch as the leader. `guard` lets a transactional one begin its transaction here."""
+        """Append one batch as the leader. `guard` allows a transactional batch to start its transaction here."""
         ...
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
-        """Whole batches from `offset` on (perhaps a partial one at the end). Called in a thread."""
+        """Whole batches from `offset` on, perhaps with a partial one at the end. Called in a thread."""
         ...
 
     def listen(self, on_change: Callable[[], None] | None) -> None:
-        """Call back on the loop after the high watermark moved other than by an append of ours; None ends it."""
+        """Call back on the loop after the high watermark moved by other means than our appends; None ends it."""
 
 
 class CoordinatorPartitions(Protocol):

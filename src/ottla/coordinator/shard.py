@@ -1,4 +1,4 @@
-"""What the runtime asks of a coordinator's state, and what it hands to it: one shard per partition of the topic."""
+"""The interface between the runtime and a coordinator's state: one shard per partition of the topic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShardContext:
-    """Handed to the factory of a shard. A shard lives as long as this broker leads the partition in one epoch."""
+    """Passed to the factory of a shard. A shard lives as long as this broker leads the partition in one epoch."""
 
     partition: int
     leader_epoch: int
@@ -26,19 +26,19 @@ class ShardContext:
 
 
 class CoordinatorShard(Protocol):
-    """The state of one partition. Only `replay*` changes what is kept in records; no I/O, no waiting."""
+    """The state of one partition. Only `replay*` changes state that records keep; no I/O, no waiting."""
 
     def replay(self, offset: int, producer_id: int, producer_epoch: int, record: CoordinatorRecord) -> None:
-        """Take in a record: one just appended, or one read when loading. `producer_id` is -1 outside transactions."""
+        """Apply a record that was appended now or read when loading. `producer_id` is -1 outside transactions."""
 
     def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commit: bool) -> None:
         """A transaction of records written by `write_transactional` ended."""
 
     def on_loaded(self, image: MetadataImage, now_ms: int) -> None:
-        """Everything was replayed: start timers, look at the metadata. Requests come from now on."""
+        """All records were replayed: start timers and apply the metadata. Requests come from now on."""
 
     def on_unloaded(self) -> None:
-        """No longer the coordinator: fail what is deferred with NOT_COORDINATOR. Timers are cancelled already."""
+        """No longer the coordinator: reject promises with NOT_COORDINATOR. Timers are cancelled already."""
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """New metadata was published (only once loaded). Mark what has to be recomputed; write by a timer of 0 ms."""
+        """New metadata was published (called once loaded). Mark what has to be recomputed; write by a timer of 0 ms."""

@@ -1,4 +1,4 @@
-"""Timers of a shard: named, replaceable, each running a write operation when it falls due."""
+"""Timers of a shard: each has a key and runs a write operation when it is due."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ApiException
 
 TimerOperation = Callable[[int], CoordinatorResult[Any]]
-"""`(now_ms) -> result`: a write operation that closes over its shard. Its response is dropped."""
+"""`(now_ms) -> result`: a write operation bound to its shard. Its response is dropped."""
 
 RETRY_BACKOFF_MS: Final = 500
-"""When an operation cannot be written it is tried again after this time, unless rescheduled meanwhile."""
+"""An operation that cannot be written is retried after this time, unless its key was rescheduled meanwhile."""
 
 Submit = Callable[[TimerOperation, Callable[[], bool], Callable[[ApiException], None]], None]
 """`submit(operation, still_wanted, failed)`: run the operation as a write of the shard."""
@@ -32,19 +32,19 @@ class Timers:
     def schedule(
         self, key: Hashable, delay_ms: int, operation: TimerOperation, *, retry: bool = True
     ) -> None:
-        """Run `operation` after the delay, in place of what the key stood for before."""
+        """Run `operation` after the delay, in place of the key's earlier operation."""
         self.cancel(key)
         scheduled = _Scheduled(operation, retry)
         self._timers[key] = scheduled
         scheduled.timer = self._clock.call_later(max(delay_ms, 0) / 1000, self._due, key, scheduled)
 
     def schedule_if_absent(self, key: Hashable, delay_ms: int, operation: TimerOperation) -> None:
-        """The same, unless the key is scheduled already."""
+        """As `schedule`, unless the key is scheduled already."""
         if key not in self._timers:
             self.schedule(key, delay_ms, operation)
 
     def cancel(self, key: Hashable) -> None:
-        """Forget the key's operation, if there is one."""
+        """Drop the key's operation, if there is one."""
         scheduled = self._timers.pop(key, None)
         if scheduled is not None and scheduled.timer is not None:
             scheduled.timer.cancel()
@@ -63,8 +63,8 @@ class Timers:
         scheduled.timer = None
 
         def still_wanted() -> bool:
-            # Replaced or cancelled while it was waiting for its turn; taken out just before it runs, so that
-            # it may schedule itself again.
+            # It may have been replaced or cancelled while it waited for its turn. It is removed just before it
+            # runs, so that it may schedule itself again.
             if self._timers.get(key) is not scheduled:
                 return False
             del self._timers[key]

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import ProducerId
 from ottla.limits import MAX_WAITING_FOR_PRODUCER_ID
 
 BlockDone = Callable[[int, int, ApiException | None], None]
 """`done(first_id, count, error)`."""
 
 Allocate = Callable[[BlockDone], None]
-IdDone = Callable[[int, ApiException | None], None]
+IdDone = Callable[[ProducerId, ApiException | None], None]
 
+_NO_PRODUCER_ID: Final = ProducerId(-1)
 _ASK_AHEAD: Final = 0.9
 """The next block is asked for when this much of the current one is used up."""
 
@@ -45,7 +47,7 @@ class ProducerIds:
         if self._next == self._end:
             if len(self._waiting) >= MAX_WAITING_FOR_PRODUCER_ID:
                 done(
-                    -1,
+                    _NO_PRODUCER_ID,
                     ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Too many wait for a producer id"),
                 )
                 return
@@ -56,7 +58,7 @@ class ProducerIds:
         self._next += 1
         if producer_id >= self._ask_at and self._spare is None:
             self._ask()
-        done(producer_id, None)
+        done(ProducerId(producer_id), None)
 
     def _begin_block(self, first: int, end: int) -> None:
         self._next, self._end = first, end
@@ -77,4 +79,4 @@ class ProducerIds:
             return
         for done in waiting:
             # What producers retry; they do not know the controller's own errors.
-            done(-1, ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message))
+            done(_NO_PRODUCER_ID, ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.coordinators import Coordinators, CoordinatorSet
 from ottla.broker.lifecycle import BrokerLifecycle
-from ottla.broker.markers import LocalMarkers
+from ottla.broker.markers import LocalMarkerWriter
 from ottla.broker.recently_fenced import RecentlyFencedBrokers
 from ottla.broker.services import Broker, Node
 from ottla.clock import Clock
@@ -114,7 +114,7 @@ def make_broker(
         departures=RecentlyFencedBrokers(clock),
         producer_ids=ProducerIds(_allocator(node, lifecycle)),
         coordinators=Coordinators(coordinators),
-        local_markers=LocalMarkers(
+        local_markers=LocalMarkerWriter(
             replicas, clock, lambda *marker: broker.groups.runtime.complete_transaction(*marker)
         ),
     )

@@ -9,7 +9,7 @@ from ottla.api.base import PARKED
 from ottla.api.data import fetch, produce
 from ottla.api.transactions import add_partitions_to_txn, end_txn, init_producer_id
 from ottla.broker.coordinator_log import CoordinatedPartitions
-from ottla.broker.markers import LocalMarkers
+from ottla.broker.markers import LocalMarkerWriter
 from ottla.coordinator.runtime import CoordinatorRuntime
 from ottla.coordinator.transaction.add_partitions_manager import AddPartitionsToTxnManager
 from ottla.coordinator.transaction.marker_manager import MarkersDone, TxnMarker
@@ -39,7 +39,7 @@ READ_COMMITTED = 1
 class UnreliableMarkers:
     """Markers that do not reach some partitions while the test says so."""
 
-    def __init__(self, inner: LocalMarkers) -> None:
+    def __init__(self, inner: LocalMarkerWriter) -> None:
         self.inner = inner
         self.unreachable: set[TopicPartition] = set()
 
@@ -66,7 +66,7 @@ class TxnScene:
         self.scene = scene
         self.clock = scene.clock
         self.broker = scene.broker
-        self.markers = UnreliableMarkers(LocalMarkers(scene.replicas, scene.clock, self._no_groups))
+        self.markers = UnreliableMarkers(LocalMarkerWriter(scene.replicas, scene.clock, self._no_groups))
         nobody = BrokerPeers(
             MemoryNetwork(scene.clock).peers(NODE), "transactions", scene.replicas.endpoint_of
         )

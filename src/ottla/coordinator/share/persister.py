@@ -1,13 +1,12 @@
-"""The way to the share coordinator for those who need share state kept: find it, ask it, ask again if it must be.
+"""Kafka's share persister: keeps share state in the share coordinator, and retries until the coordinator is found.
 
-Which broker is asked, and how, is behind `ask` (`routes`).
+`ask` (see `routes`) selects the broker and sends the request.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from ottla.clock import Clock
 from ottla.coordinator.share.service import (
@@ -16,17 +15,16 @@ from ottla.coordinator.share.service import (
     READ,
     SUMMARY,
     WRITE,
-    Answer,
+    AnyStateApi,
     Ask,
-    StateApi,
+    PartitionData,
+    PartitionResult,
     ask_each,
 )
 from ottla.coordinator.share.state import StateKey
 from ottla.errors import ErrorCode
-
-_logger = logging.getLogger(__name__)
-
-Message = Any
+from ottla.promise import Done
+from ottla.wire import messages
 
 _RETRIED: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -36,11 +34,11 @@ _RETRIED: Final = (
 _FIRST_BACKOFF_MS: Final = 20
 _MAX_BACKOFF_MS: Final = 1_000
 _MAX_ATTEMPTS: Final = 12
-"""About seven seconds in all: long enough to make the topic and to load it."""
+"""About seven seconds in all: enough to create the topic and to load it."""
 
 
 class SharePersister:
-    """Keeps and gives share state. `make_topic` creates `__share_group_state` where it does not exist."""
+    """Keeps and returns share state. `make_topic` creates `__share_group_state` where it does not exist."""
 
     __slots__ = ("_ask", "_clock", "_make_topic", "_stopped")
 
@@ -50,32 +48,55 @@ class SharePersister:
         self._make_topic = make_topic
         self._stopped = False
 
-    def initialize_state(self, request: Message, done: Answer) -> None:
+    def initialize_state(
+        self,
+        request: messages.InitializeShareGroupStateRequest,
+        done: Done[messages.InitializeShareGroupStateResponse],
+    ) -> None:
+        """InitializeShareGroupState."""
         ask_each(self._ask_until_found, INITIALIZE, request, done)
 
-    def read_state(self, request: Message, done: Answer) -> None:
+    def read_state(
+        self, request: messages.ReadShareGroupStateRequest, done: Done[messages.ReadShareGroupStateResponse]
+    ) -> None:
+        """ReadShareGroupState."""
         ask_each(self._ask_until_found, READ, request, done)
 
-    def read_summary(self, request: Message, done: Answer) -> None:
+    def read_summary(
+        self,
+        request: messages.ReadShareGroupStateSummaryRequest,
+        done: Done[messages.ReadShareGroupStateSummaryResponse],
+    ) -> None:
+        """ReadShareGroupStateSummary."""
         ask_each(self._ask_until_found, SUMMARY, request, done)
 
-    def write_state(self, request: Message, done: Answer) -> None:
+    def write_state(
+        self, request: messages.WriteShareGroupStateRequest, done: Done[messages.WriteShareGroupStateResponse]
+    ) -> None:
+        """WriteShareGroupState."""
         ask_each(self._ask_until_found, WRITE, request, done)
 
-    def delete_state(self, request: Message, done: Answer) -> None:
+    def delete_state(
+        self,
+        request: messages.DeleteShareGroupStateRequest,
+        done: Done[messages.DeleteShareGroupStateResponse],
+    ) -> None:
+        """DeleteShareGroupState."""
         ask_each(self._ask_until_found, DELETE, request, done)
 
     def shutdown(self) -> None:
-        """Nothing is asked again."""
+        """Stop retrying."""
         self._stopped = True
 
-    def _ask_until_found(self, api: StateApi, key: StateKey, part: Message, done: Answer) -> None:
+    def _ask_until_found(
+        self, api: AnyStateApi, key: StateKey, part: PartitionData, done: Done[PartitionResult]
+    ) -> None:
         attempts = 0
 
         def ask() -> None:
-            self._ask(api, key, part, answered)
+            self._ask(api, key, part, responded)
 
-        def answered(result: Message) -> None:
+        def responded(result: PartitionResult) -> None:
             nonlocal attempts
             attempts += 1
             if result.error_code not in _RETRIED or attempts >= _MAX_ATTEMPTS or self._stopped:

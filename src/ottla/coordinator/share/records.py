@@ -1,15 +1,14 @@
-"""The records of `__share_group_state`: whole states now and then, changes in between, nothing when it is over."""
+"""The records of `__share_group_state`: snapshots of a state, updates between them, and tombstones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from ottla.coordinator.records import CoordinatorRecord, RecordSerde
 from ottla.coordinator.share.state import Batch, ShareState, StateKey
 from ottla.wire import messages
-
-Message = Any
+from ottla.wire.classes import WireMessage
 
 SERDE: Final = RecordSerde(("ShareSnapshot", "ShareUpdate"), compacted=False)
 
@@ -59,12 +58,14 @@ def tombstone(key: StateKey) -> CoordinatorRecord:
     )
 
 
-def key_of(message: Message) -> StateKey:
+def key_of(message: WireMessage) -> StateKey:
+    """The share partition of a snapshot or update."""
+    assert isinstance(message, (messages.ShareSnapshotKey, messages.ShareUpdateKey))
     return StateKey(message.group_id, message.topic_id, message.partition)
 
 
-def state_of(value: Message) -> ShareState:
-    """The state that a snapshot tells."""
+def state_of(value: messages.ShareSnapshotValue) -> ShareState:
+    """The state in a snapshot."""
     return ShareState(
         snapshot_epoch=value.snapshot_epoch,
         state_epoch=value.state_epoch,

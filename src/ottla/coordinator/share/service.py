@@ -1,15 +1,15 @@
-"""The door to the share coordinator: requests go to their shards partition by partition, and its periodic work.
+"""The share coordinator as the APIs see it: passes requests to their shards partition by partition, and prunes.
 
-Snapshots and updates are the shard's; who asks from where is `persister`'s and the APIs' business.
+The shard writes snapshots and updates; `persister` and the APIs send requests here.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ottla.clock import Clock, Timer
 from ottla.coordinator.result import CoordinatorResult
@@ -17,6 +17,8 @@ from ottla.coordinator.runtime import CoordinatorRuntime, partition_for
 from ottla.coordinator.share.shard import ShareCoordinatorShard
 from ottla.coordinator.share.state import StateKey
 from ottla.errors import ApiException, ErrorCode
+from ottla.metadata.topic_names import SHARE_STATE_TOPIC
+from ottla.promise import Done, Gather
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -24,69 +26,131 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Message = Any
-Answer = Callable[[Message], None]
-_Operation = Callable[[ShareCoordinatorShard, StateKey, Message, int], CoordinatorResult[Message]]
+
+class PartitionData(Protocol):
+    """One partition of a share state request; each of the five requests has its own class."""
+
+    @property
+    def partition(self) -> int: ...
+
+
+class TopicData(Protocol):
+    """One topic of a share state request."""
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+    @property
+    def partitions(self) -> Sequence[PartitionData]: ...
+
+
+class PartitionResult(Protocol):
+    """One partition of a share state response."""
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def error_code(self) -> int: ...
+
+
+class TopicResult(Protocol):
+    """One topic of a share state response."""
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+    @property
+    def partitions(self) -> Sequence[PartitionResult]: ...
+
+
+class StateRequest(Protocol):
+    """A share state request: partitions of topics of one group."""
+
+    @property
+    def group_id(self) -> str: ...
+
+    @property
+    def topics(self) -> Sequence[TopicData]: ...
+
+
+class StateResponse(Protocol):
+    """A share state response: a result for each partition of the request."""
+
+    @property
+    def results(self) -> Sequence[TopicResult]: ...
+
+
+Req = TypeVar("Req", bound=StateRequest)
+Resp = TypeVar("Resp", bound=StateResponse)
 
 
 @dataclass(frozen=True, slots=True)
-class StateApi:
-    """One of the five APIs: all ask about partitions of topics of one group, and answer with as many results."""
+class StateApi(Generic[Req, Resp]):
+    """One of the five share state APIs, which have one form: its message classes, and the shard's operation."""
 
-    request: Any
-    topic_data: str
-    response: Any
-    topic_result: str
-    operation: _Operation
+    request: Callable[..., Req]
+    topic_data: Callable[..., TopicData]
+    response: Callable[..., Resp]
+    topic_result: Callable[..., TopicResult]
+    new_result: Callable[..., PartitionResult]
+    operation: Callable[..., CoordinatorResult[Any]]
+    """`(shard, key, the request's PartitionData, now_ms)`."""
 
-    def partition_result(self, partition: int, error: ApiException) -> Message:
-        return self.response.PartitionResult(
-            partition=partition, error_code=error.code, error_message=error.message
-        )
+    def partition_result(self, partition: int, error: ApiException) -> PartitionResult:
+        """The result for a partition that an error concerns."""
+        return self.new_result(partition=partition, error_code=error.code, error_message=error.message)
 
+
+AnyStateApi = StateApi[Any, Any]
 
 INITIALIZE: Final = StateApi(
     messages.InitializeShareGroupStateRequest,
-    "InitializeStateData",
+    messages.InitializeShareGroupStateRequest.InitializeStateData,
     messages.InitializeShareGroupStateResponse,
-    "InitializeStateResult",
+    messages.InitializeShareGroupStateResponse.InitializeStateResult,
+    messages.InitializeShareGroupStateResponse.PartitionResult,
     ShareCoordinatorShard.initialize,
 )
 READ: Final = StateApi(
     messages.ReadShareGroupStateRequest,
-    "ReadStateData",
+    messages.ReadShareGroupStateRequest.ReadStateData,
     messages.ReadShareGroupStateResponse,
-    "ReadStateResult",
+    messages.ReadShareGroupStateResponse.ReadStateResult,
+    messages.ReadShareGroupStateResponse.PartitionResult,
     ShareCoordinatorShard.read,
 )
 SUMMARY: Final = StateApi(
     messages.ReadShareGroupStateSummaryRequest,
-    "ReadStateSummaryData",
+    messages.ReadShareGroupStateSummaryRequest.ReadStateSummaryData,
     messages.ReadShareGroupStateSummaryResponse,
-    "ReadStateSummaryResult",
+    messages.ReadShareGroupStateSummaryResponse.ReadStateSummaryResult,
+    messages.ReadShareGroupStateSummaryResponse.PartitionResult,
     ShareCoordinatorShard.summary,
 )
 WRITE: Final = StateApi(
     messages.WriteShareGroupStateRequest,
-    "WriteStateData",
+    messages.WriteShareGroupStateRequest.WriteStateData,
     messages.WriteShareGroupStateResponse,
-    "WriteStateResult",
+    messages.WriteShareGroupStateResponse.WriteStateResult,
+    messages.WriteShareGroupStateResponse.PartitionResult,
     ShareCoordinatorShard.write,
 )
 DELETE: Final = StateApi(
     messages.DeleteShareGroupStateRequest,
-    "DeleteStateData",
+    messages.DeleteShareGroupStateRequest.DeleteStateData,
     messages.DeleteShareGroupStateResponse,
-    "DeleteStateResult",
+    messages.DeleteShareGroupStateResponse.DeleteStateResult,
+    messages.DeleteShareGroupStateResponse.PartitionResult,
     ShareCoordinatorShard.delete,
 )
 
-Ask = Callable[[StateApi, StateKey, Message, Answer], None]
-"""`(api, key, the request's PartitionData, done)`: answers with one `PartitionResult`, an error inside it."""
+Ask = Callable[[AnyStateApi, StateKey, PartitionData, Done[PartitionResult]], None]
+"""`(api, key, the request's PartitionData, done)`: calls `done` with one `PartitionResult`, which may have an error."""
 
 
 class ShareCoordinator:
-    """`broker.share_coordinator` in the API handlers. `delete_records(partition, offset)` prunes the topic."""
+    """`broker.share.coordinator` in the API handlers. `delete_records(partition, offset)` prunes the topic."""
 
     __slots__ = ("_clock", "_config", "_delete_records", "_pruned", "_timers", "runtime")
 
@@ -106,8 +170,8 @@ class ShareCoordinator:
 
     # -- requests
 
-    def ask(self, api: StateApi, key: StateKey, part: Message, done: Answer) -> None:
-        """Ask about one share partition of which this broker should be the coordinator."""
+    def ask(self, api: AnyStateApi, key: StateKey, part: PartitionData, done: Done[PartitionResult]) -> None:
+        """Run an operation on one share partition that this broker should coordinate."""
 
         def failed(error: ApiException) -> None:
             done(api.partition_result(key.partition, error))
@@ -115,7 +179,7 @@ class ShareCoordinator:
         count = self.runtime.partition_count
         if not count:
             failed(
-                ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__share_group_state does not exist yet")
+                ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_STATE_TOPIC} does not exist yet")
             )
             return
         self.runtime.write(
@@ -125,13 +189,14 @@ class ShareCoordinator:
             failed,
         )
 
-    def serve(self, api: StateApi, request: Message, done: Answer) -> None:
-        """Answer one of the share coordinator's requests."""
+    def serve(self, api: StateApi[Req, Resp], request: Req, done: Done[Resp]) -> None:
+        """Answer one request of the share state APIs."""
         ask_each(self.ask, api, request, done)
 
     # -- periodic work
 
     def start(self) -> None:
+        """Start the timers for pruning and for snapshots of cold partitions."""
         self._schedule("share.coordinator.state.topic.prune.interval.ms", self._prune)
         self._schedule("share.coordinator.cold.partition.snapshot.interval.ms", self._snapshot_cold)
 
@@ -173,36 +238,32 @@ class ShareCoordinator:
         self.runtime.write_all(lambda shard, now_ms: shard.snapshot_cold(now_ms, interval_ms))
 
 
-def ask_each(ask: Ask, api: StateApi, request: Message, done: Answer) -> None:
-    """Ask about each partition of a request, and answer when all answers are there, in the request's order."""
-    if not request.group_id:
+def ask_each(ask: Ask, api: StateApi[Req, Resp], request: Req, done: Done[Resp]) -> None:
+    """Ask about each partition of a request; responds when all results are there, in the request's order."""
+    parts = [(topic, part) for topic in request.topics for part in topic.partitions]
+    if not request.group_id or not parts:
         done(api.response())
         return
-    results = [
-        getattr(api.response, api.topic_result)(
-            topic_id=topic.topic_id, partitions=[None] * len(topic.partitions)
+
+    def all_there(results: list[PartitionResult]) -> None:
+        ordered = iter(results)
+        done(
+            api.response(
+                results=[
+                    api.topic_result(
+                        topic_id=topic.topic_id, partitions=[next(ordered) for _ in topic.partitions]
+                    )
+                    for topic in request.topics
+                ]
+            )
         )
-        for topic in request.topics
-    ]
-    missing = sum(len(topic.partitions) for topic in request.topics)
-    response = api.response(results=results)
-    if not missing:
-        done(api.response())
-        return
 
-    def answered(topic: int, place: int, result: Message) -> None:
-        nonlocal missing
-        results[topic].partitions[place] = result
-        missing -= 1
-        if not missing:
-            done(response)
-
-    for index, topic in enumerate(request.topics):
-        for place, part in enumerate(topic.partitions):
-            key = StateKey(request.group_id, topic.topic_id, part.partition)
-            ask(api, key, part, partial(answered, index, place))
+    gather: Gather[PartitionResult] = Gather(len(parts), all_there)
+    for index, (topic, part) in enumerate(parts):
+        key = StateKey(request.group_id, topic.topic_id, part.partition)
+        ask(api, key, part, partial(gather.put, index))
 
 
 def _not_pruned(partition: int, error: ApiException) -> None:
     if error.code not in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-        _logger.warning("__share_group_state-%d could not be pruned: %s", partition, error.message)
+        _logger.warning("%s-%d could not be pruned: %s", SHARE_STATE_TOPIC, partition, error.message)

@@ -1,14 +1,15 @@
 """One shard of the share coordinator: the share partitions that hash to one partition of `__share_group_state`.
 
-A write is kept as an update of the last snapshot; after so many updates the next write makes a new snapshot, and what
-is older than everybody's last snapshot can be deleted. A leader or a state of an older epoch is fenced.
+A write is kept as an update of the last snapshot. After a number of updates the next write makes a new snapshot, and
+records that are older than the last snapshots of all share partitions can be deleted. A leader or a state of an older
+epoch is fenced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
@@ -24,14 +25,13 @@ if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
 
-Message = Any
-Result = CoordinatorResult[Message]
+R = TypeVar("R")
 
 _CLEAN_UP = "deleted topics"
 
 
 class ShareCoordinatorShard:
-    """Implements `CoordinatorShard`. Each operation is about one share partition and answers its `PartitionResult`."""
+    """Implements `CoordinatorShard`. Each operation concerns one share partition and returns its `PartitionResult`."""
 
     __slots__ = (
         "_context",
@@ -57,19 +57,21 @@ class ShareCoordinatorShard:
         self._snapshot_offsets: dict[StateKey, int] = {}
         self._tombstone_offset = 0
 
-    # -- the life of the shard
+    # -- CoordinatorShard
 
     def replay(self, offset: int, producer_id: int, producer_epoch: int, record: CoordinatorRecord) -> None:
-        key = key_of(record.key)
-        if record.key.NAME == "ShareSnapshotKey":
-            self._replay_snapshot(offset, key, record.value)
-        elif record.value is not None:
-            self._replay_update(key, record.value)
+        key, value = key_of(record.key), record.value
+        if isinstance(record.key, messages.ShareSnapshotKey):
+            assert value is None or isinstance(value, messages.ShareSnapshotValue)
+            self._replay_snapshot(offset, key, value)
+        elif isinstance(value, messages.ShareUpdateValue):
+            self._replay_update(key, value)
 
-    def _replay_snapshot(self, offset: int, key: StateKey, value: Message | None) -> None:
+    def _replay_snapshot(self, offset: int, key: StateKey, value: messages.ShareSnapshotValue | None) -> None:
         self._updates.pop(key, None)
         if value is None:
-            for kept in (self.states, self._leader_epochs, self._state_epochs, self._snapshot_offsets):
+            self.states.pop(key, None)
+            for kept in (self._leader_epochs, self._state_epochs, self._snapshot_offsets):
                 kept.pop(key, None)
             self._tombstone_offset = offset
             return
@@ -78,10 +80,10 @@ class ShareCoordinatorShard:
         self._state_epochs[key] = max(value.state_epoch, self._state_epochs.get(key, NO_EPOCH))
         self._snapshot_offsets[key] = offset
 
-    def _replay_update(self, key: StateKey, value: Message) -> None:
+    def _replay_update(self, key: StateKey, value: messages.ShareUpdateValue) -> None:
         state = self.states.get(key)
         if state is None:
-            # Its snapshot is gone with the records before the log's start, or was deleted: nothing to update.
+            # Its snapshot was deleted, or is before the log's start: there is nothing to update.
             return
         start = state.start_offset if value.start_offset == NO_OFFSET else value.start_offset
         epoch = state.leader_epoch if value.leader_epoch == NO_EPOCH else value.leader_epoch
@@ -104,7 +106,7 @@ class ShareCoordinatorShard:
             self._context.timers.schedule(_CLEAN_UP, 0, self.forget_deleted_topics)
 
     def on_unloaded(self) -> None:
-        """Nothing is deferred here."""
+        """No operation waits here."""
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._image = image
@@ -113,8 +115,10 @@ class ShareCoordinatorShard:
 
     # -- operations on one share partition
 
-    def initialize(self, key: StateKey, part: Message, now_ms: int) -> Result:
-        """Begin a share partition, or begin it again in a newer state epoch."""
+    def initialize(
+        self, key: StateKey, part: messages.InitializeShareGroupStateRequest.PartitionData, now_ms: int
+    ) -> CoordinatorResult[messages.InitializeShareGroupStateResponse.PartitionResult]:
+        """Start a share partition, or restart it in a newer state epoch."""
         result = messages.InitializeShareGroupStateResponse.PartitionResult
         error = self._invalid(key) or self._fenced_state(key, part.state_epoch) or self._unknown(key)
         if error is not None:
@@ -132,8 +136,10 @@ class ShareCoordinatorShard:
         )
         return CoordinatorResult([snapshot_record(key, state)], result(partition=key.partition))
 
-    def read(self, key: StateKey, part: Message, now_ms: int) -> Result:
-        """Everything that is known, for a leader that begins; from now on older leaders are fenced."""
+    def read(
+        self, key: StateKey, part: messages.ReadShareGroupStateRequest.PartitionData, now_ms: int
+    ) -> CoordinatorResult[messages.ReadShareGroupStateResponse.PartitionResult]:
+        """The whole state, for a new leader; from now on older leaders are fenced."""
         result = messages.ReadShareGroupStateResponse.PartitionResult
         error = (
             self._invalid(key)
@@ -144,7 +150,7 @@ class ShareCoordinatorShard:
         if error is not None:
             return _refused(result, key, error)
         state = self.states[key]
-        answer = result(
+        response = result(
             partition=key.partition,
             state_epoch=state.state_epoch,
             start_offset=state.start_offset,
@@ -153,14 +159,16 @@ class ShareCoordinatorShard:
             ],
         )
         if part.leader_epoch in (NO_EPOCH, self._leader_epochs.get(key)):
-            return CoordinatorResult([], answer)
+            return CoordinatorResult([], response)
         record = self._record(
             key, now_ms, part.leader_epoch, state.start_offset, state.delivery_complete_count, ()
         )
-        return CoordinatorResult([record], answer)
+        return CoordinatorResult([record], response)
 
-    def summary(self, key: StateKey, part: Message, now_ms: int) -> Result:
-        """Where a share partition stands, without its batches."""
+    def summary(
+        self, key: StateKey, part: messages.ReadShareGroupStateSummaryRequest.PartitionData, now_ms: int
+    ) -> CoordinatorResult[messages.ReadShareGroupStateSummaryResponse.PartitionResult]:
+        """The offsets and epochs of a share partition, without its batches."""
         result = messages.ReadShareGroupStateSummaryResponse.PartitionResult
         error = self._invalid(key) or self._unknown(key)
         if error is not None:
@@ -188,8 +196,10 @@ class ShareCoordinatorShard:
             ),
         )
 
-    def write(self, key: StateKey, part: Message, now_ms: int) -> Result:
-        """Keep what became of records."""
+    def write(
+        self, key: StateKey, part: messages.WriteShareGroupStateRequest.PartitionData, now_ms: int
+    ) -> CoordinatorResult[messages.WriteShareGroupStateResponse.PartitionResult]:
+        """Keep the new delivery states of records."""
         result = messages.WriteShareGroupStateResponse.PartitionResult
         error = (
             self._invalid(key)
@@ -203,7 +213,7 @@ class ShareCoordinatorShard:
         state = self.states[key]
         start, complete = part.start_offset, part.delivery_complete_count
         if NO_OFFSET < start < state.start_offset:
-            # Asked again, and overtaken by what its leader said later: what is before the start is forgotten.
+            # A repeated request that a later one has overtaken: offsets before the start are dropped.
             start, complete = state.start_offset, state.delivery_complete_count
         record = self._record(
             key,
@@ -215,8 +225,10 @@ class ShareCoordinatorShard:
         )
         return CoordinatorResult([record], result(partition=key.partition))
 
-    def delete(self, key: StateKey, part: Message, now_ms: int) -> Result:
-        """Forget a share partition."""
+    def delete(
+        self, key: StateKey, part: messages.DeleteShareGroupStateRequest.PartitionData, now_ms: int
+    ) -> CoordinatorResult[messages.DeleteShareGroupStateResponse.PartitionResult]:
+        """Delete the state of a share partition."""
         result = messages.DeleteShareGroupStateResponse.PartitionResult
         error = self._invalid(key) or self._unknown(key)
         if error is not None:
@@ -263,13 +275,13 @@ class ShareCoordinatorShard:
     # -- housekeeping
 
     def redundant_before(self) -> int:
-        """Records before this offset say nothing that is not said again later; 0: there are none."""
+        """Later records repeat all that records before this offset say; 0: there are none."""
         return min(self._snapshot_offsets.values(), default=self._tombstone_offset)
 
     def snapshot_cold(self, now_ms: int, interval_ms: int) -> CoordinatorResult[None]:
-        """Write the states again that nobody has written for long, so that the records behind them can go."""
+        """Write new snapshots of states that were not written for long, so that older records can be deleted."""
         if all(state.create_timestamp != state.write_timestamp for state in self.states.values()):
-            # Only repetitions are left: repeating them once more gains nothing.
+            # All states are repeated snapshots already: another repetition gains nothing.
             return CoordinatorResult([], None)
         return CoordinatorResult(
             [
@@ -283,17 +295,17 @@ class ShareCoordinatorShard:
         )
 
     def forget_deleted_topics(self, now_ms: int) -> CoordinatorResult[None]:
-        """Share partitions of topics that are no more."""
+        """Write tombstones for share partitions of deleted topics."""
         topics = self._image.topics.by_id
         return CoordinatorResult([tombstone(key) for key in self.states if key.topic_id not in topics], None)
 
-    # -- checks, in the order of Kafka's
+    # -- checks, in Kafka's order
 
     def _invalid(self, key: StateKey) -> _Refusal | None:
         if key.topic_id == ZERO_UUID:
             return ErrorCode.INVALID_REQUEST, "The topic id is missing"
         if key.partition < 0:
-            return ErrorCode.INVALID_REQUEST, "The partition is a negative number"
+            return ErrorCode.INVALID_REQUEST, "The partition number is negative"
         return None
 
     def _uninitialized(self, key: StateKey, what: str) -> _Refusal | None:
@@ -321,6 +333,6 @@ class ShareCoordinatorShard:
 _Refusal = tuple[ErrorCode, str]
 
 
-def _refused(result: Any, key: StateKey, refusal: _Refusal) -> Result:
+def _refused(result: Callable[..., R], key: StateKey, refusal: _Refusal) -> CoordinatorResult[R]:
     code, message = refusal
     return CoordinatorResult([], result(partition=key.partition, error_code=code, error_message=message))

@@ -1,16 +1,14 @@
-"""What the share coordinator knows of one share partition, and how a change becomes part of it."""
+"""The state of one share partition in the share coordinator, and how changes are merged into it."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ottla.wire.uuid import uuid_to_str
-
-Message = Any
 
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
@@ -28,12 +26,24 @@ class StateKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """What FindCoordinator is asked for, and what decides on the coordinator's partition."""
+        """The key of FindCoordinator requests, which selects the coordinator's partition."""
         return f"{self.group_id}:{uuid_to_str(self.topic_id)}:{self.partition}"
 
 
+class StateBatch(Protocol):
+    """The `StateBatch` of a request, response or record: the share state messages each have their own."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+B = TypeVar("B", bound=StateBatch)
+
+
 class Batch(NamedTuple):
-    """Offsets that are in one state, the last included."""
+    """A range of offsets (the last included) in one delivery state."""
 
     first: int
     last: int
@@ -41,11 +51,12 @@ class Batch(NamedTuple):
     delivery_count: int
 
     @classmethod
-    def of(cls, message: Message) -> Batch:
+    def of(cls, message: StateBatch) -> Batch:
         """From the `StateBatch` of a request or record."""
         return cls(message.first_offset, message.last_offset, message.delivery_state, message.delivery_count)
 
-    def to(self, message_class: Any) -> Message:
+    def to(self, message_class: Callable[..., B]) -> B:
+        """As a `StateBatch` of the given class."""
         return message_class(
             first_offset=self.first,
             last_offset=self.last,
@@ -55,7 +66,7 @@ class Batch(NamedTuple):
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Of two words on the same record the one that is further on is the newer."""
+        """Of two states of the same record, the one with more progress is the newer."""
         return self.delivery_count, self.delivery_state
 
 
@@ -74,12 +85,12 @@ class ShareState:
 
 
 def combine(known: Iterable[Batch], new: Iterable[Batch], start_offset: int) -> tuple[Batch, ...]:
-    """New batches over known ones, without what is before the start offset; equal neighbours become one."""
+    """Merge new batches into known ones, drop offsets before the start, and join equal neighbours."""
     result: list[Batch] = []
     for batch in known:
-        _lay_over(result, batch, start_offset)
+        _merge(result, batch, start_offset)
     for batch in new:
-        _lay_over(result, batch, start_offset)
+        _merge(result, batch, start_offset)
     joined: list[Batch] = []
     for batch in result:
         if joined and joined[-1].last + 1 == batch.first and joined[-1].progress == batch.progress:
@@ -89,7 +100,7 @@ def combine(known: Iterable[Batch], new: Iterable[Batch], start_offset: int) -> 
     return tuple(joined)
 
 
-def _lay_over(result: list[Batch], batch: Batch, start_offset: int) -> None:
+def _merge(result: list[Batch], batch: Batch, start_offset: int) -> None:
     if batch.first < start_offset:
         batch = batch._replace(first=start_offset)
     if batch.last < batch.first:

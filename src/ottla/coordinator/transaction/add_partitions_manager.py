@@ -1,57 +1,60 @@
-"""Partitions of transactions that another broker coordinates: asked about by AddPartitionsToTxn, many in one request.
+"""Kafka's AddPartitionsToTxnManager: verifies or adds partitions of transactions that another broker coordinates.
 
-Used before transactional records are appended. Whether a question is asked again is for who asks to decide.
+It is used before transactional records are appended. It puts many verifications into one AddPartitionsToTxn request,
+and leaves retries to its callers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ottla.clock import Clock
 from ottla.coordinator.outbox import Outbox
 from ottla.errors import ErrorCode
+from ottla.ids import ProducerId, TopicName, TransactionalId
 from ottla.log.types import TopicPartition
-from ottla.peers import BrokerPeers, Message, PeerFailure
-from ottla.wire.messages import AddPartitionsToTxnRequest
+from ottla.peers import BrokerPeers, PeerFailure
+from ottla.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
-_TOLD_AS: Final = {
-    # It is this broker that may not ask, which is nothing that a producer could know what to do about.
+_PRODUCER_CODES: Final = {
+    # This broker may not send the request: an error that a producer could not handle.
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
 }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VerificationRequest:
-    """Add partitions to a transaction, or (`verify_only`) ask whether they are part of it."""
+    """Partitions to add to a transaction, or (`verify_only`) to verify as part of it."""
 
-    transactional_id: str
-    producer_id: int
+    transactional_id: TransactionalId
+    producer_id: ProducerId
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
     verify_only: bool
     done: Callable[[Mapping[TopicPartition, ErrorCode]], None]
-    """Told the code of each partition."""
+    """Called with the code of each partition."""
 
     def goes_with(self, other: VerificationRequest) -> bool:
-        """Whether both can be asked as one transaction of a request."""
+        """Whether both fit into one transaction of a request."""
         return (self.producer_id, self.producer_epoch, self.verify_only) == (
             other.producer_id,
             other.producer_epoch,
             other.verify_only,
         )
 
-    def answer(self, code: ErrorCode) -> None:
+    def complete(self, code: ErrorCode) -> None:
         self.done(dict.fromkeys(self.partitions, code))
 
 
-_Batch = dict[str, list[VerificationRequest]]
-"""By transactional id: a request names each once."""
+_Batch = dict[TransactionalId, list[VerificationRequest]]
+"""By transactional id: a request names each id once."""
 
 
 class AddPartitionsToTxnManager:
-    """The way to the transaction coordinators that are other brokers."""
+    """Sends verifications to the transaction coordinators on other brokers."""
 
     __slots__ = ("_brokers", "_outbox", "_timeout_s")
 
@@ -60,53 +63,53 @@ class AddPartitionsToTxnManager:
         self._outbox: Outbox[int, VerificationRequest] = Outbox(clock, self._send)
         self._timeout_s = timeout_s
 
-    def ask(self, broker: int, question: VerificationRequest) -> None:
-        """Ask the broker that coordinates the transaction. NETWORK_EXCEPTION when it does not answer."""
-        self._outbox.add(broker, question)
+    def send(self, broker: int, verification: VerificationRequest) -> None:
+        """Send to the broker that coordinates the transaction. NETWORK_EXCEPTION when it does not respond."""
+        self._outbox.add(broker, verification)
 
     def close(self) -> None:
         self._brokers.close()
 
-    def _send(self, broker: int, questions: list[VerificationRequest]) -> None:
+    def _send(self, broker: int, verifications: list[VerificationRequest]) -> None:
         peer = self._brokers.to(broker)
-        for batch in _batches(questions):
+        for batch in _batches(verifications):
             if peer is None:
-                _answer_all(batch, ErrorCode.NETWORK_EXCEPTION)
+                _complete_all(batch, ErrorCode.NETWORK_EXCEPTION)
             else:
                 peer.send(
                     _request(batch),
-                    lambda response, batch=batch: _answered(batch, response),  # type: ignore[misc]
-                    lambda failure, batch=batch: _failed(batch, failure),  # type: ignore[misc]
+                    partial(_responded, batch),
+                    partial(_failed, batch),
                     timeout_s=self._timeout_s,
                 )
 
 
-def _batches(questions: Iterable[VerificationRequest]) -> list[_Batch]:
+def _batches(verifications: Iterable[VerificationRequest]) -> list[_Batch]:
     batches: list[_Batch] = []
-    for question in questions:
+    for verification in verifications:
         for batch in batches:
-            same = batch.setdefault(question.transactional_id, [])
-            if not same or same[0].goes_with(question):
-                same.append(question)
+            same = batch.setdefault(verification.transactional_id, [])
+            if not same or same[0].goes_with(verification):
+                same.append(verification)
                 break
         else:
-            batches.append({question.transactional_id: [question]})
+            batches.append({verification.transactional_id: [verification]})
     return batches
 
 
-def _request(batch: _Batch) -> Message:
+def _request(batch: _Batch) -> AddPartitionsToTxnRequest:
     request = AddPartitionsToTxnRequest
     transactions = []
-    for transactional_id, questions in batch.items():
-        by_topic: dict[str, list[int]] = {}
-        for tp in dict.fromkeys(tp for question in questions for tp in question.partitions):
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
+    for transactional_id, verifications in batch.items():
+        by_topic: dict[TopicName, list[int]] = {}
+        for tp in dict.fromkeys(tp for verification in verifications for tp in verification.partitions):
+            by_topic.setdefault(TopicName(tp.topic), []).append(tp.partition)
         transactions.append(
             request.AddPartitionsToTxnTransaction(
                 transactional_id=transactional_id,
-                producer_id=questions[0].producer_id,
-                producer_epoch=questions[0].producer_epoch,
-                verify_only=questions[0].verify_only,
+                producer_id=verifications[0].producer_id,
+                producer_epoch=verifications[0].producer_epoch,
+                verify_only=verifications[0].verify_only,
                 topics=[
                     request.AddPartitionsToTxnTopic(name=topic, partitions=partitions)
                     for topic, partitions in by_topic.items()
@@ -116,38 +119,40 @@ def _request(batch: _Batch) -> Message:
     return request(transactions=transactions)
 
 
-def _answered(batch: _Batch, response: Message) -> None:
+def _responded(batch: _Batch, response: AddPartitionsToTxnResponse) -> None:
     code = ErrorCode.of(response.error_code)
     if code is not ErrorCode.NONE:
-        _answer_all(batch, _TOLD_AS.get(code, code))
+        _complete_all(batch, _PRODUCER_CODES.get(code, code))
         return
-    codes = {
+    codes: dict[tuple[str, str, int], int] = {
         (result.transactional_id, topic.name, partition.partition_index): partition.partition_error_code
         for result in response.results_by_transaction
         for topic in result.topic_results
         for partition in topic.results_by_partition
     }
-    for transactional_id, questions in batch.items():
-        for question in questions:
-            question.done(
+    for transactional_id, verifications in batch.items():
+        for verification in verifications:
+            verification.done(
                 {
                     tp: ErrorCode.of(codes.get((transactional_id, *tp), ErrorCode.UNKNOWN_SERVER_ERROR))
-                    for tp in question.partitions
+                    for tp in verification.partitions
                 }
             )
 
 
 def _failed(batch: _Batch, failure: PeerFailure) -> None:
-    for questions in batch.values():
-        for question in questions:
+    for verifications in batch.values():
+        for verification in verifications:
             if failure is not PeerFailure.UNSUPPORTED_VERSION:
-                question.answer(ErrorCode.NETWORK_EXCEPTION)
+                verification.complete(ErrorCode.NETWORK_EXCEPTION)
             else:
-                # A coordinator that cannot be asked belongs to a time when nobody asked.
-                question.answer(ErrorCode.NONE if question.verify_only else ErrorCode.UNSUPPORTED_VERSION)
+                # A coordinator without this request is from a Kafka version that does not verify transactions.
+                verification.complete(
+                    ErrorCode.NONE if verification.verify_only else ErrorCode.UNSUPPORTED_VERSION
+                )
 
 
-def _answer_all(batch: _Batch, code: ErrorCode) -> None:
-    for questions in batch.values():
-        for question in questions:
-            question.answer(code)
+def _complete_all(batch: _Batch, code: ErrorCode) -> None:
+    for verifications in batch.values():
+        for verification in verifications:
+            verification.complete(code)

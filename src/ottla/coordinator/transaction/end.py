@@ -1,15 +1,15 @@
-"""The end of a transaction: the decision, which is a record, and the completion, once every partition has its marker.
+"""EndTxn: the decision, which is a record, and the completion, once every partition has its transaction marker.
 
-From version 2 on the decision takes the next epoch, so that nothing late can be mistaken for the next transaction.
-What a producer may then send for a transaction that is not open ("again": with the epoch before; "now": with the
-current one):
+From version 2 on the decision takes the next epoch, so that a late batch cannot join the next transaction.
+The table shows the response to an EndTxn when no transaction is open ("again": the request has the previous epoch;
+"now": it has the current epoch):
 
                       abort again   abort now     commit again   commit now
     Empty             fenced        new epoch     fenced         invalid
     CompleteAbort     as answered   new epoch     invalid        invalid
     CompleteCommit    invalid       new epoch     as answered    invalid
 
-Before version 2 the epoch must be the current one, and only what was decided may be asked for again.
+Before version 2 the epoch must be the current one, and only the outcome that was decided may be requested again.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ from ottla.coordinator.transaction.state import (
     TransactionState,
 )
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import ProducerId, TransactionalId
 
 _S = TransactionState
 
 
 @dataclass(frozen=True, slots=True)
 class EndRequest:
-    transactional_id: str
-    producer_id: int
+    """What an EndTxn request asks for."""
+
+    transactional_id: TransactionalId
+    producer_id: ProducerId
     producer_epoch: int
     commit: bool
     client_version: int = EPOCH_BUMP_VERSION
@@ -43,19 +46,20 @@ class EndRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The decision is made. `prepared` needs markers, unless it is None: the end was asked for again."""
+    """The decision is made. `prepared` needs markers; it is None for a repeated request."""
 
     prepared: TransactionMetadata | None
-    producer_id: int = NO_PRODUCER_ID
+    producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: int = NO_EPOCH
-    """What the producer goes on with, from version 2 on."""
+    """The epoch that the producer continues with, from version 2 on."""
     needs_producer_id: bool = False
-    """Nothing was done: the operation has to be run again with a new producer id."""
+    """Nothing was done: run the operation again with a new producer id."""
 
 
 def end_transaction(
-    shard: TransactionShard, request: EndRequest, now_ms: int, new_producer_id: int = NO_PRODUCER_ID
+    shard: TransactionShard, request: EndRequest, now_ms: int, new_producer_id: ProducerId = NO_PRODUCER_ID
 ) -> CoordinatorResult[Ended]:
+    """Decide the outcome of a transaction, as the table of the module says."""
     txn = shard.require(request.transactional_id)
     if request.client_version < EPOCH_BUMP_VERSION:
         return _end_in_epoch(shard, txn, request, now_ms)
@@ -69,7 +73,7 @@ def end_transaction(
     if txn.producer_id != request.producer_id and not rotated:
         raise _other_producer(txn, request.producer_id)
     now = request.producer_epoch == txn.producer_epoch and not rotated
-    # Only an end of version 2 took the next epoch: after any other, the epoch before is that of a fenced producer.
+    # Only an end of version 2 took the next epoch: after other ends the previous epoch is that of a fenced producer.
     bumped = txn.client_version >= EPOCH_BUMP_VERSION and txn.producer_epoch == request.producer_epoch + 1
     again = rotated or bumped
     if not (now or (again and txn.state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT))):
@@ -83,14 +87,14 @@ def end_transaction(
         return CoordinatorResult((), Ended(None, txn.producer_id, txn.producer_epoch))
     if request.commit:
         raise _invalid(txn, request.commit)
-    # The client need not know whether any of its batches arrived: there may be nothing to abort but the epoch.
+    # The client may not know whether any of its batches arrived: perhaps only the epoch changes.
     return _prepare(shard, txn._replace(started_ms=now_ms), _S.PREPARE_ABORT, now_ms, new_producer_id)
 
 
 def _end_in_epoch(
     shard: TransactionShard, txn: TransactionMetadata, request: EndRequest, now_ms: int
 ) -> CoordinatorResult[Ended]:
-    """The end before version 2: the epoch stays."""
+    """End a transaction before version 2: the epoch stays."""
     if txn.producer_id != request.producer_id:
         raise _other_producer(txn, request.producer_id)
     if txn.producer_epoch != request.producer_epoch:
@@ -116,9 +120,12 @@ def _end_in_epoch(
 
 
 def fence(
-    shard: TransactionShard, txn: TransactionMetadata, now_ms: int, new_producer_id: int = NO_PRODUCER_ID
+    shard: TransactionShard,
+    txn: TransactionMetadata,
+    now_ms: int,
+    new_producer_id: ProducerId = NO_PRODUCER_ID,
 ) -> CoordinatorResult[Ended]:
-    """Abort an open transaction against its producer's will: its epoch is over at once."""
+    """Abort an open transaction and fence its producer at once."""
     if shard.transaction_version() >= EPOCH_BUMP_VERSION:
         return _prepare(shard, txn, _S.PREPARE_ABORT, now_ms, new_producer_id)
     prepared = txn._replace(
@@ -137,7 +144,7 @@ def _prepare(
     txn: TransactionMetadata,
     decided: TransactionState,
     now_ms: int,
-    new_producer_id: int,
+    new_producer_id: ProducerId,
 ) -> CoordinatorResult[Ended]:
     next_producer_id = NO_PRODUCER_ID
     if txn.epoch_exhausted:
@@ -182,7 +189,7 @@ def completed(prepared: TransactionMetadata, now_ms: int) -> TransactionMetadata
 def complete(
     shard: TransactionShard, prepared: TransactionMetadata, now_ms: int
 ) -> CoordinatorResult[TransactionMetadata | None]:
-    """Every marker of `prepared` is written. Nothing happens if the id has moved on since."""
+    """Every marker of `prepared` is written. Does nothing if the id has another state since."""
     if shard.find(prepared.transactional_id) != prepared:
         return CoordinatorResult((), None)
     after = completed(prepared, now_ms)

@@ -1,4 +1,4 @@
-"""What time does: open transactions are aborted when their timeout is over, ids that rest too long are forgotten."""
+"""Aborts open transactions whose timeout is over, and expires transactional ids that are not used."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from ottla.coordinator.transaction.state import (
     TransactionMetadata,
     TransactionState,
 )
+from ottla.ids import ProducerId
 
 
 def timed_out(shard: TransactionShard, now_ms: int) -> list[TransactionMetadata]:
-    """Open transactions that took longer than their producer said they would."""
+    """Open transactions that are older than their timeout."""
     return [
         txn
         for txn in shard.transactions.values()
@@ -26,9 +27,12 @@ def timed_out(shard: TransactionShard, now_ms: int) -> list[TransactionMetadata]
 
 
 def abort_timed_out(
-    shard: TransactionShard, txn: TransactionMetadata, now_ms: int, new_producer_id: int = NO_PRODUCER_ID
+    shard: TransactionShard,
+    txn: TransactionMetadata,
+    now_ms: int,
+    new_producer_id: ProducerId = NO_PRODUCER_ID,
 ) -> CoordinatorResult[Ended]:
-    """Abort a transaction that `timed_out` gave, if it is still the same."""
+    """Abort a transaction that `timed_out` returned, unless it has changed since."""
     if shard.find(txn.transactional_id) != txn:
         return CoordinatorResult((), Ended(None))
     return fence(shard, txn, now_ms, new_producer_id)
@@ -37,7 +41,7 @@ def abort_timed_out(
 def expire_ids(
     shard: TransactionShard, expiration_ms: int, limit: int, now_ms: int
 ) -> CoordinatorResult[int]:
-    """Tombstones for up to `limit` ids that nobody has used for so long; how many there were."""
+    """Write tombstones for up to `limit` ids that were not used for so long; responds with their count."""
     expired = []
     for txn in shard.transactions.values():
         if txn.state in AT_REST and txn.updated_ms <= now_ms - expiration_ms:

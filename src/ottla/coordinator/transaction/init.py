@@ -1,4 +1,4 @@
-"""InitProducerId for a transactional id: a new epoch, which fences whoever had the one before."""
+"""InitProducerId for a transactional id: a new epoch, which fences the producer with the previous one."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from ottla.coordinator.transaction.state import (
     epoch_exhausted,
 )
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import ProducerId, TransactionalId
 
 
 @dataclass(frozen=True, slots=True)
 class InitRequest:
-    """`expected_*` are what the producer believes to have, -1 for a new producer."""
+    """`expected_*` are the values that the producer has, -1 for a new producer."""
 
-    transactional_id: str
+    transactional_id: TransactionalId
     timeout_ms: int
-    expected_id: int = NO_PRODUCER_ID
+    expected_id: ProducerId = NO_PRODUCER_ID
     expected_epoch: int = NO_EPOCH
 
     @property
@@ -37,7 +38,7 @@ class InitRequest:
 
 
 class NeedsProducerId:
-    """The operation has to be run again with a new producer id."""
+    """Nothing was done: run the operation again with a new producer id."""
 
     __slots__ = ()
 
@@ -47,18 +48,18 @@ NEEDS_PRODUCER_ID: Final = NeedsProducerId()
 
 @dataclass(frozen=True, slots=True)
 class Initialized:
-    """The state that the producer begins with."""
+    """The state with which the producer starts."""
 
     transaction: TransactionMetadata
     last_epoch: int
 
 
 InitOutcome = Initialized | Ended | NeedsProducerId
-"""`Ended`: an open transaction is being aborted first, and the producer has to ask again."""
+"""`Ended`: an open transaction is aborted first, and the producer has to retry."""
 
 
 def check_request(
-    transactional_id: str,
+    transactional_id: TransactionalId,
     timeout_ms: int,
     *,
     two_phase: bool,
@@ -66,7 +67,7 @@ def check_request(
     two_phase_enabled: bool,
     max_timeout_ms: int,
 ) -> int:
-    """The timeout in force for a request; raises what is wrong with it."""
+    """Check a request; returns the timeout that applies to it."""
     if not transactional_id:
         raise ApiException(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty")
     if two_phase and not two_phase_enabled:
@@ -87,8 +88,9 @@ def check_request(
 
 
 def init_producer_id(
-    shard: TransactionShard, request: InitRequest, now_ms: int, new_producer_id: int = NO_PRODUCER_ID
+    shard: TransactionShard, request: InitRequest, now_ms: int, new_producer_id: ProducerId = NO_PRODUCER_ID
 ) -> CoordinatorResult[InitOutcome]:
+    """Give the id a new epoch, or abort its open transaction first."""
     txn = shard.find(request.transactional_id)
     if txn is None:
         if new_producer_id == NO_PRODUCER_ID:
@@ -126,9 +128,9 @@ def init_producer_id(
 
 
 def _may_be_owner(txn: TransactionMetadata, request: InitRequest) -> bool:
-    """The id is new here, or is the current one, or the one before and the epochs of that one were used up.
+    """Whether the producer id is new, the current one, or the previous one with its epochs used up.
 
-    The last is a producer that never got the answer with its new id.
+    The last is a producer that never received the response with its new id.
     """
     return (
         txn.producer_epoch == NO_EPOCH
@@ -145,7 +147,7 @@ def _next_epoch(shard: TransactionShard, txn: TransactionMetadata, request: Init
         if request.expected_epoch != txn.producer_epoch:
             if request.expected_epoch != last_epoch:
                 raise _fenced(txn, request)
-            # A retry of a call that was answered. Nobody came in between: that would have cleared the last epoch.
+            # A request that succeeded is retried. No producer came in between: it would have cleared the last epoch.
             return txn.producer_epoch, last_epoch
         return bumped, txn.producer_epoch
     return bumped, NO_EPOCH

@@ -1,4 +1,4 @@
-"""Which transactional ids there are, and which of them are asked for."""
+"""ListTransactions: the transactional ids of a shard that pass the filters of the request."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ottla.coordinator.transaction.state import STATES_BY_TITLE, TransactionMeta
 
 @dataclass(slots=True)
 class ListFilter:
-    """ListTransactions' filters; an empty one lets everything pass."""
+    """The filters of ListTransactions; an empty one passes everything."""
 
     state_titles: Collection[str] = ()
     producer_ids: Collection[int] = ()
     duration_ms: int = -1
-    """Only transactions that have been open for longer; negative: all."""
+    """Pass only transactions that have been open for longer; negative: all."""
     pattern: str | None = None
     _states: frozenset[TransactionState] = field(init=False, default=frozenset())
     _regex: Pattern | None = field(init=False, default=None)
@@ -27,7 +27,7 @@ class ListFilter:
             STATES_BY_TITLE[title] for title in self.state_titles if title in STATES_BY_TITLE
         )
         if self.pattern:
-            # Not Java's engine as in Kafka: this one cannot be kept busy by a pattern.
+            # Kafka uses Java's engine; RE2 takes linear time for any pattern.
             self._regex = compile_regex(self.pattern)
 
     @property

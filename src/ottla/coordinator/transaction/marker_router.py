@@ -1,6 +1,7 @@
-"""Markers to the leaders of their partitions: those of this broker at once, the others by WriteTxnMarkers.
+"""Routes transaction markers to the leaders of their partitions: to this broker at once, to others by WriteTxnMarkers.
 
-A partition whose leader changes while the answer is awaited is given back as failed, so that it is sent to the new one.
+The other half of Kafka's TransactionMarkerChannelManager (see `marker_manager.py`). When a leader changes before the
+response, the partition is reported as failed, so that the marker is sent to the new leader.
 """
 
 from __future__ import annotations
@@ -11,33 +12,34 @@ from ottla.clock import Clock
 from ottla.coordinator.outbox import Outbox
 from ottla.coordinator.transaction.marker_manager import MarkersDone, MarkerWriter, TxnMarker
 from ottla.errors import ErrorCode
+from ottla.ids import TopicName
 from ottla.log.types import TopicPartition
 from ottla.metadata.endpoints import leader_of
 from ottla.metadata.image import NO_LEADER, MetadataImage
-from ottla.peers import BrokerPeers, Message, PeerFailure
-from ottla.wire.messages import WriteTxnMarkersRequest
+from ottla.peers import BrokerPeers, PeerFailure
+from ottla.wire.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 
-class _Remote:
-    """A marker that another broker is to write."""
+class _RemoteMarker:
+    """A marker that another broker has to write."""
 
     __slots__ = ("_done", "marker", "open")
 
     def __init__(self, marker: TxnMarker, partitions: Iterable[TopicPartition], done: MarkersDone) -> None:
         self.marker = marker
         self.open = set(partitions)
-        """Partitions that nothing is known of yet."""
+        """Partitions without a result so far."""
         self._done = done
 
     def settle(self, results: Mapping[TopicPartition, ErrorCode]) -> None:
-        news = {tp: code for tp, code in results.items() if tp in self.open}
-        self.open.difference_update(news)
-        if news:
-            self._done(news)
+        settled = {tp: code for tp, code in results.items() if tp in self.open}
+        self.open.difference_update(settled)
+        if settled:
+            self._done(settled)
 
 
 class TransactionMarkerRouter:
-    """Fulfils `MarkerWriter` for partitions led anywhere in the cluster."""
+    """Implements `MarkerWriter` for partitions of all leaders in the cluster."""
 
     __slots__ = ("_brokers", "_image", "_in_flight", "_local", "_node_id", "_outbox", "_timeout_s")
 
@@ -55,12 +57,12 @@ class TransactionMarkerRouter:
         self._local = local
         self._brokers = brokers
         self._timeout_s = timeout_s
-        self._outbox: Outbox[int, _Remote] = Outbox(clock, self._send)
-        self._in_flight: dict[int, dict[_Remote, None]] = {}
-        """In the order in which they were asked, which is also that in which they are asked again."""
+        self._outbox: Outbox[int, _RemoteMarker] = Outbox(clock, self._send)
+        self._in_flight: dict[int, dict[_RemoteMarker, None]] = {}
+        """By broker, in the order of sending, in which they are also sent again."""
 
     def write(self, marker: TxnMarker, partitions: Iterable[TopicPartition], done: MarkersDone) -> None:
-        """`done` is called once or more, with the partitions that something has become known of."""
+        """Write a marker. `done` is called once or more, each time with the partitions that have a new result."""
         by_leader: dict[int, list[TopicPartition]] = {}
         image = self._image()
         for tp in partitions:
@@ -71,12 +73,12 @@ class TransactionMarkerRouter:
             elif leader == NO_LEADER:
                 done(dict.fromkeys(led, ErrorCode.NOT_LEADER_OR_FOLLOWER))
             else:
-                remote = _Remote(marker, led, done)
+                remote = _RemoteMarker(marker, led, done)
                 self._in_flight.setdefault(leader, {})[remote] = None
                 self._outbox.add(leader, remote)
 
     def leaders_changed(self, image: MetadataImage) -> None:
-        """New metadata was published: nobody waits for a broker that does not lead any more."""
+        """New metadata was published: fail markers that wait for a broker that no longer leads their partition."""
         for broker, remotes in list(self._in_flight.items()):
             for remote in list(remotes):
                 moved = [tp for tp in remote.open if leader_of(image, *tp) != broker]
@@ -85,9 +87,9 @@ class TransactionMarkerRouter:
     def close(self) -> None:
         self._brokers.close()
 
-    def _send(self, broker: int, batch: list[_Remote]) -> None:
-        def answered(response: Message) -> None:
-            codes = {
+    def _send(self, broker: int, batch: list[_RemoteMarker]) -> None:
+        def responded(response: WriteTxnMarkersResponse) -> None:
+            codes: dict[tuple[int, TopicPartition], ErrorCode] = {
                 (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode.of(
                     partition.error_code
                 )
@@ -111,16 +113,16 @@ class TransactionMarkerRouter:
         if peer is None or not wanted:
             failed(PeerFailure.UNREACHABLE)
         else:
-            peer.send(_request(wanted), answered, failed, timeout_s=self._timeout_s)
+            peer.send(_request(wanted), responded, failed, timeout_s=self._timeout_s)
 
 
-def _request(batch: Iterable[_Remote]) -> Message:
+def _request(batch: Iterable[_RemoteMarker]) -> WriteTxnMarkersRequest:
     request = WriteTxnMarkersRequest
     markers = []
     for remote in batch:
-        by_topic: dict[str, list[int]] = {}
+        by_topic: dict[TopicName, list[int]] = {}
         for tp in sorted(remote.open):
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
+            by_topic.setdefault(TopicName(tp.topic), []).append(tp.partition)
         marker = remote.marker
         markers.append(
             request.WritableTxnMarker(

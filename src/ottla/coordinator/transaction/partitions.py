@@ -1,4 +1,4 @@
-"""Adding partitions to a transaction, and telling whether they are part of it."""
+"""AddPartitionsToTxn: adds partitions to a transaction, or verifies that they are part of it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.coordinator.transaction.state import PREPARED, TransactionMetadata, TransactionState
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import ProducerId, TransactionalId
 from ottla.log.types import TopicPartition
 
 
 def add_partitions(
     shard: TransactionShard,
-    transactional_id: str,
-    producer_id: int,
+    transactional_id: TransactionalId,
+    producer_id: ProducerId,
     producer_epoch: int,
     partitions: frozenset[TopicPartition],
     client_version: int,
     now_ms: int,
 ) -> CoordinatorResult[None]:
-    """Make partitions part of the transaction, which begins with the first."""
+    """Add partitions to the transaction; the first starts it."""
     txn = shard.require(transactional_id)
-    # First of all: while the last transaction is being ended the producer's id itself may be about to change.
+    # This check comes first: while the last transaction ends, the producer's id may change.
     _check_decided(txn)
     _check_producer(txn, producer_id, producer_epoch)
     ongoing = txn.state is TransactionState.ONGOING
@@ -46,12 +47,12 @@ def add_partitions(
 
 def verify_partitions(
     shard: TransactionShard,
-    transactional_id: str,
-    producer_id: int,
+    transactional_id: TransactionalId,
+    producer_id: ProducerId,
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Which partitions the client did add: the check for clients that add them themselves."""
+    """Check which partitions the client has added (clients before version 2 of transactions add them)."""
     txn = shard.require(transactional_id)
     _check_producer(txn, producer_id, producer_epoch)
     _check_decided(txn)
@@ -60,7 +61,7 @@ def verify_partitions(
     }
 
 
-def _check_producer(txn: TransactionMetadata, producer_id: int, producer_epoch: int) -> None:
+def _check_producer(txn: TransactionMetadata, producer_id: ProducerId, producer_epoch: int) -> None:
     if txn.producer_id != producer_id:
         raise ApiException(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,

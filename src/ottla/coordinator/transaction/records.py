@@ -1,20 +1,21 @@
-"""The record of a transactional id, both ways: what is known of it as a message and as bytes."""
+"""The record of a transactional id (TransactionLog): from the state to a message and bytes, and back."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetadata, TransactionState
+from ottla.ids import ProducerId, TopicName, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.wire.codec import encode
 from ottla.wire.messages import TransactionLogKey, TransactionLogValue
 from ottla.wire.primitives import uvarint
 
 _FLEXIBLE_FROM: Final = 1
-"""From this transaction version on records are written in the flexible format, with the ids before and after."""
+"""From this transaction version on, records have the flexible format, with the previous and next producer id."""
 
 
 def to_record(txn: TransactionMetadata, transaction_version: int) -> CoordinatorRecord:
@@ -38,17 +39,17 @@ def to_record(txn: TransactionMetadata, transaction_version: int) -> Coordinator
     return CoordinatorRecord(key, value, _VERSION, (key_bytes, _encode(txn, topic_bytes)), txn)
 
 
-def tombstone(transactional_id: str) -> CoordinatorRecord:
+def tombstone(transactional_id: TransactionalId) -> CoordinatorRecord:
     return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)
 
 
 def from_record(record: CoordinatorRecord) -> TransactionMetadata:
-    """The state that a record (no tombstone) tells. Raises ValueError for a state that does not exist."""
-    value = record.value
-    assert value is not None
+    """The state in a record that is not a tombstone. Raises ValueError for a state that does not exist."""
+    key, value = record.key, record.value
+    assert isinstance(key, TransactionLogKey) and isinstance(value, TransactionLogValue)
     return TransactionMetadata(
-        transactional_id=record.key.transactional_id,
-        producer_id=value.producer_id,
+        transactional_id=TransactionalId(key.transactional_id),
+        producer_id=ProducerId(value.producer_id),
         producer_epoch=value.producer_epoch,
         timeout_ms=value.transaction_timeout_ms,
         state=TransactionState(value.transaction_status),
@@ -59,13 +60,13 @@ def from_record(record: CoordinatorRecord) -> TransactionMetadata:
         ),
         started_ms=value.transaction_start_timestamp_ms,
         updated_ms=value.transaction_last_update_timestamp_ms,
-        previous_producer_id=value.previous_producer_id,
-        next_producer_id=value.next_producer_id,
+        previous_producer_id=ProducerId(value.previous_producer_id),
+        next_producer_id=ProducerId(value.next_producer_id),
         client_version=value.client_transaction_version,
     )
 
 
-# -- the bytes of version 1: each transaction writes three records, so that a shorter way than the schema's is worth it
+# -- the bytes of version 1: each transaction writes three records, so this is faster than the schema's encoder
 
 _VERSION: Final = 1
 _BEFORE_PARTITIONS: Final = Struct(">hqhib")
@@ -97,17 +98,19 @@ def _encode(txn: TransactionMetadata, topic_bytes: bytes) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _key(transactional_id: str) -> tuple[Any, bytes]:
+def _key(transactional_id: TransactionalId) -> tuple[TransactionLogKey, bytes]:
     key = TransactionLogKey(transactional_id=transactional_id)
     return key, _KEY_TYPE.pack(key.API_KEY) + encode(key, 0)
 
 
 @lru_cache(maxsize=256)
-def _topics(partitions: frozenset[TopicPartition]) -> tuple[list[Any], bytes]:
-    """As messages and as bytes. A producer's transactions mostly have the same partitions."""
-    by_topic: dict[str, list[int]] = {}
+def _topics(
+    partitions: frozenset[TopicPartition],
+) -> tuple[list[TransactionLogValue.PartitionsSchema], bytes]:
+    """The partitions as messages and as bytes, cached: most transactions of a producer have the same ones."""
+    by_topic: dict[TopicName, list[int]] = {}
     for tp in sorted(partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
+        by_topic.setdefault(TopicName(tp.topic), []).append(tp.partition)
     out = bytearray(uvarint(len(by_topic) + 1))
     for topic, indexes in by_topic.items():
         name = topic.encode()

@@ -1,6 +1,6 @@
-"""The door to the transaction coordinator: routes requests to their shards, fetches producer ids, sends markers.
+"""The transaction coordinator as the APIs see it: routes requests to their shards, fetches producer ids, sends markers.
 
-The decisions are in the pure modules beside; timers, retries and the order of steps are here.
+The pure modules of this package decide; this one has the timers, the retries and the order of the steps.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ from ottla.coordinator.transaction.partitions import add_partitions, verify_part
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetadata
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import ProducerId, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.metadata.image import NO_LEADER
+from ottla.metadata.topic_names import TRANSACTIONS_TOPIC
 from ottla.promise import Done, Failed
 
 if TYPE_CHECKING:
@@ -50,18 +52,18 @@ _TOMBSTONES_AT_ONCE: Final = 500
 _COMPLETION_RETRY_MS: Final = 100
 
 Runtime = CoordinatorRuntime[TransactionShard]
-EndOperation = Callable[[TransactionShard, int, int], CoordinatorResult[Ended]]
+EndOperation = Callable[[TransactionShard, int, ProducerId], CoordinatorResult[Ended]]
 """`(shard, now_ms, new producer id or -1)`."""
 
 
 class ProducerIdSource(Protocol):
-    """Where new producer ids come from."""
+    """Gives out new producer ids."""
 
-    def next_id(self, done: Callable[[int, ApiException | None], None]) -> None: ...
+    def next_id(self, done: Callable[[ProducerId, ApiException | None], None]) -> None: ...
 
 
 class TransactionCoordinator:
-    """`broker.transactions` in the API handlers. Answers through `done`/`failed`, at once or later on the loop."""
+    """`broker.transactions` in the API handlers. Calls `done` or `failed` once (as `ottla.promise` describes)."""
 
     __slots__ = (
         "_clock",
@@ -69,8 +71,8 @@ class TransactionCoordinator:
         "_producer_ids",
         "_routes",
         "_timers",
+        "add_partitions_manager",
         "config",
-        "elsewhere",
         "runtime",
     )
 
@@ -80,7 +82,7 @@ class TransactionCoordinator:
         clock: Clock,
         producer_ids: ProducerIdSource,
         markers: TransactionMarkerRouter,
-        elsewhere: AddPartitionsToTxnManager,
+        add_partitions_manager: AddPartitionsToTxnManager,
         *,
         exists: Callable[[TopicPartition], bool],
         transaction_version: Callable[[], int],
@@ -93,8 +95,8 @@ class TransactionCoordinator:
         self._timers: dict[str, Timer] = {}
         self._routes = markers
         self._markers = TransactionMarkerManager(clock, markers, exists=exists, on_complete=self._complete)
-        self.elsewhere = elsewhere
-        """Asked for transactions that other brokers coordinate."""
+        self.add_partitions_manager = add_partitions_manager
+        """For transactions that other brokers coordinate."""
 
         def new_shard(context: ShardContext) -> TransactionShard:
             return TransactionShard(
@@ -109,11 +111,11 @@ class TransactionCoordinator:
 
     @property
     def unfinished(self) -> int:
-        """Transactions whose end some partition has not been told yet."""
+        """Decided transactions of which a partition does not have its marker yet."""
         return len(self._markers)
 
     def start(self) -> None:
-        """Begin to look for transactions that took too long and ids that nobody uses."""
+        """Start the periodic abort of timed-out transactions and the expiry of unused ids."""
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", self.abort_timed_out)
         self._every("transaction.remove.expired.transaction.cleanup.interval.ms", self.expire_ids)
 
@@ -122,7 +124,7 @@ class TransactionCoordinator:
             timer.cancel()
         self._markers.shutdown()
         self._routes.close()
-        self.elsewhere.close()
+        self.add_partitions_manager.close()
         self.runtime.shutdown()
 
     def publish(self, delta: MetadataDelta, image: MetadataImage, node_id: int) -> None:
@@ -130,22 +132,24 @@ class TransactionCoordinator:
         self.runtime.publish(delta, image, node_id)
         self._routes.leaders_changed(image)
 
-    def partition_of(self, transactional_id: str) -> int:
+    def partition_of(self, transactional_id: TransactionalId) -> int:
         """The partition of `__transaction_state` of an id. Raises INVALID_REQUEST, COORDINATOR_NOT_AVAILABLE."""
         if not transactional_id:
             raise ApiException(ErrorCode.INVALID_REQUEST, "The transactional id is empty")
         count = self.runtime.partition_count
         if not count:
-            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__transaction_state does not exist yet")
+            raise ApiException(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{TRANSACTIONS_TOPIC} does not exist yet"
+            )
         return partition_for(transactional_id, count)
 
-    def coordinator_of(self, transactional_id: str) -> int:
+    def coordinator_of(self, transactional_id: TransactionalId) -> int:
         """The broker that coordinates an id's transactions. Raises COORDINATOR_NOT_AVAILABLE when there is none."""
         leader = self.runtime.leader_of(self.partition_of(transactional_id))
         if leader == NO_LEADER:
             raise ApiException(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"Nobody coordinates the transactions of {transactional_id}",
+                f"No broker coordinates the transactions of {transactional_id} now",
             )
         return leader
 
@@ -160,7 +164,7 @@ class TransactionCoordinator:
         done: Done[TransactionMetadata],
         failed: Failed,
     ) -> None:
-        """A new epoch for a transactional id; CONCURRENT_TRANSACTIONS while what it fences is being aborted."""
+        """Give a transactional id a new epoch; CONCURRENT_TRANSACTIONS while the fenced transaction is aborted."""
         config = self.config
         timeout_ms = check_request(
             request.transactional_id,
@@ -179,7 +183,7 @@ class TransactionCoordinator:
         self,
         partition: int,
         request: InitRequest,
-        new_id: int,
+        new_id: ProducerId,
         done: Done[TransactionMetadata],
         failed: Failed,
     ) -> None:
@@ -199,7 +203,7 @@ class TransactionCoordinator:
                 failed(
                     ApiException(
                         ErrorCode.CONCURRENT_TRANSACTIONS,
-                        f"{request.transactional_id}: an open transaction is being aborted first",
+                        f"{request.transactional_id}: an open transaction is aborted first; retry",
                     )
                 )
 
@@ -215,8 +219,8 @@ class TransactionCoordinator:
             late,
         )
 
-    def _with_new_id(self, then: Callable[[int], None], failed: Failed) -> None:
-        def given(producer_id: int, error: ApiException | None) -> None:
+    def _with_new_id(self, then: Callable[[ProducerId], None], failed: Failed) -> None:
+        def given(producer_id: ProducerId, error: ApiException | None) -> None:
             if error is not None:
                 failed(error)
             else:
@@ -228,15 +232,15 @@ class TransactionCoordinator:
 
     def add_partitions(
         self,
-        transactional_id: str,
-        producer_id: int,
+        transactional_id: TransactionalId,
+        producer_id: ProducerId,
         producer_epoch: int,
         partitions: Iterable[TopicPartition],
         client_version: int,
         done: Done[None],
         failed: Failed,
     ) -> None:
-        """Make partitions part of the id's transaction."""
+        """Add partitions to the id's transaction."""
         added = frozenset(partitions)
         self.runtime.write(
             self.partition_of(transactional_id),
@@ -249,19 +253,19 @@ class TransactionCoordinator:
 
     def verify_partitions(
         self,
-        transactional_id: str,
-        producer_id: int,
+        transactional_id: TransactionalId,
+        producer_id: ProducerId,
         producer_epoch: int,
         partitions: Iterable[TopicPartition],
         done: Done[dict[TopicPartition, ErrorCode]],
         failed: Failed,
     ) -> None:
-        """Tell which partitions are part of the id's transaction; TRANSACTION_ABORTABLE for those that are not."""
-        asked = tuple(partitions)
+        """Check which partitions are part of the id's transaction; TRANSACTION_ABORTABLE for those that are not."""
+        verified = tuple(partitions)
         self.runtime.read(
             self.partition_of(transactional_id),
             lambda shard, now_ms: verify_partitions(
-                shard, transactional_id, producer_id, producer_epoch, asked
+                shard, transactional_id, producer_id, producer_epoch, verified
             ),
             done,
             failed,
@@ -270,7 +274,7 @@ class TransactionCoordinator:
     # -- the end
 
     def end_transaction(self, request: EndRequest, done: Done[Ended], failed: Failed) -> None:
-        """Commit or abort. Answered when the decision stands; the markers follow."""
+        """Commit or abort. Responds when the decision is committed; the markers follow."""
         partition = self.partition_of(request.transactional_id)
         self._end(
             partition,
@@ -285,14 +289,14 @@ class TransactionCoordinator:
         operation: EndOperation,
         done: Done[Ended],
         failed: Failed,
-        new_id: int = NO_PRODUCER_ID,
+        new_id: ProducerId = NO_PRODUCER_ID,
     ) -> None:
         def ended(outcome: Ended) -> None:
             if outcome.needs_producer_id:
                 self._with_new_id(lambda given: self._end(partition, operation, done, failed, given), failed)
                 return
-            # The decision stands, so the producer need not wait for the markers. Those for this broker's partitions
-            # are written before it is heard of again.
+            # The decision is committed, so the producer need not wait for the markers. Those for this broker's
+            # partitions are written before its next request is read.
             done(outcome)
             self._decided(partition, outcome)
 
@@ -310,7 +314,7 @@ class TransactionCoordinator:
             self._send_markers(shard, outcome.prepared)
 
     def _resume(self, partition: int, prepared: TransactionMetadata) -> None:
-        """A shard was loaded, with a decision whose markers are to be sent once it is known to be committed."""
+        """A loaded shard has a decision: send its markers once it is known to be committed."""
 
         def committed(found: TransactionMetadata | None) -> None:
             shard = self.runtime.shard(partition)
@@ -338,16 +342,23 @@ class TransactionCoordinator:
             if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 self._clock.call_later(_COMPLETION_RETRY_MS / 1000, self._complete, partition, prepared)
             else:
-                # Another coordinator reads the decision from the log, and completes it.
-                _logger.info("%s is completed elsewhere: %s", prepared.transactional_id, error.message)
+                # Another coordinator reads the decision from the log and completes it.
+                _logger.info(
+                    "Another broker completes the transaction of %s: %s",
+                    prepared.transactional_id,
+                    error.message,
+                )
 
         self.runtime.write(
             partition, lambda shard, now_ms: complete(shard, prepared, now_ms), lambda after: None, failed
         )
 
-    # -- questions
+    # -- describing
 
-    def describe(self, transactional_id: str, done: Done[TransactionMetadata | None], failed: Failed) -> None:
+    def describe(
+        self, transactional_id: TransactionalId, done: Done[TransactionMetadata | None], failed: Failed
+    ) -> None:
+        """The state of a transactional id; None for an unknown one."""
         self.runtime.read(
             self.partition_of(transactional_id),
             lambda shard, now_ms: shard.find(transactional_id),
@@ -365,7 +376,7 @@ class TransactionCoordinator:
             lambda shard, now_ms: list_transactions(shard, wanted, now_ms), answered, failed
         )
 
-    # -- what time does
+    # -- timeouts
 
     def _every(self, interval_key: str, work: Callable[[], None]) -> None:
         def due() -> None:
@@ -375,7 +386,7 @@ class TransactionCoordinator:
         self._timers[interval_key] = self._clock.call_later(self.config.int(interval_key) / 1000, due)
 
     def abort_timed_out(self) -> None:
-        """Abort the open transactions whose time is up."""
+        """Abort the open transactions whose timeout is over."""
         now_ms = self._clock.now_ms()
         for partition in range(self.runtime.partition_count):
             shard = self.runtime.shard(partition)
@@ -385,7 +396,7 @@ class TransactionCoordinator:
     def _abort(self, partition: int, txn: TransactionMetadata) -> None:
         def done(outcome: Ended) -> None:
             if outcome.prepared is not None:
-                _logger.info("Aborted the transaction of %s: its time is up", txn.transactional_id)
+                _logger.info("Aborted the transaction of %s: its timeout is over", txn.transactional_id)
 
         def failed(error: ApiException) -> None:
             _logger.warning("Cannot abort the transaction of %s: %s", txn.transactional_id, error.message)
@@ -398,7 +409,7 @@ class TransactionCoordinator:
         )
 
     def expire_ids(self) -> None:
-        """Forget the transactional ids that nobody has used for `transactional.id.expiration.ms`."""
+        """Expire the transactional ids that were not used for `transactional.id.expiration.ms`."""
         for partition in range(self.runtime.partition_count):
             if self.runtime.is_active(partition):
                 self._expire(partition)

@@ -1,6 +1,6 @@
 """The transactional ids of one partition of `__transaction_state`. Only `replay` changes them.
 
-What requests do is in the modules beside: `init`, `partitions`, `end`, `expiry`, `listing`.
+The modules `init`, `partitions`, `end`, `expiry` and `listing` have the operations.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from ottla.coordinator.transaction.state import (
     TransactionState,
 )
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TransactionalId
+from ottla.wire.messages import TransactionLogKey
 
 if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
@@ -29,10 +31,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 Prepared = Callable[[int, TransactionMetadata], None]
-"""Told (partition, transaction) of each that a freshly loaded shard finds between its decision and its completion."""
+"""Called with (partition, transaction) for each that a newly loaded shard finds decided but not completed."""
 
 Unloaded = Callable[[int], None]
-"""Told when the partition's transactions are no longer coordinated here."""
+"""Called when this broker no longer coordinates the partition's transactions."""
 
 
 class TransactionShard:
@@ -63,22 +65,22 @@ class TransactionShard:
         """The cluster's finalized `transaction.version`."""
         self._on_prepared = on_prepared
         self._on_unloaded = on_unloaded
-        self._transactions: dict[str, TransactionMetadata] = {}
-        self._last_epochs: dict[str, int] = {}
-        """The epoch before the current one, where its owner may still ask for the current one again.
+        self._transactions: dict[TransactionalId, TransactionMetadata] = {}
+        self._last_epochs: dict[TransactionalId, int] = {}
+        """The previous epoch, where its owner may repeat the request that gave it the current one.
 
-        Kafka's record has no place for it: it is lost with the leadership, and the retry is fenced then.
+        Kafka's record has no field for it: it is lost with the leadership, and the retry is fenced then.
         """
 
     @property
-    def transactions(self) -> Mapping[str, TransactionMetadata]:
+    def transactions(self) -> Mapping[TransactionalId, TransactionMetadata]:
         return MappingProxyType(self._transactions)
 
-    def find(self, transactional_id: str) -> TransactionMetadata | None:
+    def find(self, transactional_id: TransactionalId) -> TransactionMetadata | None:
         return self._transactions.get(transactional_id)
 
-    def require(self, transactional_id: str) -> TransactionMetadata:
-        """The transactional id; raises what a request about an unknown one is told."""
+    def require(self, transactional_id: TransactionalId) -> TransactionMetadata:
+        """The state of the id; raises INVALID_PRODUCER_ID_MAPPING for an unknown one."""
         txn = self._transactions.get(transactional_id)
         if txn is None:
             raise ApiException(
@@ -87,33 +89,36 @@ class TransactionShard:
             )
         return txn
 
-    def last_epoch(self, transactional_id: str) -> int:
+    def last_epoch(self, transactional_id: TransactionalId) -> int:
         return self._last_epochs.get(transactional_id, NO_EPOCH)
 
     def note_last_epoch(self, txn: TransactionMetadata, last_epoch: int) -> None:
-        """InitProducerId gave out the epoch of `txn` to the holder of `last_epoch` (-1: to someone new)."""
+        """InitProducerId gave the epoch of `txn` to the producer with `last_epoch` (-1: to a new producer)."""
         if self._transactions.get(txn.transactional_id) == txn:
             self._last_epochs[txn.transactional_id] = last_epoch
 
     def record(self, txn: TransactionMetadata) -> CoordinatorRecord:
-        """The record that makes `txn` the state of its id; the transition must be one of the table's."""
+        """The record that makes `txn` the state of its id; the table must allow the transition."""
         known = self._transactions.get(txn.transactional_id)
         before = TransactionState.EMPTY if known is None else known.state
         if before not in VALID_PREVIOUS[txn.state]:
             raise AssertionError(f"{txn.transactional_id}: {before.title} cannot become {txn.state.title}")
         return to_record(txn, self.transaction_version())
 
-    # -- what the runtime calls
+    # -- CoordinatorShard
 
     def replay(self, offset: int, producer_id: int, producer_epoch: int, record: CoordinatorRecord) -> None:
-        transactional_id = record.key.transactional_id
+        key = record.key
+        assert isinstance(key, TransactionLogKey)
+        transactional_id = TransactionalId(key.transactional_id)
         known = self._transactions.get(transactional_id)
         if record.value is None:
             self._transactions.pop(transactional_id, None)
             self._last_epochs.pop(transactional_id, None)
             return
         try:
-            txn = record.state or from_record(record)
+            state = record.state
+            txn = state if isinstance(state, TransactionMetadata) else from_record(record)
         except ValueError as error:
             _logger.warning("Skipped a record of %s at offset %d: %s", transactional_id, offset, error)
             return
@@ -127,7 +132,7 @@ class TransactionShard:
                 self._last_epochs.pop(transactional_id, None)
 
     def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commit: bool) -> None:
-        """There are no transactions about the records of transactions."""
+        """The records of `__transaction_state` belong to no transaction themselves."""
 
     def on_loaded(self, image: MetadataImage, now_ms: int) -> None:
         if self._on_prepared is None:
@@ -140,4 +145,4 @@ class TransactionShard:
             self._on_unloaded(self.partition)
 
     def on_metadata_update(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Partitions that are deleted are left out when their markers are sent."""
+        """Nothing to do: markers are not sent to deleted partitions."""

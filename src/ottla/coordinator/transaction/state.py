@@ -1,4 +1,4 @@
-"""The states of a transaction, which may follow which, and what is known of one transactional id.
+"""The states of a transaction, the transitions between them, and the state of one transactional id.
 
     Empty           ── partitions are added ──▶ Ongoing
     Ongoing         ── more partitions ───────▶ Ongoing
@@ -7,10 +7,10 @@
     PrepareAbort    ── every marker is written ──▶ CompleteAbort
     Complete*       ── partitions are added ──▶ Ongoing          (the next transaction)
     Empty Complete* ── InitProducerId ────────▶ Empty            (a new epoch)
-    Empty Complete* ── EndTxn, abort ─────────▶ PrepareAbort     (version 2: the client need not know more)
-    Empty Complete* ── nobody came for long ──▶ Dead             (a tombstone; never a record)
+    Empty Complete* ── EndTxn, abort ─────────▶ PrepareAbort     (version 2: the client may not know more)
+    Empty Complete* ── not used for long ─────▶ Dead             (a tombstone; never a record)
 
-The prepared states are the point of no return: from there on the outcome stands, whoever fails.
+The prepared states are the point of no return: from there on the outcome stands, whatever fails.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from ottla.ids import ProducerId, TransactionalId
 from ottla.log.types import TopicPartition
 
-NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 0x7FFF
 NO_TIME: Final = -1
@@ -29,7 +30,7 @@ EPOCH_BUMP_VERSION: Final = 2
 """The transaction version from which on every transaction ends with a new epoch (KIP-890)."""
 
 NO_TIMEOUT: Final = 0x7FFF_FFFF
-"""The timeout of a two-phase commit: the transaction waits for its outcome as long as it takes."""
+"""The timeout of a two-phase commit: the transaction waits for its outcome without a limit."""
 
 
 class TransactionState(IntEnum):
@@ -56,7 +57,7 @@ STATES_BY_TITLE: Final = {title: state for state, title in _TITLES.items()}
 _S = TransactionState
 PREPARED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
 AT_REST: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
-"""Nothing is under way: a new epoch, a new transaction or the end of the id may follow."""
+"""No transaction is open: a new epoch, a new transaction or the end of the id may follow."""
 
 VALID_PREVIOUS: Final = {
     _S.EMPTY: AT_REST,
@@ -68,31 +69,31 @@ VALID_PREVIOUS: Final = {
     _S.DEAD: AT_REST,
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
-"""The epoch fence exists as a number only: here fencing and aborting are one step."""
+"""PREPARE_EPOCH_FENCE exists as a number only: Ottla fences and aborts in one step."""
 
 
 def epoch_exhausted(epoch: int) -> bool:
-    """The highest epoch is never given out, so that whoever holds one can still be fenced."""
+    """Whether no epoch is left. The highest is never given out, so that every producer can still be fenced."""
     return epoch >= MAX_EPOCH - 1
 
 
 class TransactionMetadata(NamedTuple):
-    """One transactional id as its newest record tells it."""
+    """One transactional id, as its newest record describes it."""
 
-    transactional_id: str
-    producer_id: int
+    transactional_id: TransactionalId
+    producer_id: ProducerId
     producer_epoch: int
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
-    """What takes part in the open transaction, or is still to be told its end."""
+    """Partitions of the open transaction, or those that still need its marker."""
     started_ms: int = NO_TIME
     updated_ms: int = NO_TIME
-    previous_producer_id: int = NO_PRODUCER_ID
-    next_producer_id: int = NO_PRODUCER_ID
-    """The id that takes over when the transaction is complete, because the epochs of this one are used up."""
+    previous_producer_id: ProducerId = NO_PRODUCER_ID
+    next_producer_id: ProducerId = NO_PRODUCER_ID
+    """The id that follows when the transaction is complete, because the epochs of this one are used up."""
     client_version: int = 0
-    """The transaction version of the client that brought it here."""
+    """The transaction version of the client that wrote this state."""
 
     @property
     def epoch_exhausted(self) -> bool:

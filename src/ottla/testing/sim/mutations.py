@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, cast
 
-from ottla.broker.markers import LocalMarkers
+from ottla.broker.markers import LocalMarkerWriter
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.host import ShardHost
@@ -108,16 +108,16 @@ def _coordinate_early(undo: _Undo) -> None:
 
 def _lose_markers(undo: _Undo) -> None:
     """Of a transaction over several partitions, one does not get its marker."""
-    write = LocalMarkers.write
+    write = LocalMarkerWriter.write
 
     def lose(
-        self: LocalMarkers, marker: TxnMarker, partitions: Iterable[TopicPartition], done: MarkersDone
+        self: LocalMarkerWriter, marker: TxnMarker, partitions: Iterable[TopicPartition], done: MarkersDone
     ) -> None:
         asked = list(partitions)
         lost = {tp: ErrorCode.NONE for tp in asked[1:] if tp.topic == "txn"}
         write(self, marker, [tp for tp in asked if tp not in lost], lambda found: done({**found, **lost}))
 
-    _replace(undo, LocalMarkers, "write", lose)
+    _replace(undo, LocalMarkerWriter, "write", lose)
 
 
 def _forget_sequences(undo: _Undo) -> None:

@@ -24,13 +24,13 @@ Codes = Mapping[TopicPartition, ErrorCode]
 class Scene(Brokers):
     def __init__(self) -> None:
         super().__init__(2)
-        self.elsewhere = AddPartitionsToTxnManager(self.clock, self.peers(), 30.0)
+        self.manager = AddPartitionsToTxnManager(self.clock, self.peers(), 30.0)
 
     def ask(
         self, name: str, *partitions: TopicPartition, epoch: int = 0, verify: bool = False
     ) -> list[Codes]:
         answers: list[Codes] = []
-        self.elsewhere.ask(2, VerificationRequest(name, 7, epoch, partitions, verify, answers.append))
+        self.manager.send(2, VerificationRequest(name, 7, epoch, partitions, verify, answers.append))
         return answers
 
 
