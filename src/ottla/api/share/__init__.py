@@ -1,4 +1,4 @@
-"""APIs of queues: fetching from and acknowledging to share partitions, and the share coordinator's state."""
+"""APIs of share groups: fetch from share partitions, acknowledge records, and keep share state."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ APIS: Final = (
     "share_fetch",
     "write_share_group_state",
 )
-"""The files of this area, each called as its API is; the registry loads them."""
+"""The files of this area, each named after its API; the registry loads them."""

@@ -1,6 +1,6 @@
 """DeleteShareGroupState (key 86), version 0.
 
-The group coordinator has share partitions forgotten.
+The group coordinator deletes the state of share partitions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """InitializeShareGroupState (key 83), version 0.
 
-The group coordinator begins share partitions, perhaps anew.
+The group coordinator starts or restarts share partitions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ReadShareGroupState (key 84), version 0.
 
-The leader of a partition asks what was kept of its share partition.
+The leader of a partition reads the state of its share partition.
 """
 
 from __future__ import annotations

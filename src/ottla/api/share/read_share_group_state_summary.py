@@ -1,8 +1,8 @@
 """ReadShareGroupStateSummary (key 87), versions 0-1.
 
-Where share partitions stand, without their batches.
+Reads the offsets and epochs of share partitions, without their batches.
 
-1 adds how many records after the start offset are done.
+1 adds how many records after the start offset have reached a final state.
 """
 
 from __future__ import annotations

@@ -1,14 +1,21 @@
-"""What the share APIs have in common: is the feature there, who asks, and what is wrong with an acknowledgement."""
+"""Checks that the share APIs have in common: the feature level, group and member ids, and acknowledgements."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from ottla.api.base import Message
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId
 from ottla.replica.share.sessions import PartitionKey
 from ottla.replica.share.states import Acknowledgement, AckType
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import ShareAcknowledgeRequest, ShareFetchRequest
+
+    _FetchTopic = ShareFetchRequest.FetchTopic
+    _AcknowledgeTopic = ShareAcknowledgeRequest.AcknowledgeTopic
 
 _FEATURE = "share.version"
 _MAX_MEMBER_ID = 36
@@ -21,25 +28,30 @@ Refusals = dict[PartitionKey, ApiException | None]
 def require_share_groups(broker: Broker) -> None:
     """Raise UNSUPPORTED_VERSION where the feature's level does not allow share groups."""
     if broker.image.features.get(_FEATURE, 0) < 1:
-        raise ApiException(ErrorCode.UNSUPPORTED_VERSION, "share groups are not enabled in this cluster")
+        raise ApiException(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "Share groups are not enabled in this cluster: upgrade the feature share.version",
+        )
 
 
-def require_member(group_id: str | None, member_id: str | None) -> None:
-    """Raise INVALID_REQUEST unless group and member have a name that can be theirs."""
+def require_member(group_id: GroupId | None, member_id: str | None) -> tuple[GroupId, str]:
+    """Group and member id of a request; raises INVALID_REQUEST when one is missing or malformed."""
     if group_id is None:
         raise ApiException(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
-    if not is_member_id(member_id):
+    if member_id is None or not is_member_id(member_id):
         raise ApiException(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
+    return group_id, member_id
 
 
-def is_member_id(member_id: str | None) -> bool:
-    return bool(member_id) and len(member_id or "") <= _MAX_MEMBER_ID
+def is_member_id(member_id: str) -> bool:
+    """Whether a member id has a valid length."""
+    return 0 < len(member_id) <= _MAX_MEMBER_ID
 
 
 def acknowledgements(
-    broker: Broker, topics: Iterable[Message], version: int, is_renewal: bool
+    broker: Broker, topics: Iterable[_FetchTopic | _AcknowledgeTopic], version: int, is_renewal: bool
 ) -> tuple[Acknowledgements, Refusals]:
-    """What a request acknowledges, and what of it is refused without asking a share partition."""
+    """The acknowledgements of a request, and errors for those that are refused without a share partition."""
     found: Acknowledgements = {}
     refused: Refusals = {}
     for topic in topics:

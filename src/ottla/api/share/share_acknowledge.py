@@ -1,15 +1,15 @@
 """ShareAcknowledge (key 79), versions 1-2.
 
-What became of acquired records, without fetching more.
+Acknowledges acquired records, without fetching more.
 
-1  the first that stays     2  renewing of locks, and how long they hold
+1  the first stable version     2  renewal of locks, and the duration of locks
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
 from ottla.broker.services import Broker
@@ -28,11 +28,11 @@ def handle(
     broker: Broker, ctx: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Outcome:
     require_share_groups(broker)
-    require_member(request.group_id, request.member_id)
+    group_id, member_id = require_member(request.group_id, request.member_id)
     shares = broker.share.partitions
-    group_id, member_id, epoch = request.group_id, request.member_id, request.share_session_epoch
+    epoch = request.share_session_epoch
     if epoch == INITIAL_EPOCH:
-        raise ApiException(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A share session begins with a fetch")
+        raise ApiException(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "A share session starts with a ShareFetch")
     if epoch == FINAL_EPOCH:
         shares.sessions.require(group_id, member_id)
     else:
@@ -48,21 +48,23 @@ def handle(
     return PARKED
 
 
-def _response(broker: Broker, ctx: RequestContext, group_id: str, outcomes: Refusals) -> Message:
-    topics: dict[bytes, list[Message]] = {}
+def _response(
+    broker: Broker, ctx: RequestContext, group_id: str, outcomes: Refusals
+) -> ShareAcknowledgeResponse:
+    topics: dict[bytes, list[ShareAcknowledgeResponse.PartitionData]] = {}
     hints: list[LeaderHint] = []
     for (topic_id, index), error in outcomes.items():
-        answer = ShareAcknowledgeResponse.PartitionData(partition_index=index)
+        partition = ShareAcknowledgeResponse.PartitionData(partition_index=index)
         if error is not None:
-            answer.error_code = error.code
-            answer.error_message = error.message
+            partition.error_code = error.code
+            partition.error_message = error.message
             if error.code in _HINTED:
                 hint = leader_hint(broker, ctx, topic_id, index)
                 hints.append(hint)
-                answer.current_leader = ShareAcknowledgeResponse.LeaderIdAndEpoch(
+                partition.current_leader = ShareAcknowledgeResponse.LeaderIdAndEpoch(
                     leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
                 )
-        topics.setdefault(topic_id, []).append(answer)
+        topics.setdefault(topic_id, []).append(partition)
     response = ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=broker.share.partitions.settings(group_id).record_lock_ms,
         responses=[

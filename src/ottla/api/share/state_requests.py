@@ -1,37 +1,51 @@
-"""The one form of the share coordinator's five APIs: partitions of topics in, a result for each out."""
+"""The one form of the five share state APIs: partitions of topics in the request, a result for each in the response."""
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, AnyApi, Api, ErrorAnswer, Handler, Message, Outcome, RequestContext
+from typing import TYPE_CHECKING
+
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
-from ottla.coordinator.share.service import StateApi
+from ottla.coordinator.share.service import AnyStateApi
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 
+if TYPE_CHECKING:
+    from ottla.wire import messages
 
-def state_api(key: ApiKey, api: StateApi) -> AnyApi:
-    """The API that a share coordinator answers in this form."""
-    return Api(key, _handler(api), _on_error(api))
+    _Request = (
+        messages.DeleteShareGroupStateRequest
+        | messages.InitializeShareGroupStateRequest
+        | messages.ReadShareGroupStateRequest
+        | messages.ReadShareGroupStateSummaryRequest
+        | messages.WriteShareGroupStateRequest
+    )
+    _Response = (
+        messages.DeleteShareGroupStateResponse
+        | messages.InitializeShareGroupStateResponse
+        | messages.ReadShareGroupStateResponse
+        | messages.ReadShareGroupStateSummaryResponse
+        | messages.WriteShareGroupStateResponse
+    )
 
 
-def _handler(api: StateApi) -> Handler[Broker, Message, Message]:
-    def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message | Outcome:
+def state_api(key: ApiKey, api: AnyStateApi) -> Api[Broker, _Request, _Response]:
+    """The API of the share coordinator for one kind of share state request."""
+
+    def handle(broker: Broker, ctx: RequestContext, request: _Request) -> _Response | Outcome:
         broker.share.coordinator.serve(api, request, ctx.respond)
         return PARKED
 
-    return handle
-
-
-def _on_error(api: StateApi) -> ErrorAnswer[Message, Message]:
-    def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
-        return api.response(
+    def on_error(ctx: RequestContext, request: _Request, error: ApiException) -> _Response:
+        response: _Response = api.response(
             results=[
-                getattr(api.response, api.topic_result)(
+                api.topic_result(
                     topic_id=topic.topic_id,
                     partitions=[api.partition_result(part.partition, error) for part in topic.partitions],
                 )
                 for topic in request.topics
             ]
         )
+        return response
 
-    return on_error
+    return Api(key, handle, on_error)

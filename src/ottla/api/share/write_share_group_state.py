@@ -1,8 +1,8 @@
 """WriteShareGroupState (key 85), versions 0-1.
 
-The leader of a partition has changes of a share partition kept.
+The leader of a partition writes changes of its share partition.
 
-1 adds how many records after the start offset are done.
+1 adds how many records after the start offset have reached a final state.
 """
 
 from __future__ import annotations

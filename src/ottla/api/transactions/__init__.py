@@ -1,4 +1,4 @@
-"""The APIs of transactions: transactional ids, what takes part in a transaction, and its end."""
+"""The APIs of transactions."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ APIS: Final = (
     "txn_offset_commit",
     "write_txn_markers",
 )
-"""The files of this area, each called as its API is; the registry loads them."""
+"""The files of this area, each named after its API; the registry loads them."""

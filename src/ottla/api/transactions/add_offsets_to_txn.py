@@ -1,9 +1,9 @@
 """AddOffsetsToTxn (key 25), versions 0-4.
 
-Offsets of a group will be committed with the transaction.
+Adds a group's offsets to a transaction, with which they will be committed.
 
 2 knows PRODUCER_FENCED; 3 is flexible; 4 (KIP-890): the client can handle TRANSACTION_ABORTABLE.
-Clients of transaction version 2 do without it: their TxnOffsetCommit adds the group's partition itself.
+Clients of transaction version 2 do not send it: their TxnOffsetCommit adds the group's partition itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FENCED_FROM: Final = 2
 def handle(
     broker: Broker, ctx: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse | Outcome:
-    # Where the topic is not there yet: the producer looks for the group's coordinator next, which creates it.
+    # If the topic does not exist yet: the producer next looks for the group's coordinator, which creates it.
     count = broker.groups.runtime.partition_count or broker.config.int("offsets.topic.num.partitions")
     partition = TopicPartition(OFFSETS_TOPIC, partition_for(request.group_id, count))
     broker.transactions.add_partitions(

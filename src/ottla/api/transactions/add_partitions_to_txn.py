@@ -1,10 +1,10 @@
 """AddPartitionsToTxn (key 24), versions 0-5.
 
-Make partitions part of a transaction, or ask whether they are.
+Adds partitions to a transaction, or verifies that they are part of it.
 
 0-3  one transaction, from its producer; 2 knows PRODUCER_FENCED, 3 is flexible
-4    several transactions, from a broker that has batches of them; `verify_only` asks without adding
-5    KIP-890: the asking broker can handle TRANSACTION_ABORTABLE
+4    several transactions, from a broker that has batches of them; `verify_only` verifies without adding
+5    KIP-890: the sending broker can handle TRANSACTION_ABORTABLE
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.metadata.topic_names import is_internal
 from ottla.wire.apis import ApiKey
@@ -27,15 +28,16 @@ _BATCHED_FROM: Final = 4
 _FENCED_FROM: Final = 2
 
 Results = Mapping[TopicPartition, ErrorCode]
+_Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 
 
 def handle(
     broker: Broker, ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Outcome:
     transactions = _transactions(ctx, request)
-    results: dict[str, Results] = {}
+    results: dict[TransactionalId, Results] = {}
 
-    def settled(transactional_id: str, of_transaction: Results) -> None:
+    def settled(transactional_id: TransactionalId, of_transaction: Results) -> None:
         results[transactional_id] = of_transaction
         if len(results) == len(transactions):
             ctx.respond(_response(ctx, results))
@@ -47,11 +49,13 @@ def handle(
     return PARKED
 
 
-def _transactions(ctx: RequestContext, request: Message) -> dict[str, Message]:
-    """The request's transactions by their id, in the form of the later versions."""
+def _transactions(
+    ctx: RequestContext, request: AddPartitionsToTxnRequest
+) -> dict[TransactionalId, _Transaction]:
+    """The request's transactions by id, in the form of version 4."""
     if ctx.version >= _BATCHED_FROM:
         return {transaction.transactional_id: transaction for transaction in request.transactions}
-    transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+    transaction = _Transaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
         producer_epoch=request.v3_and_below_producer_epoch,
@@ -61,7 +65,7 @@ def _transactions(ctx: RequestContext, request: Message) -> dict[str, Message]:
 
 
 def _one(
-    broker: Broker, ctx: RequestContext, transaction: Message, settled: Callable[[Results], None]
+    broker: Broker, ctx: RequestContext, transaction: _Transaction, settled: Callable[[Results], None]
 ) -> None:
     partitions = [
         TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions
@@ -70,7 +74,7 @@ def _one(
     for tp in partitions:
         topic = broker.image.topics.by_name.get(tp.topic)
         if ctx.version < _BATCHED_FROM and is_internal(tp.topic):
-            # Only brokers write to these, in whoever's transaction.
+            # Only brokers write to these topics in a transaction.
             refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None or tp.partition not in topic.partitions:
             refused[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -98,13 +102,13 @@ def _one(
         failed(error)
 
 
-def _response(ctx: RequestContext, results: Mapping[str, Results]) -> Message:
+def _response(ctx: RequestContext, results: Mapping[TransactionalId, Results]) -> AddPartitionsToTxnResponse:
     response = AddPartitionsToTxnResponse
     by_transaction = []
     for transactional_id, of_transaction in results.items():
-        by_topic: dict[str, list[Message]] = {}
+        by_topic: dict[TopicName, list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult]] = {}
         for tp, code in of_transaction.items():
-            by_topic.setdefault(tp.topic, []).append(
+            by_topic.setdefault(TopicName(tp.topic), []).append(
                 response.AddPartitionsToTxnPartitionResult(
                     partition_index=tp.partition, partition_error_code=code
                 )

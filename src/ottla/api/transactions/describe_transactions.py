@@ -1,6 +1,6 @@
 """DescribeTransactions (key 65), version 0.
 
-The state of transactional ids.
+Describes the state of transactional ids.
 """
 
 from __future__ import annotations
@@ -8,39 +8,38 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import TransactionMetadata
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName, TransactionalId
+from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeTransactionsResponse
 
 if TYPE_CHECKING:
     from ottla.wire.messages import DescribeTransactionsRequest
 
+_State = DescribeTransactionsResponse.TransactionState
+
 
 def handle(
     broker: Broker, ctx: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse | Outcome:
     ids = request.transactional_ids
-    states: list[Message | None] = [None] * len(ids)
-    missing = len(ids)
 
-    def settled(index: int, state: Message) -> None:
-        nonlocal missing
-        states[index] = state
-        missing -= 1
-        if not missing:
-            ctx.respond(DescribeTransactionsResponse(transaction_states=states))
+    def all_there(states: list[_State]) -> None:
+        ctx.respond(DescribeTransactionsResponse(transaction_states=states))
+
+    gather = Gather(len(ids), all_there)
 
     def found(index: int, txn: TransactionMetadata | None) -> None:
-        settled(index, _unknown(ids[index]) if txn is None else _state(txn))
+        state = _error(ids[index], ErrorCode.TRANSACTIONAL_ID_NOT_FOUND) if txn is None else _state(txn)
+        gather.put(index, state)
 
     def failed(index: int, error: ApiException) -> None:
-        settled(index, _error(ids[index], error.code))
+        gather.put(index, _error(ids[index], error.code))
 
-    if not ids:
-        return DescribeTransactionsResponse()
     for index, transactional_id in enumerate(ids):
         try:
             broker.transactions.describe(transactional_id, partial(found, index), partial(failed, index))
@@ -49,19 +48,15 @@ def handle(
     return PARKED
 
 
-def _error(transactional_id: str, code: ErrorCode) -> Message:
-    return DescribeTransactionsResponse.TransactionState(transactional_id=transactional_id, error_code=code)
+def _error(transactional_id: TransactionalId, code: ErrorCode) -> _State:
+    return _State(transactional_id=transactional_id, error_code=code)
 
 
-def _unknown(transactional_id: str) -> Message:
-    return _error(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-
-
-def _state(txn: TransactionMetadata) -> Message:
-    by_topic: dict[str, list[int]] = {}
+def _state(txn: TransactionMetadata) -> _State:
+    by_topic: dict[TopicName, list[int]] = {}
     for tp in sorted(txn.partitions):
-        by_topic.setdefault(tp.topic, []).append(tp.partition)
-    return DescribeTransactionsResponse.TransactionState(
+        by_topic.setdefault(TopicName(tp.topic), []).append(tp.partition)
+    return _State(
         transactional_id=txn.transactional_id,
         transaction_state=txn.state.title,
         transaction_timeout_ms=txn.timeout_ms,

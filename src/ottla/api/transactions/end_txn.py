@@ -1,9 +1,9 @@
 """EndTxn (key 26), versions 0-5.
 
-Commit or abort a transaction.
+Commits or aborts a transaction.
 
 2 knows PRODUCER_FENCED; 3 is flexible; 4 (KIP-890): the client can handle TRANSACTION_ABORTABLE
-5  KIP-890 part 2: the answer tells the epoch (and, when epochs run out, the id) of the next transaction
+5  KIP-890 part 2: the response has the epoch (and, when epochs run out, the producer id) of the next transaction
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The error codes that clients of a version know: older ones are told of fencing in the words of their time."""
+"""The error codes that clients of a version know."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ottla.errors import ErrorCode
 
 
 def known_to(code: ErrorCode, version: int, *, fenced_from: int) -> ErrorCode:
-    """`PRODUCER_FENCED` only from the version on that brought it; before, what stood for it then."""
+    """Replace PRODUCER_FENCED for versions that do not have it by INVALID_PRODUCER_EPOCH."""
     if code is ErrorCode.PRODUCER_FENCED and version < fenced_from:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code

@@ -1,11 +1,11 @@
 """InitProducerId (key 22), versions 0-5.
 
-A producer id and epoch, for an idempotent producer or a transactional id.
+Gives out a producer id and epoch, for an idempotent producer or a transactional id.
 
 0, 1  the same
 2     flexible
-3     the id and epoch that the producer has already
-4     PRODUCER_FENCED for producers that were overtaken
+3     the producer sends the id and epoch that it has
+4     PRODUCER_FENCED for fenced producers
 5     KIP-890: the client can handle TRANSACTION_ABORTABLE
 (6    two-phase commit, not stable in Kafka 4.3)
 """
@@ -20,6 +20,7 @@ from ottla.broker.services import Broker
 from ottla.coordinator.transaction.init import InitRequest
 from ottla.coordinator.transaction.state import NO_EPOCH, NO_PRODUCER_ID, TransactionMetadata
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import ProducerId
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import InitProducerIdResponse
 
@@ -40,7 +41,7 @@ def handle(
     def failed(error: ApiException) -> None:
         ctx.respond(on_error(ctx, request, error))
 
-    def given(producer_id: int, error: ApiException | None) -> None:
+    def given(producer_id: ProducerId, error: ApiException | None) -> None:
         if error is not None:
             failed(error)
         else:

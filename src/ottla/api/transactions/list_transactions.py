@@ -1,6 +1,6 @@
 """ListTransactions (key 66), versions 0-2.
 
-The transactional ids that this broker coordinates.
+Lists the transactional ids that this broker coordinates.
 
 0 filters by state and producer id; 1 by how long a transaction has been open; 2 by a pattern of the id.
 """

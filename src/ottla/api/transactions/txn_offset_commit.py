@@ -1,10 +1,10 @@
 """TxnOffsetCommit (key 28), versions 0-5.
 
-Offsets of a group that count once the transaction is committed.
+Commits offsets of a group as part of a transaction.
 
-2 adds the leader epoch; 3 is flexible and tells the member, which is checked
+2 adds the leader epoch; 3 is flexible and names the member, which is checked
 4 (KIP-890): the client can handle TRANSACTION_ABORTABLE
-5 (KIP-890 part 2): the request itself makes the group part of the transaction
+5 (KIP-890 part 2): the request itself adds the group's partition to the transaction
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.broker.verification import Errors, Supported, add_or_verify
 from ottla.coordinator.errors import coordinator_error
 from ottla.coordinator.group.context import RequestInfo
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.log.types import TopicPartition
 from ottla.log.verification import UNVERIFIED, VerificationGuard
 from ottla.metadata.topic_names import OFFSETS_TOPIC
@@ -28,6 +29,10 @@ _LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
 _NO_SEQUENCE: Final = -1
+
+_RequestTopic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+_RequestPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+_ResponseTopic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 
 
 def handle(
@@ -72,13 +77,13 @@ def handle(
 
 def _verify(
     broker: Broker,
-    request: Message,
+    request: TxnOffsetCommitRequest,
     partition: TopicPartition,
     supported: Supported,
     then: Callable[[VerificationGuard | None], None],
     failed: Callable[[ApiException], None],
 ) -> None:
-    """Go on once the group's partition is part of the transaction."""
+    """Call `then` once the group's partition is part of the transaction."""
     if supported is not Supported.ADDS_PARTITIONS and not broker.config.bool(
         "transaction.partition.verification.enable"
     ):
@@ -119,44 +124,48 @@ def _verify(
     )
 
 
-def _split(broker: Broker, request: Message) -> tuple[list[Message], list[Message]]:
-    """The request's topics with the partitions that exist, and answers for those that do not."""
-    known, unknown = [], []
+def _split(
+    broker: Broker, request: TxnOffsetCommitRequest
+) -> tuple[list[_RequestTopic], list[_ResponseTopic]]:
+    """The request's topics with the partitions that exist, and responses for those that do not."""
+    known: list[_RequestTopic] = []
+    unknown: list[_ResponseTopic] = []
     by_name = broker.image.topics.by_name
     for topic in request.topics:
         partitions = by_name[topic.name].partitions if topic.name in by_name else {}
-        there = [each for each in topic.partitions if each.partition_index in partitions]
+        existing = [each for each in topic.partitions if each.partition_index in partitions]
         missing = [each for each in topic.partitions if each.partition_index not in partitions]
-        if there:
-            known.append(
-                TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic.name, partitions=there)
-            )
+        if existing:
+            known.append(_RequestTopic(name=topic.name, partitions=existing))
         if missing:
-            unknown.append(_topic_answer(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            unknown.append(_topic_response(topic.name, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     return known, unknown
 
 
-def _topic_answer(name: str, partitions: Iterable[Message], code: ErrorCode) -> Message:
-    response = TxnOffsetCommitResponse
-    return response.TxnOffsetCommitResponseTopic(
+def _topic_response(
+    name: TopicName, partitions: Iterable[_RequestPartition], code: ErrorCode
+) -> _ResponseTopic:
+    return _ResponseTopic(
         name=name,
         partitions=[
-            response.TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                partition_index=each.partition_index, error_code=code
+            )
             for each in partitions
         ],
     )
 
 
-def _refused(ctx: RequestContext, topics: Iterable[Message], code: ErrorCode) -> list[Message]:
+def _refused(ctx: RequestContext, topics: Iterable[_RequestTopic], code: ErrorCode) -> list[_ResponseTopic]:
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.version < _LOADING_FROM:
-        # Producers of that time did not expect it here.
+        # Producers of these versions do not expect it here.
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return [_topic_answer(topic.name, topic.partitions, code) for topic in topics]
+    return [_topic_response(topic.name, topic.partitions, code) for topic in topics]
 
 
-def _response(topics: Iterable[Message]) -> Message:
-    """Topics that are both known and unknown in parts are answered as one."""
-    merged: dict[str, Message] = {}
+def _response(topics: Iterable[_ResponseTopic]) -> TxnOffsetCommitResponse:
+    """Merge the entries of a topic of which some partitions exist and some do not."""
+    merged: dict[TopicName, _ResponseTopic] = {}
     for topic in topics:
         if topic.name in merged:
             merged[topic.name].partitions.extend(topic.partitions)

@@ -1,8 +1,8 @@
 """WriteTxnMarkers (key 27), versions 1-2.
 
-Another broker's coordinator tells partitions led here that a transaction has ended.
+Writes the transaction markers of another broker's transaction coordinator to partitions that this broker leads.
 
-1 is flexible, and the first that Kafka 4 knows; 2 tells the transaction version, by which the epoch is checked.
+1 is flexible, and the first that Kafka 4 has; 2 has the transaction version, which decides how the epoch is checked.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.marker_manager import TxnMarker
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import ProducerId, TopicName
 from ottla.log.types import TopicPartition
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import WriteTxnMarkersResponse
@@ -21,7 +22,7 @@ from ottla.wire.messages import WriteTxnMarkersResponse
 if TYPE_CHECKING:
     from ottla.wire.messages import WriteTxnMarkersRequest
 
-Results = dict[int, dict[TopicPartition, ErrorCode]]
+Results = dict[ProducerId, dict[TopicPartition, ErrorCode]]
 
 
 def handle(
@@ -32,7 +33,7 @@ def handle(
     if not missing:
         return WriteTxnMarkersResponse()
     if any(each.producer_id < 0 or each.producer_epoch < 0 for each in request.markers):
-        raise ApiException(ErrorCode.INVALID_REQUEST, "A marker is of a producer, with an id and an epoch")
+        raise ApiException(ErrorCode.INVALID_REQUEST, "A marker needs the id and the epoch of its producer")
     for each in request.markers:
         marker = TxnMarker(
             each.producer_id,
@@ -42,7 +43,9 @@ def handle(
             each.transaction_version,
         )
 
-        def written(codes: Mapping[TopicPartition, ErrorCode], producer_id: int = each.producer_id) -> None:
+        def written(
+            codes: Mapping[TopicPartition, ErrorCode], producer_id: ProducerId = each.producer_id
+        ) -> None:
             nonlocal missing
             results.setdefault(producer_id, {}).update(codes)
             missing -= 1
@@ -53,17 +56,17 @@ def handle(
     return PARKED
 
 
-def _partitions(marker: Message) -> list[TopicPartition]:
+def _partitions(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicPartition]:
     return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
 
 
-def _response(results: Results) -> Message:
+def _response(results: Results) -> WriteTxnMarkersResponse:
     response = WriteTxnMarkersResponse
     markers = []
     for producer_id, codes in results.items():
-        by_topic: dict[str, list[Message]] = {}
+        by_topic: dict[TopicName, list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]] = {}
         for tp, code in codes.items():
-            by_topic.setdefault(tp.topic, []).append(
+            by_topic.setdefault(TopicName(tp.topic), []).append(
                 response.WritableTxnMarkerPartitionResult(partition_index=tp.partition, error_code=code)
             )
         markers.append(
