@@ -1,9 +1,9 @@
-"""Groups of every type, as admins and the clean-up see them: listing, deleting, expiring."""
+"""Lists, deletes and expires groups of all types."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ottla.coordinator.group.context import GroupContext
 from ottla.coordinator.group.group import GroupType
@@ -11,9 +11,8 @@ from ottla.coordinator.group.offset_metadata_manager import OffsetMetadataManage
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ApiException
+from ottla.ids import GroupId
 from ottla.wire import messages
-
-Message = Any
 
 _EXPIRY_KEY: Final = "expire groups and offsets"
 _DELETED_KEY: Final = "deleted topics"
@@ -29,7 +28,9 @@ class GroupAdmin:
         self._commits = commits
         self._deleted_topics: dict[str, bytes] = {}
 
-    def list(self, states: Collection[str], types: Collection[str]) -> list[Message]:
+    def list(
+        self, states: Collection[str], types: Collection[str]
+    ) -> list[messages.ListGroupsResponse.ListedGroup]:
         """The groups in these states and of these types (none named: all)."""
         listed = messages.ListGroupsResponse.ListedGroup
         wanted_states = {state.strip().lower() for state in states}
@@ -46,8 +47,10 @@ class GroupAdmin:
             and (not wanted_types or group.type in wanted_types)
         ]
 
-    def delete(self, group_id: str) -> CoordinatorResult[Message]:
-        """Delete a group that nobody is in, with its offsets. Raises what DeleteGroups tells of it."""
+    def delete(
+        self, group_id: GroupId
+    ) -> CoordinatorResult[messages.DeleteGroupsResponse.DeletableGroupResult]:
+        """Delete an empty group with its offsets. Raises the error for DeleteGroups."""
         group = self._context.groups.require(group_id)
         group.validate_delete()
         records = [*self._context.offsets.tombstones(group_id), *group.tombstones()]
@@ -56,10 +59,10 @@ class GroupAdmin:
             records, messages.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id)
         )
 
-    # -- by itself
+    # -- periodic
 
     def start(self) -> None:
-        """Look for what has expired from time to time."""
+        """Start the periodic expiry of offsets and groups."""
         self._context.timers.schedule(
             _EXPIRY_KEY, self._context.config.int("offsets.retention.check.interval.ms"), self._expire
         )
@@ -78,7 +81,7 @@ class GroupAdmin:
         return CoordinatorResult(records, None, atomic=False)
 
     def topics_deleted(self, topics: Mapping[str, bytes]) -> None:
-        """What was committed for these topics (ids by name) is to be forgotten."""
+        """Delete the offsets of these topics (ids by name)."""
         self._deleted_topics.update(topics)
         self._context.timers.schedule(_DELETED_KEY, 0, self._forget_deleted)
 
@@ -98,5 +101,5 @@ def _type_of(name: str) -> GroupType | None:
     try:
         return GroupType(name.lower())
     except ValueError:
-        # A type of a later Kafka: no group here is of it.
+        # A type of a later Kafka: no group has it here.
         return None

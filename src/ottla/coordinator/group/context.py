@@ -1,10 +1,10 @@
-"""What a shard of the group coordinator gives to the module of each group type, and asks of it."""
+"""The interface between a shard of the group coordinator and the module of each group type."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.clock import Clock
 from ottla.coordinator.group.groups import Groups
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
 
-Message = Any
-Replay = Callable[[Message, Message | None], None]
-"""`(key, value or None)`: takes one record into the state."""
+Replay = Callable[..., None]
+"""`(key, value or None)`: applies one record to the state. Each takes the key and value classes of its record."""
 
 
 @dataclass(slots=True)
 class GroupContext:
-    """Shared by all modules of one shard. `config` and `image` are replaced as the cluster changes: read late."""
+    """Shared by all modules of one shard. `config` and `image` are replaced as the cluster changes: keep neither."""
 
     groups: Groups
     offsets: Offsets
@@ -43,23 +42,23 @@ class GroupModule(Protocol):
     """One type of group in one shard: constructed as `Module(context)`, listed in `shard.py`."""
 
     def replays(self) -> Mapping[str, Replay]:
-        """What to do with its records, by the NAME of the key message ("ConsumerGroupMetadataKey")."""
+        """Its replays, by the NAME of the key message ("ConsumerGroupMetadataKey")."""
 
     def on_loaded(self, now_ms: int) -> None:
         """All records were replayed: schedule timers for the groups of this type."""
 
     def on_unloaded(self) -> None:
-        """Fail what is deferred with NOT_COORDINATOR."""
+        """Reject promises with NOT_COORDINATOR."""
 
     def on_metadata_update(self, delta: MetadataDelta) -> None:
         """Topics changed; `context.image` is the new image already."""
 
 
 class RequestInfo(NamedTuple):
-    """Who asks: what group operations need of a request's context."""
+    """What group operations need of a request's context."""
 
     api_version: int
     client_id: str
     client_host: str
-    """As Kafka shows it: "/127.0.0.1"."""
+    """In Kafka's form: "/127.0.0.1"."""
     principal: str = ""

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.coordinator.records import CoordinatorRecord
+from ottla.ids import GroupId
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.offset import CommittedOffset
@@ -24,7 +25,7 @@ class GroupType(Enum):
 
 
 class CommitPartitionValidator(Protocol):
-    """Checks a commit per partition (assignment epochs); raises ApiException for the one it is called with."""
+    """Checks the commit of one partition (its assignment epoch); raises ApiException."""
 
     def __call__(self, topic: str, topic_id: bytes, partition: int) -> None: ...
 
@@ -34,11 +35,11 @@ ExpiryBase = Callable[["CommittedOffset"], int]
 
 
 class Group(ABC):
-    """One group. Its own module changes it; a shard holds at most one group by an id."""
+    """One group. The module of its type changes it; a shard has at most one group with an id."""
 
     __slots__ = ()
 
-    group_id: str
+    group_id: GroupId
     type: GroupType
 
     @property
@@ -57,9 +58,6 @@ class Group(ABC):
         """No members."""
 
     @abstractmethod
-    def has_member(self, member_id: str) -> bool: ...
-
-    @abstractmethod
     def validate_offset_commit(
         self,
         member_id: str,
@@ -68,7 +66,7 @@ class Group(ABC):
         api_version: int,
         is_transactional: bool,
     ) -> CommitPartitionValidator | None:
-        """Raise ApiException unless this member may commit. May give a check to be run for each partition."""
+        """Raise ApiException unless this member may commit. May return a check to run for each partition."""
 
     @abstractmethod
     def validate_offset_fetch(self, member_id: str, epoch: int) -> None:
@@ -84,7 +82,7 @@ class Group(ABC):
 
     @abstractmethod
     def is_subscribed_to_topic(self, topic: str) -> bool:
-        """Whether a member reads it: its offsets are not deleted and do not expire then."""
+        """Whether a member reads the topic: its offsets are then neither deleted nor expired."""
 
     @abstractmethod
     def tombstones(self) -> list[CoordinatorRecord]:
@@ -92,7 +90,7 @@ class Group(ABC):
 
     @abstractmethod
     def expiry_base(self) -> ExpiryBase | None:
-        """From when the retention of its offsets counts, or None while they are all kept."""
+        """When the retention of an offset starts, or None while all offsets are kept."""
 
     @property
     def should_expire(self) -> bool:
@@ -100,7 +98,7 @@ class Group(ABC):
         return True
 
     def cancel_timers(self, timers: Timers) -> None:  # noqa: B027 - most types have none of their own
-        """The group is deleted: nothing of it may fire any more."""
+        """The group is deleted: cancel all of its timers."""
 
     def request_metadata_refresh(self) -> None:  # noqa: B027 - only types that assign on the server need it
         """Topics that the group may use have changed."""

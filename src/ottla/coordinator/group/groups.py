@@ -1,4 +1,4 @@
-"""The groups of one shard: an id stands for one group of one type."""
+"""The registry of the groups of one shard: one group per id, of any type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ G = TypeVar("G", bound=Group)
 
 
 class Groups:
-    """The registry. Operations look up; only replay (and classic groups' own operations) put and remove."""
+    """The registry. Operations look up; only replay and the operations of classic groups put and remove."""
 
     __slots__ = ("_groups", "_topics")
 
@@ -32,14 +32,14 @@ class Groups:
         return group
 
     def require(self, group_id: str) -> Group:
-        """The group of whatever type; raises GROUP_ID_NOT_FOUND."""
+        """The group of any type; raises GROUP_ID_NOT_FOUND."""
         group = self._groups.get(group_id)
         if group is None:
             raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not found")
         return group
 
     def put(self, group: Group) -> None:
-        """Add the group, or replace the one of the same id (a migration, a new type after a deletion)."""
+        """Add the group, or replace the one with the same id (a migration, or a new type after a deletion)."""
         self._groups[group.group_id] = group
 
     def remove(self, group_id: str) -> Group | None:
@@ -51,10 +51,10 @@ class Groups:
     def __len__(self) -> int:
         return len(self._groups)
 
-    # -- who subscribes to what (types that assign on the server keep this up to date)
+    # -- subscribed topics (types that assign on the server keep these up to date)
 
     def subscribe(self, group_id: str, topic: str) -> None:
-        """The group has a member that reads the topic: a change of the topic concerns it."""
+        """The group has a member that reads the topic, so that a change of the topic concerns the group."""
         self._topics.setdefault(topic, set()).add(group_id)
 
     def unsubscribe(self, group_id: str, topic: str) -> None:

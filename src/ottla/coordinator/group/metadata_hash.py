@@ -1,7 +1,7 @@
-"""What a group remembers of the topics it is subscribed to: one 64-bit hash, the same that Kafka computes.
+"""The 64-bit hash of a group's subscribed topics, the same that Kafka computes.
 
-A group's epoch is bumped when the hash of its topics changes (a topic appears, goes, or gets partitions or other
-racks). Consumer, share and streams groups keep it in their metadata records.
+A group gets a new epoch when the hash changes: a topic is created or deleted, or has other partitions or racks.
+Consumer, share and streams groups keep the hash in their metadata records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INT = struct.Struct("<i")
 
 
 def topic_hash(topic: TopicImage, brokers: Mapping[int, BrokerRegistration]) -> int:
-    """Changes with a topic's id, name, partitions, and the racks that its replicas stand in."""
+    """A hash of a topic's id, name, partitions, and the racks of its replicas."""
     parts = [_MAGIC, topic.id[7::-1], topic.id[:7:-1], _text(topic.name), _INT.pack(len(topic.partitions))]
     for number in range(len(topic.partitions)):
         parts.append(_INT.pack(number))
@@ -31,7 +31,7 @@ def topic_hash(topic: TopicImage, brokers: Mapping[int, BrokerRegistration]) -> 
 
 
 def partition_racks(topic: TopicImage, number: int, brokers: Mapping[int, BrokerRegistration]) -> list[str]:
-    """One rack per replica whose broker has told one."""
+    """The racks of the replicas whose brokers have one."""
     racks = []
     for replica in topic.partitions[number].replicas:
         broker = brokers.get(replica)
@@ -52,7 +52,7 @@ def group_hash(hashes: Mapping[str, int]) -> int:
 def metadata_hash(topics: Iterable[str], image: MetadataImage, cache: dict[str, int]) -> int:
     """The hash for a set of subscribed topics; those that do not exist do not count.
 
-    `cache` keeps topic hashes between calls: whoever owns it drops a topic's entry when the topic changes.
+    `cache` keeps topic hashes between calls; its owner drops a topic's entry when the topic changes.
     """
     hashes: dict[str, int] = {}
     for name in topics:

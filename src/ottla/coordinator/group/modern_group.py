@@ -1,4 +1,4 @@
-"""What groups have in common whose members are assigned partitions by the coordinator: epochs, members, refreshes."""
+"""The common base of groups whose partitions the coordinator assigns: epochs, members and metadata refreshes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import Final, Generic, TypeVar
 
 from ottla.coordinator.group.group import Group, GroupType
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId
 
 METADATA_REFRESH_MS: Final = 60 * 60 * 1000
-"""A group looks at its topics this often even when nobody told it of a change."""
+"""A group checks its topics this often even without a change of the metadata."""
 
 M = TypeVar("M")
 
 
 class ModernGroup(Group, Generic[M]):
-    """A group of members `M` with an epoch that grows with each change to what its members should have."""
+    """A group of members `M` with an epoch that grows with each change of its members' target assignment."""
 
     __slots__ = (
         "_refresh_at_ms",
@@ -28,7 +29,7 @@ class ModernGroup(Group, Generic[M]):
         "type",
     )
 
-    def __init__(self, group_id: str, group_type: GroupType, epoch: int) -> None:
+    def __init__(self, group_id: GroupId, group_type: GroupType, epoch: int) -> None:
         self.group_id = group_id
         self.type = group_type
         self.epoch = epoch
@@ -36,16 +37,13 @@ class ModernGroup(Group, Generic[M]):
         self.members: dict[str, M] = {}
         self.assignment_epoch = 0
         self.assignment_ms = 0
-        """When the target was computed; 0 when that is not known."""
+        """When the target was computed; 0 when the time is not known."""
         self._refresh_at_ms = 0
         self._refresh_epoch = 0
 
     @property
     def is_empty(self) -> bool:
         return not self.members
-
-    def has_member(self, member_id: str) -> bool:
-        return member_id in self.members
 
     def member(self, member_id: str) -> M:
         """The member; raises UNKNOWN_MEMBER_ID."""
@@ -63,7 +61,7 @@ class ModernGroup(Group, Generic[M]):
     # -- the topics' metadata
 
     def metadata_expired(self, now_ms: int) -> bool:
-        """Whether to look at the topics again; also when the epoch of the last look was never written."""
+        """Whether to check the topics again; also when the epoch of the last check was never written."""
         return now_ms >= self._refresh_at_ms or self.epoch < self._refresh_epoch
 
     def refreshed(self, now_ms: int, epoch: int, good_for_ms: int = METADATA_REFRESH_MS) -> None:

@@ -1,10 +1,10 @@
-"""One committed offset, and the record that keeps it."""
+"""One committed offset, and its record (OffsetCommit)."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.wire import messages
@@ -16,23 +16,23 @@ NO_METADATA: Final = ""
 
 _VERSION: Final = 4
 _VERSION_WITH_EXPIRY: Final = 1
-"""The only version whose value can say when it expires."""
+"""The only version whose value has an expiry time."""
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed for a partition; `record_offset` is where that stands in the coordinator's log."""
+    """A committed offset of a partition; `record_offset` is the offset of its record in the coordinator's log."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_ms: int
     expire_ms: int
-    """When it expires, for commits of old clients that said so (OffsetCommit 2-4); else NO_EXPIRY."""
+    """When it expires, for commits of OffsetCommit 2-4 with a retention time; else NO_EXPIRY."""
     topic_id: bytes
     record_offset: int
 
 
-def from_record(value: Any, record_offset: int) -> CommittedOffset:
+def from_record(value: messages.OffsetCommitValue, record_offset: int) -> CommittedOffset:
     return CommittedOffset(
         value.offset,
         value.leader_epoch,
@@ -65,7 +65,7 @@ def offset_record(
         expire_timestamp=expire_ms,
         topic_id=topic_id,
     )
-    # Nobody may fill the broker's memory with the names of groups.
+    # Long group ids are not cached, so that clients cannot fill the broker's memory with them.
     known = _key if len(group_id) <= _SHORT else _key.__wrapped__
     key, key_bytes = known(group_id, topic, partition)
     if expire_ms != NO_EXPIRY:
@@ -74,8 +74,8 @@ def offset_record(
     return CoordinatorRecord(key, value, _VERSION, None if value_bytes is None else (key_bytes, value_bytes))
 
 
-def _encode(value: Any) -> bytes | None:
-    """The bytes of a commit as there are many of them; None where only the schema's own code knows how."""
+def _encode(value: messages.OffsetCommitValue) -> bytes | None:
+    """The bytes of a usual commit, faster than the schema's encoder; None where only that can encode it."""
     metadata = value.metadata.encode()
     if len(metadata) > _SHORT:
         return None
@@ -90,8 +90,8 @@ def _encode(value: Any) -> bytes | None:
 
 
 @lru_cache(maxsize=4096)
-def _key(group_id: str, topic: str, partition: int) -> tuple[Any, bytes]:
-    """Whoever commits an offset will commit the next one, too."""
+def _key(group_id: str, topic: str, partition: int) -> tuple[messages.OffsetCommitKey, bytes]:
+    """Cached, since a consumer commits for the same partitions again and again."""
     key = messages.OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     return key, _KEY_TYPE.pack(key.API_KEY) + encode(key, 0)
 
@@ -103,9 +103,9 @@ _NO_TAGS: Final = b"\0"
 _TOPIC_ID_TAG: Final = b"\1\0\20"
 """One tagged field: number 0, of 16 bytes."""
 _SHORT: Final = 126
-"""Longer strings have lengths of more than one byte."""
+"""The length of a longer string takes more than one byte."""
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """The record that deletes one."""
+    """The record that deletes a committed offset."""
     return CoordinatorRecord(messages.OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)

@@ -1,13 +1,13 @@
-"""Committing, fetching and deleting offsets: who may, what is written, what is answered.
+"""OffsetCommit, OffsetFetch and OffsetDelete: checks the member, writes the records, builds the response.
 
-Topic ids are turned into names, and topics that do not exist refused, by the APIs.
+The APIs translate topic ids into names and refuse topics that do not exist.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from ottla.coordinator.group.context import GroupContext, RequestInfo
 from ottla.coordinator.group.group import CommitPartitionValidator, Group
@@ -15,10 +15,9 @@ from ottla.coordinator.group.offset import NO_EXPIRY, CommittedOffset, offset_re
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId, TopicName
 from ottla.wire import messages
 from ottla.wire.uuid import ZERO_UUID
-
-Message = Any
 
 DEFAULT_RETENTION: Final = -1
 _GROUP_ID_NOT_FOUND_FROM: Final = 9
@@ -26,18 +25,18 @@ _NO_OFFSET: Final = -1
 _NONE: Final = int(ErrorCode.NONE)
 _TOO_LARGE: Final = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 _FEW: Final = 16
-"""Answers of commits for more topics and partitions than that are not kept."""
+"""Responses with more topics and partitions than this are not cached."""
 
 
 class OffsetMetadataManager:
-    """The operations on offsets of one shard. `touch` tells a classic group's member that it was heard of."""
+    """The operations on offsets of one shard. `touch` restarts the session timeout of a classic member."""
 
     __slots__ = ("_context", "_simple_group", "_touch")
 
     def __init__(
         self,
         context: GroupContext,
-        simple_group: Callable[[str, int], Group],
+        simple_group: Callable[[GroupId, int], Group],
         touch: Callable[[Group, str], None],
     ) -> None:
         self._context = context
@@ -46,7 +45,9 @@ class OffsetMetadataManager:
 
     # -- committing
 
-    def commit(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
+    def commit(
+        self, info: RequestInfo, request: messages.OffsetCommitRequest, now_ms: int
+    ) -> CoordinatorResult[messages.OffsetCommitResponse]:
         """OffsetCommit, with the names of all topics filled in."""
         check = self._may_commit(info, request, now_ms)
         expire_ms = NO_EXPIRY
@@ -69,11 +70,11 @@ class OffsetMetadataManager:
                 partitions.append((partition.partition_index, code))
             topics.append((topic.name, topic.topic_id, tuple(partitions)))
         few = sum(1 + len(partitions) for _, _, partitions in topics) <= _FEW
-        answer = _commit_answer if few else _commit_answer.__wrapped__
-        return CoordinatorResult(records, answer(tuple(topics)))
+        response = _commit_response if few else _commit_response.__wrapped__
+        return CoordinatorResult(records, response(tuple(topics)))
 
     def _may_commit(
-        self, info: RequestInfo, request: Message, now_ms: int
+        self, info: RequestInfo, request: messages.OffsetCommitRequest, now_ms: int
     ) -> CommitPartitionValidator | None:
         group = self._context.groups.get(request.group_id)
         if group is None:
@@ -81,7 +82,7 @@ class OffsetMetadataManager:
                 if info.api_version >= _GROUP_ID_NOT_FOUND_FROM:
                     raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not found")
                 raise ApiException(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} is not found")
-            # An admin client, or a consumer that assigns itself: its commits make a simple group.
+            # An admin client, or a consumer that assigns itself: its commits create a simple group.
             group = self._simple_group(request.group_id, now_ms)
         check = group.validate_offset_commit(
             request.member_id,
@@ -94,9 +95,9 @@ class OffsetMetadataManager:
         return check
 
     def commit_transactional(
-        self, info: RequestInfo, request: Message, now_ms: int
-    ) -> CoordinatorResult[Message]:
-        """TxnOffsetCommit: to be run by `write_transactional`, so that the offsets pend until the marker."""
+        self, info: RequestInfo, request: messages.TxnOffsetCommitRequest, now_ms: int
+    ) -> CoordinatorResult[messages.TxnOffsetCommitResponse]:
+        """TxnOffsetCommit. Run it by `write_transactional`, so that the offsets are pending until the marker."""
         try:
             return self._commit_transactional(info, request, now_ms)
         except ApiException as error:
@@ -105,8 +106,8 @@ class OffsetMetadataManager:
             raise
 
     def _commit_transactional(
-        self, info: RequestInfo, request: Message, now_ms: int
-    ) -> CoordinatorResult[Message]:
+        self, info: RequestInfo, request: messages.TxnOffsetCommitRequest, now_ms: int
+    ) -> CoordinatorResult[messages.TxnOffsetCommitResponse]:
         group = self._context.groups.get(request.group_id)
         if group is None:
             if request.generation_id >= 0:
@@ -123,7 +124,7 @@ class OffsetMetadataManager:
             image = by_name.get(topic.name)
             if check is not None and image is None:
                 raise ApiException(
-                    ErrorCode.ILLEGAL_GENERATION, f"Topic {topic.name} is not assigned: it is not there"
+                    ErrorCode.ILLEGAL_GENERATION, f"Topic {topic.name} is not assigned: it does not exist"
                 )
             partitions = []
             for partition in topic.partitions:
@@ -145,15 +146,17 @@ class OffsetMetadataManager:
         return CoordinatorResult(records, response(topics=topics))
 
     def _is_too_large(self, metadata: str | None) -> bool:
-        # Most commits have none: nobody has to look the limit up for those.
+        # Most commits have none: the limit need not be looked up for those.
         if not metadata:
             return False
         return len(metadata) > self._context.config.int("offset.metadata.max.bytes")
 
     # -- fetching
 
-    def fetch(self, request: Message, require_stable: bool) -> Message:
-        """One group of an OffsetFetch, with the names of all topics filled in; no topics: all of them."""
+    def fetch(
+        self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
+    ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
+        """One group of an OffsetFetch, with the names of all topics filled in; no topics: all topics."""
         group_id = request.group_id
         context = self._context
         group = context.groups.get(group_id)
@@ -163,7 +166,7 @@ class OffsetMetadataManager:
         topics = []
         known = {} if group is None else context.offsets.by_topic(group_id)
         if request.topics is None:
-            wanted = [(name, ZERO_UUID, list(partitions)) for name, partitions in known.items()]
+            wanted = [(TopicName(name), ZERO_UUID, list(partitions)) for name, partitions in known.items()]
         else:
             wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
         for name, topic_id, indexes in wanted:
@@ -192,7 +195,9 @@ class OffsetMetadataManager:
 
     # -- deleting
 
-    def delete(self, request: Message) -> CoordinatorResult[Message]:
+    def delete(
+        self, request: messages.OffsetDeleteRequest
+    ) -> CoordinatorResult[messages.OffsetDeleteResponse]:
         """OffsetDelete."""
         group = self._context.groups.require(request.group_id)
         group.validate_offset_delete()
@@ -222,7 +227,7 @@ class OffsetMetadataManager:
     # -- expiring
 
     def expire(self, group_id: str, now_ms: int) -> tuple[list[CoordinatorRecord], bool]:
-        """Tombstones of what has expired, and whether the group has no offsets left after them."""
+        """Tombstones of expired offsets, and whether the group then has no offsets left."""
         offsets = self._context.offsets
         pending = offsets.has_pending_of(group_id)
         if not offsets.has_offsets(group_id):
@@ -249,8 +254,10 @@ class OffsetMetadataManager:
 
 
 @lru_cache(maxsize=1024)
-def _commit_answer(topics: tuple[tuple[str, bytes, tuple[tuple[int, int], ...]], ...]) -> Message:
-    """Whoever commits once is mostly answered the same the next time. Not to be changed."""
+def _commit_response(
+    topics: tuple[tuple[TopicName, bytes, tuple[tuple[int, int], ...]], ...],
+) -> messages.OffsetCommitResponse:
+    """Cached, since most commits of a consumer have the same response. Do not change it."""
     response = messages.OffsetCommitResponse
     return response(
         topics=[
@@ -268,7 +275,13 @@ def _commit_answer(topics: tuple[tuple[str, bytes, tuple[tuple[int, int], ...]],
 
 
 def _record(
-    group_id: str, topic: str, partition: Message, now_ms: int, expire_ms: int, topic_id: bytes
+    group_id: str,
+    topic: str,
+    partition: messages.OffsetCommitRequest.OffsetCommitRequestPartition
+    | messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition,
+    now_ms: int,
+    expire_ms: int,
+    topic_id: bytes,
 ) -> CoordinatorRecord:
     return offset_record(
         group_id,
@@ -283,7 +296,7 @@ def _record(
     )
 
 
-def _no_offset(index: int, code: ErrorCode) -> Message:
+def _no_offset(index: int, code: ErrorCode) -> messages.OffsetFetchResponse.OffsetFetchResponsePartitions:
     return messages.OffsetFetchResponse.OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=_NO_OFFSET,
@@ -294,7 +307,7 @@ def _no_offset(index: int, code: ErrorCode) -> Message:
 
 
 def _is_of_another_topic(committed: CommittedOffset, topic_id: bytes) -> bool:
-    """Committed for a topic of the same name that is gone; offsets and requests without an id fit any."""
+    """Whether it was committed for a deleted topic of the same name; without an id an offset or request fits any."""
     return ZERO_UUID not in (committed.topic_id, topic_id) and committed.topic_id != topic_id
 
 

@@ -1,16 +1,19 @@
 """The offsets that the groups of a shard have committed, and those pending in open transactions.
 
-Only `replay*` changes them. Who may commit, and what is answered, is `committing.py`'s.
+Only `replay*` changes them. `offset_metadata_manager.py` decides who may commit, and responds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.offset import CommittedOffset, from_record, offset_tombstone
 from ottla.coordinator.records import CoordinatorRecord
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import OffsetCommitKey, OffsetCommitValue
 
 _ByPartition = dict[int, CommittedOffset]
 _ByTopic = dict[str, _ByPartition]
@@ -21,9 +24,9 @@ _NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = MappingProxyType({})
 
 
 class Offsets:
-    """Committed offsets by group, topic and partition, whatever the type of the group.
+    """Committed offsets by group, topic and partition, for groups of all types.
 
-    `ensure_group(group id, ms)` is called for each commit: a simple consumer's group begins with its first.
+    `ensure_group(group id, ms)` is called for each commit: the first commit creates a simple consumer's group.
     """
 
     __slots__ = ("_committed", "_ensure_group", "_open", "_pending")
@@ -32,14 +35,14 @@ class Offsets:
         self._ensure_group = ensure_group
         self._committed: dict[str, _ByTopic] = {}
         self._pending: dict[int, dict[Place, CommittedOffset]] = {}
-        """By producer id: what its open transaction will commit."""
+        """By producer id: the offsets that its open transaction will commit."""
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
         """By group, then (topic, partition): the producers whose transactions hold an offset there."""
 
     # -- looking up
 
     def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
-        """The committed offset; pending transactional ones are not seen here."""
+        """The committed offset, without those of open transactions."""
         topics = self._committed.get(group_id)
         if topics is None:
             return None
@@ -47,11 +50,11 @@ class Offsets:
         return None if partitions is None else partitions.get(partition)
 
     def by_topic(self, group_id: str) -> Mapping[str, Mapping[int, CommittedOffset]]:
-        """Everything the group committed: offsets by partition, by topic. Not to be changed."""
+        """All committed offsets of the group, by topic and partition. Do not change them."""
         return self._committed.get(group_id, _NOTHING)
 
     def of_group(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:
-        """(topic, partition, offset) of everything the group committed."""
+        """(topic, partition, offset) of all committed offsets of the group."""
         for topic, partitions in self._committed.get(group_id, {}).items():
             for partition, committed in partitions.items():
                 yield topic, partition, committed
@@ -67,16 +70,16 @@ class Offsets:
         """Whether an open transaction holds any offset of the group."""
         return group_id in self._open
 
-    # -- deleting, as records
+    # -- records that delete
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """The records that delete all offsets of the group, pending ones too."""
+        """The records that delete all offsets of the group, including pending ones."""
         places = dict.fromkeys((topic, partition) for topic, partition, _ in self.of_group(group_id))
         places.update(dict.fromkeys(self._open.get(group_id, ())))
         return [offset_tombstone(group_id, topic, partition) for topic, partition in places]
 
     def tombstones_of_topics(self, deleted: Mapping[str, bytes]) -> list[CoordinatorRecord]:
-        """The records that delete what was committed for these topics (ids by name) in any group."""
+        """The records that delete the offsets of these topics (ids by name) in all groups."""
         places: dict[Place, None] = {}
         for group_id, topics in self._committed.items():
             for topic in deleted.keys() & topics.keys():
@@ -91,8 +94,10 @@ class Offsets:
 
     # -- replay
 
-    def replay(self, record_offset: int, producer_id: int, key: Any, value: Any | None) -> None:
-        """Take in an OffsetCommit record."""
+    def replay(
+        self, record_offset: int, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue | None
+    ) -> None:
+        """Apply an OffsetCommit record."""
         group_id, topic, partition = key.group, key.topic, key.partition
         if value is None:
             self._forget(group_id, topic, partition)
@@ -106,13 +111,13 @@ class Offsets:
         self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
 
     def replay_end_transaction_marker(self, producer_id: int, commit: bool) -> None:
-        """The producer's transaction ended: its pending offsets count now, or never did."""
+        """The producer's transaction ended: commit its pending offsets, or drop them."""
         for (group_id, topic, partition), committed in self._pending.pop(producer_id, {}).items():
             self._close(group_id, topic, partition, producer_id)
             if not commit:
                 continue
             known = self.get(group_id, topic, partition)
-            # Which of a transaction's and a plain commit is the newer one must not depend on compaction.
+            # Compaction must not change which commit is the newer one, the transaction's or a plain one.
             if known is None or committed.record_offset > known.record_offset:
                 self._put(group_id, topic, partition, committed)
 
@@ -148,5 +153,5 @@ class Offsets:
 
 
 def _is_of(committed: CommittedOffset, topic_id: bytes) -> bool:
-    """Whether an offset belongs to the topic of this id; those without an id belong to whoever has the name."""
+    """Whether an offset belongs to the topic with this id; an offset without an id belongs to any topic of its name."""
     return not any(committed.topic_id) or committed.topic_id == topic_id

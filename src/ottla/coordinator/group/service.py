@@ -1,4 +1,4 @@
-"""The door to the group coordinator for the APIs: which shard keeps a group, and what is checked first."""
+"""The group coordinator as the APIs see it: routes operations to the shard of a group."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRuntime, ReadOperation, WriteOperation, partition_for
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId
+from ottla.metadata.topic_names import OFFSETS_TOPIC
 from ottla.promise import Done, Failed, Gather
 
 if TYPE_CHECKING:
@@ -20,8 +22,8 @@ R = TypeVar("R")
 class GroupCoordinator:
     """Routes operations on groups to their shards. `broker.groups` in the API handlers.
 
-    An API file does: `broker.groups.write(request.group_id, lambda shard, now: shard.consumer.heartbeat(info, request,
-    now), done, failed)` and answers PARKED; `done`/`failed` may be called before `write` returns.
+    An API file calls `broker.groups.write(request.group_id, lambda shard, now: shard.consumer.heartbeat(info, request,
+    now), done, failed)` and returns PARKED; `done` or `failed` may be called before `write` returns.
     """
 
     __slots__ = ("config", "runtime")
@@ -34,46 +36,47 @@ class GroupCoordinator:
         """The partition of `__consumer_offsets` that keeps a group. Raises COORDINATOR_NOT_AVAILABLE."""
         count = self.runtime.partition_count
         if not count:
-            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__consumer_offsets does not exist yet")
+            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet")
         return partition_for(group_id, count)
 
     def write(
         self, group_id: str, operation: WriteOperation[GroupShard, R], done: Done[R], failed: Failed
     ) -> None:
         """Run a write operation on the group's shard (see `CoordinatorRuntime.write`)."""
-        try:
-            partition = self.partition_of(group_id)
-        except ApiException as error:
-            failed(error)
-            return
-        self.runtime.write(partition, operation, done, failed)
+        partition = self._partition_or_fail(group_id, failed)
+        if partition is not None:
+            self.runtime.write(partition, operation, done, failed)
 
     def read(
         self, group_id: str, operation: ReadOperation[GroupShard, R], done: Done[R], failed: Failed
     ) -> None:
         """Run a read operation on the group's shard."""
+        partition = self._partition_or_fail(group_id, failed)
+        if partition is not None:
+            self.runtime.read(partition, operation, done, failed)
+
+    def _partition_or_fail(self, group_id: str, failed: Failed) -> int | None:
         try:
-            partition = self.partition_of(group_id)
+            return self.partition_of(group_id)
         except ApiException as error:
             failed(error)
-            return
-        self.runtime.read(partition, operation, done, failed)
+            return None
 
     def read_each(
         self,
-        group_ids: Sequence[str],
-        operation: Callable[[GroupShard, str, int], R],
-        on_error: Callable[[str, ApiException], R],
+        group_ids: Sequence[GroupId],
+        operation: Callable[[GroupShard, GroupId, int], R],
+        on_error: Callable[[GroupId, ApiException], R],
         done: Done[list[R]],
     ) -> None:
-        """Run a read operation per group: answers in the order of the ids, errors through `on_error`."""
-        gathered = Gather(len(group_ids), done)
+        """Run a read operation per group: responses in the order of the ids, errors through `on_error`."""
+        gather = Gather(len(group_ids), done)
         for index, group_id in enumerate(group_ids):
             self.read(
                 group_id,
                 partial(_call, operation, group_id),
-                partial(gathered.put, index),
-                partial(_put_error, gathered, index, on_error, group_id),
+                partial(gather.put, index),
+                partial(_put_error, gather, index, on_error, group_id),
             )
 
     def update_config(self, config: BrokerConfig) -> None:
@@ -83,20 +86,22 @@ class GroupCoordinator:
 
 
 def require_group_id(group_id: str | None) -> None:
-    """Raise INVALID_GROUP_ID for requests that need a group with a name."""
+    """Raise INVALID_GROUP_ID for an empty group id."""
     if not group_id:
         raise ApiException(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
 
 
-def _call(operation: Callable[[GroupShard, str, int], R], group_id: str, shard: GroupShard, now_ms: int) -> R:
+def _call(
+    operation: Callable[[GroupShard, GroupId, int], R], group_id: GroupId, shard: GroupShard, now_ms: int
+) -> R:
     return operation(shard, group_id, now_ms)
 
 
 def _put_error(
-    gathered: Gather[R],
+    gather: Gather[R],
     index: int,
-    on_error: Callable[[str, ApiException], R],
-    group_id: str,
+    on_error: Callable[[GroupId, ApiException], R],
+    group_id: GroupId,
     error: ApiException,
 ) -> None:
-    gathered.put(index, on_error(group_id, error))
+    gather.put(index, on_error(group_id, error))

@@ -1,8 +1,8 @@
-"""One shard of the group coordinator: the modules of all group types over one registry and its offsets."""
+"""One shard of the group coordinator: a registry of groups, their offsets, and a module for each type of group."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.admin import GroupAdmin
 from ottla.coordinator.group.classic.groups import ClassicGroups
@@ -15,13 +15,13 @@ from ottla.coordinator.group.share.groups import ShareGroups
 from ottla.coordinator.group.streams.groups import StreamsGroups
 from ottla.coordinator.records import CoordinatorRecord, RecordSerde
 from ottla.coordinator.shard import ShardContext
+from ottla.ids import GroupId
+from ottla.wire.messages import OffsetCommitKey, OffsetCommitValue
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
-
-_OFFSET_KEY: Final = "OffsetCommitKey"
 
 SERDE = RecordSerde(
     (
@@ -77,16 +77,16 @@ class GroupShard:
         self.streams = StreamsGroups(self.context)
         self.commits = OffsetMetadataManager(self.context, self.classic.simple_group, self.classic.touch)
         self.admin = GroupAdmin(self.context, self.commits)
-        # Each type's module: an attribute above for its operations, and an entry here for the life of the shard.
+        # The module of each type is an attribute above for its operations, and an entry here for replay and events.
         self._modules: tuple[GroupModule, ...] = (self.classic, self.consumer, self.share, self.streams)
         self._replays: dict[str, Replay] = {}
         for module in self._modules:
             self._replays.update(module.replays())
 
     def _ensure_group(self, group_id: str, commit_ms: int) -> None:
-        """Offsets without a group are a simple consumer's, whose group is nothing but them."""
+        """Offsets without a group are those of a simple consumer: create its group, which has nothing else."""
         if self.groups.get(group_id) is None:
-            self.groups.put(self.classic.simple_group(group_id, commit_ms))
+            self.groups.put(self.classic.simple_group(GroupId(group_id), commit_ms))
 
     def configure(self, config: BrokerConfig) -> None:
         """The broker's configs changed."""
@@ -95,13 +95,14 @@ class GroupShard:
     # -- CoordinatorShard
 
     def replay(self, offset: int, producer_id: int, producer_epoch: int, record: CoordinatorRecord) -> None:
-        key = record.key
-        if key.NAME == _OFFSET_KEY:
-            self.offsets.replay(offset, producer_id, key, record.value)
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            self.offsets.replay(offset, producer_id, key, value)
             return
         replay = self._replays.get(key.NAME)
         if replay is not None:
-            replay(key, record.value)
+            replay(key, value)
 
     def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commit: bool) -> None:
         self.offsets.replay_end_transaction_marker(producer_id, commit)

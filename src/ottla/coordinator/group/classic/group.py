@@ -1,13 +1,13 @@
-"""A classic group: its members, their generation and what each of them waits for.
+"""A classic group: its members, their generation, and their waiting requests.
 
-When a rebalance begins and ends is decided in `groups.py`; the state's transition table is in `state.py`.
+`rebalance.py` decides when a rebalance starts and ends; the transition table is in `state.py`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.classic.member import ClassicMember, Protocols
 from ottla.coordinator.group.classic.records import group_tombstone
@@ -15,17 +15,17 @@ from ottla.coordinator.group.classic.state import VALID_BEFORE, ClassicState
 from ottla.coordinator.group.group import CommitPartitionValidator, ExpiryBase, Group, GroupType
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId
+from ottla.promise import Promise
 from ottla.wire import messages
 from ottla.wire.codec import decode_prefix
 
 if TYPE_CHECKING:
     from ottla.coordinator.timers import Timers
 
-Message = Any
-
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 _SUBSCRIPTION_VERSION: Final = 0
-"""The form that every later version of a consumer's metadata begins with."""
+"""All later versions of a consumer's metadata start with the fields of this one."""
 
 NO_TIME: Final = -1
 
@@ -43,7 +43,7 @@ def sync_key(group_id: str) -> tuple[str, str]:
 
 
 class ClassicGroup(Group):
-    """See the module. A group without a protocol type is a simple one: offsets of a consumer that assigns itself."""
+    """One classic group. Without a protocol type it is a simple group: offsets of a consumer that assigns itself."""
 
     __slots__ = (
         "_protocol_counts",
@@ -68,7 +68,7 @@ class ClassicGroup(Group):
 
     def __init__(
         self,
-        group_id: str,
+        group_id: GroupId,
         state_since_ms: int,
         *,
         state: ClassicState = ClassicState.EMPTY,
@@ -81,7 +81,7 @@ class ClassicGroup(Group):
         self.state = state
         self.previous_state = ClassicState.DEAD
         self.state_since_ms = state_since_ms
-        """When it came into its state; NO_TIME where an old record does not tell."""
+        """When it entered its state; NO_TIME if an old record does not have the time."""
         self.generation = generation
         self.protocol_type_or_none = protocol_type
         self.protocol = protocol
@@ -90,15 +90,15 @@ class ClassicGroup(Group):
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
         self.pending_join: set[str] = set()
-        """Ids that were given out and not used yet."""
+        """Member ids that were given out and have not joined yet."""
         self.pending_sync: set[str] = set()
         self.joining_count = 0
         self.member_added = False
-        """A member came while the group was forming: it may wait for more."""
+        """A member joined during the initial delay: the group may wait for more."""
         self._protocol_counts: dict[str, int] = {}
         self._subscribed: frozenset[str] | None = None
 
-    # -- as the others see it
+    # -- Group
 
     @property
     def state_name(self) -> str:
@@ -115,9 +115,6 @@ class ClassicGroup(Group):
     @property
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type_or_none == CONSUMER_PROTOCOL_TYPE
-
-    def has_member(self, member_id: str) -> bool:
-        return member_id in self.members
 
     def validate_member(self, member_id: str, instance_id: str | None) -> None:
         """Raise UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID for a static member that was replaced."""
@@ -168,7 +165,7 @@ class ClassicGroup(Group):
     def validate_offset_delete(self) -> None:
         self._check_alive()
         if self.state is not ClassicState.EMPTY and not self.uses_consumer_protocol:
-            # Nobody knows what its members read.
+            # The coordinator does not know what its members read.
             raise ApiException(ErrorCode.NON_EMPTY_GROUP, f"Group {self.group_id} has members")
 
     def validate_delete(self) -> None:
@@ -182,7 +179,7 @@ class ClassicGroup(Group):
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
         if self._subscribed is None:
-            # Its members read something, but only they know what.
+            # The coordinator does not know what its members read.
             return self.uses_consumer_protocol
         return topic in self._subscribed
 
@@ -196,7 +193,7 @@ class ClassicGroup(Group):
             since_ms = self.state_since_ms
             if since_ms == NO_TIME:
                 return lambda committed: committed.commit_ms
-            # An offset committed by an admin after the group became empty is kept as long as the others.
+            # An offset that is committed after the group became empty is kept as long as the others.
             return lambda committed: since_ms
         if self.uses_consumer_protocol and self._subscribed is not None and self.state is ClassicState.STABLE:
             return lambda committed: committed.commit_ms
@@ -226,7 +223,7 @@ class ClassicGroup(Group):
         self.pending_join.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Take a member, or an id that is pending, out."""
+        """Remove a member or a pending id."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member.protocols, -1)
@@ -239,14 +236,14 @@ class ClassicGroup(Group):
         self.pending_join.discard(member_id)
         self.pending_sync.discard(member_id)
 
-    def update(self, member: ClassicMember, request: Message, protocols: Protocols) -> None:
-        """The member joins again; its request is set by `wait_for_join`."""
+    def update(self, member: ClassicMember, request: messages.JoinGroupRequest, protocols: Protocols) -> None:
+        """The member joins again; `wait_for_join` sets its request."""
         self.restore(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
 
     def restore(
         self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """Set what a member says about itself."""
+        """Set a member's protocols and timeouts."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
@@ -254,7 +251,7 @@ class ClassicGroup(Group):
         member.session_timeout_ms = session_timeout_ms
 
     def replace_static(self, old_id: str, new_id: str) -> ClassicMember:
-        """A static member came back under a new id: the old one is fenced, the rest stays as it was."""
+        """A static member joined with a new id: fence the old id, and keep the rest."""
         member = self.members.pop(old_id)
         assert member.instance_id is not None
         join, sync = messages.JoinGroupResponse, messages.SyncGroupResponse
@@ -275,7 +272,7 @@ class ClassicGroup(Group):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long a rebalance waits: as long as the most patient member asks for."""
+        """How long a rebalance waits: the longest timeout of its members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
@@ -283,7 +280,7 @@ class ClassicGroup(Group):
         return len(self.members) == self.joining_count and not self.pending_join
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one who joined; False where nobody did."""
+        """Make a member that joined the leader; False if no member joined."""
         leader = None if self.leader_id is None else self.members.get(self.leader_id)
         if leader is None:
             return False
@@ -307,7 +304,7 @@ class ClassicGroup(Group):
         )
 
     def select_protocol(self) -> str:
-        """The one of the common protocols that most members like best."""
+        """The protocol, of those that all members support, with the most votes."""
         count = len(self.members)
         candidates = {name for name, supporters in self._protocol_counts.items() if supporters == count}
         votes: dict[str, int] = {}
@@ -317,7 +314,7 @@ class ClassicGroup(Group):
         return max(votes, key=votes.__getitem__)
 
     def compute_subscribed(self) -> None:
-        """Read from the members' metadata which topics they are subscribed to, where it is a consumer's."""
+        """Read the subscribed topics from the members' metadata, if it is that of consumers."""
         self._subscribed = None
         if not self.uses_consumer_protocol:
             return
@@ -338,13 +335,9 @@ class ClassicGroup(Group):
                 )
                 topics.update(subscription.topics)
         except (ApiException, struct.error, StopIteration):
-            # Written by a client of its own kind: its offsets are kept then.
+            # The metadata has another form: all offsets of the group are kept.
             return
         self._subscribed = frozenset(topics)
-
-    @property
-    def subscribed_topics(self) -> frozenset[str] | None:
-        return self._subscribed
 
     # -- states
 
@@ -359,16 +352,17 @@ class ClassicGroup(Group):
         return self.state in VALID_BEFORE[ClassicState.PREPARING_REBALANCE]
 
     def begin_generation(self, now_ms: int) -> None:
-        """Everyone has joined who is going to: on with the next generation."""
+        """All members have joined or timed out: start the next generation."""
         self.generation += 1
         self.protocol = self.select_protocol() if self.members else None
         self.compute_subscribed()
         self.transition_to(ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY, now_ms)
         self.pending_sync.clear()
 
-    # -- answers
+    # -- responses
 
-    def answer_join(self, member: ClassicMember, response: Message) -> bool:
+    def answer_join(self, member: ClassicMember, response: messages.JoinGroupResponse) -> bool:
+        """Respond to the member's waiting join; False if there is none."""
         joining, member.joining = member.joining, None
         if joining is None:
             return False
@@ -376,21 +370,24 @@ class ClassicGroup(Group):
         joining.resolve(response)
         return True
 
-    def answer_sync(self, member: ClassicMember, response: Message) -> bool:
+    def answer_sync(self, member: ClassicMember, response: messages.SyncGroupResponse) -> bool:
+        """Respond to the member's waiting sync; False if there is none."""
         syncing, member.syncing = member.syncing, None
         if syncing is None:
             return False
         syncing.resolve(response)
         return True
 
-    def wait_for_join(self, member: ClassicMember, joining: Any) -> None:
-        """The member's join request waits from now on, in place of an earlier one that it gave up."""
+    def wait_for_join(self, member: ClassicMember, joining: Promise[messages.JoinGroupResponse]) -> None:
+        """The member's join waits from now on, in place of an earlier one that it gave up."""
         if member.joining is None:
             self.joining_count += 1
         member.joining = joining
 
-    def joined(self, member_id: str, *, members: bool, skip_assignment: bool = False) -> Message:
-        """The answer to a member that joined the current generation."""
+    def joined(
+        self, member_id: str, *, members: bool, skip_assignment: bool = False
+    ) -> messages.JoinGroupResponse:
+        """The response to a member that joined the current generation."""
         response = messages.JoinGroupResponse
         return response(
             members=self._listed() if members else [],
@@ -402,7 +399,7 @@ class ClassicGroup(Group):
             skip_assignment=skip_assignment,
         )
 
-    def _listed(self) -> list[Message]:
+    def _listed(self) -> list[messages.JoinGroupResponse.JoinGroupResponseMember]:
         listed = messages.JoinGroupResponse.JoinGroupResponseMember
         return [
             listed(

@@ -1,9 +1,9 @@
-"""JoinGroup of classic groups: new members, members that come back, static members that replace themselves."""
+"""JoinGroup of classic groups: new members, members that join again, and static members that were restarted."""
 
 from __future__ import annotations
 
 import uuid
-from typing import Any, Final
+from typing import Final
 
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.classic.member import ClassicMember, Protocols, protocols_of
@@ -17,7 +17,7 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.promise import Promise
 from ottla.wire import messages
 
-Message = Any
+Joined = CoordinatorResult[messages.JoinGroupResponse]
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
 _SKIP_ASSIGNMENT_FROM: Final = 9
@@ -32,8 +32,8 @@ class Joining:
         self._context = context
         self._rebalances = rebalances
 
-    def join(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
-        """Join a classic group, or one that becomes a classic group because nobody is in it."""
+    def join(self, info: RequestInfo, request: messages.JoinGroupRequest, now_ms: int) -> Joined:
+        """Join a classic group, or an empty group that becomes a classic group."""
         groups = self._context.groups
         group_id, member_id = request.group_id, request.member_id
         found = groups.get(group_id)
@@ -60,12 +60,12 @@ class Joining:
         return CoordinatorResult(records, result.response, replay=False, on_committed=committed)
 
     def _join(
-        self, group: ClassicGroup, info: RequestInfo, request: Message, now_ms: int
-    ) -> CoordinatorResult[Message]:
+        self, group: ClassicGroup, info: RequestInfo, request: messages.JoinGroupRequest, now_ms: int
+    ) -> Joined:
         member_id = request.member_id
         if not self._has_room_for(group, member_id):
             group.remove(member_id)
-            # The others need not wait for it any more.
+            # The other members need not wait for it any more.
             follows = self._rebalances.maybe_complete_join(group, now_ms)
             return CoordinatorResult(
                 follows.records,
@@ -99,8 +99,13 @@ class Joining:
     # -- new members
 
     def _join_new(
-        self, group: ClassicGroup, info: RequestInfo, request: Message, protocols: Protocols, now_ms: int
-    ) -> CoordinatorResult[Message]:
+        self,
+        group: ClassicGroup,
+        info: RequestInfo,
+        request: messages.JoinGroupRequest,
+        protocols: Protocols,
+        now_ms: int,
+    ) -> Joined:
         instance_id = request.group_instance_id
         stem = info.client_id if instance_id is None else instance_id
         new_id = f"{stem}-{uuid.UUID(bytes=self._context.clock.random_uuid())}"
@@ -109,10 +114,10 @@ class Joining:
             if old_id is not None:
                 return self._replace_static(group, info, request, old_id, new_id, protocols, now_ms)
         elif info.api_version >= _MEMBER_ID_REQUIRED_FROM:
-            # A client that gives up while its join waits would leave a member behind that nobody knows: it
-            # has to come again with its id.
+            # A client that gives up while its join waits would leave a member behind that no client knows. So it
+            # has to join again with its id.
             group.pending_join.add(new_id)
-            self._rebalances.expect(group.group_id, new_id, request.session_timeout_ms)
+            self._rebalances.schedule_session_timeout(group.group_id, new_id, request.session_timeout_ms)
             return _refuse(new_id, ErrorCode.MEMBER_ID_REQUIRED)
         return self._add(group, info, request, new_id, protocols, now_ms)
 
@@ -120,12 +125,12 @@ class Joining:
         self,
         group: ClassicGroup,
         info: RequestInfo,
-        request: Message,
+        request: messages.JoinGroupRequest,
         member_id: str,
         protocols: Protocols,
         now_ms: int,
-    ) -> CoordinatorResult[Message]:
-        joining: Promise[Message] = Promise()
+    ) -> Joined:
+        joining: Promise[messages.JoinGroupResponse] = Promise()
         member = ClassicMember(
             member_id,
             request.group_instance_id,
@@ -141,14 +146,14 @@ class Joining:
         if group.state is ClassicState.PREPARING_REBALANCE and group.previous_state is ClassicState.EMPTY:
             group.member_added = True
         group.add(member)
-        self._rebalances.heard_of(group, member, NEW_MEMBER_TIMEOUT_MS)
+        self._rebalances.reschedule_session_timeout(group, member, NEW_MEMBER_TIMEOUT_MS)
         return _waiting(joining, self._rebalances.prepare_or_complete(group, now_ms))
 
     # -- known members
 
     def _join_again(
-        self, group: ClassicGroup, request: Message, protocols: Protocols, now_ms: int
-    ) -> CoordinatorResult[Message]:
+        self, group: ClassicGroup, request: messages.JoinGroupRequest, protocols: Protocols, now_ms: int
+    ) -> Joined:
         member_id = request.member_id
         try:
             group.validate_member(member_id, request.group_instance_id)
@@ -158,14 +163,14 @@ class Joining:
         is_leader = group.leader_id == member_id
         unchanged = member.protocols == protocols
         if group.state is ClassicState.COMPLETING_REBALANCE and unchanged:
-            # Its answer was lost: the generation is the same.
+            # It did not receive the response: the generation is the same.
             return CoordinatorResult((), group.joined(member_id, members=is_leader))
         if group.state is ClassicState.STABLE and unchanged and not is_leader:
             return CoordinatorResult((), group.joined(member_id, members=False))
         if group.state is ClassicState.EMPTY:
             return _refuse(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        # New metadata, or the leader's wish: it may have seen new partitions that only clients know of.
-        joining: Promise[Message] = Promise()
+        # It has new metadata, or it is the leader and asks for a rebalance, perhaps because of new partitions.
+        joining: Promise[messages.JoinGroupResponse] = Promise()
         group.update(member, request, protocols)
         group.wait_for_join(member, joining)
         return _waiting(joining, self._rebalances.prepare_or_complete(group, now_ms))
@@ -176,23 +181,23 @@ class Joining:
         self,
         group: ClassicGroup,
         info: RequestInfo,
-        request: Message,
+        request: messages.JoinGroupRequest,
         old_id: str,
         new_id: str,
         protocols: Protocols,
         now_ms: int,
-    ) -> CoordinatorResult[Message]:
-        """A static member restarted: it gets a new id and, where nothing else changed, its old part."""
+    ) -> Joined:
+        """A static member restarted: it gets a new id and, if nothing else has changed, its old assignment."""
         leader_before = group.leader_id
         member = group.replace_static(old_id, new_id)
         member.is_new = False
-        self._rebalances.heard_of(group, member)
+        self._rebalances.reschedule_session_timeout(group, member)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
-        joining: Promise[Message] = Promise()
+        joining: Promise[messages.JoinGroupResponse] = Promise()
         group.update(member, request, protocols)
         group.wait_for_join(member, joining)
         if group.state is ClassicState.COMPLETING_REBALANCE:
-            # The leader may have the old id in its list already: nothing would be assigned to the new one.
+            # The leader may already have the old id in its list, and would assign nothing to the new one.
             return _waiting(joining, self._rebalances.prepare(group, now_ms))
         if group.state is not ClassicState.STABLE:
             return _waiting(joining, self._rebalances.maybe_complete_join(group, now_ms))
@@ -204,30 +209,30 @@ class Joining:
                 group.answer_join(member, _refusal("", error.code))
                 restored = group.replace_static(new_id, old_id)
                 group.restore(restored, *before)
-                self._rebalances.heard_of(group, restored)
+                self._rebalances.reschedule_session_timeout(group, restored)
                 return
             if info.api_version >= _SKIP_ASSIGNMENT_FROM:
                 is_leader = group.leader_id == new_id
-                answer = group.joined(new_id, members=is_leader, skip_assignment=is_leader)
+                response = group.joined(new_id, members=is_leader, skip_assignment=is_leader)
             else:
-                # A client that cannot skip the assignment must not believe that it leads.
-                answer = group.joined(new_id, members=False)
-                answer.leader = leader_before or ""
-            group.answer_join(member, answer)
+                # A client that cannot skip the assignment must not become the leader.
+                response = group.joined(new_id, members=False)
+                response.leader = leader_before or ""
+            group.answer_join(member, response)
 
         return CoordinatorResult(
             [group_record(group, group.assignments())], joining, replay=False, on_committed=committed
         )
 
 
-def _refusal(member_id: str, code: ErrorCode) -> Message:
+def _refusal(member_id: str, code: ErrorCode) -> messages.JoinGroupResponse:
     return messages.JoinGroupResponse(member_id=member_id, error_code=code, protocol_name=None)
 
 
-def _refuse(member_id: str, code: ErrorCode) -> CoordinatorResult[Message]:
+def _refuse(member_id: str, code: ErrorCode) -> Joined:
     return CoordinatorResult((), _refusal(member_id, code))
 
 
-def _waiting(joining: Promise[Message], result: Result) -> CoordinatorResult[Message]:
-    """The join waits; what the rebalance wants to be written goes with it."""
+def _waiting(joining: Promise[messages.JoinGroupResponse], result: Result) -> Joined:
+    """The join waits; the records of the rebalance are written with it."""
     return CoordinatorResult(result.records, joining, replay=result.replay, on_committed=result.on_committed)

@@ -1,10 +1,10 @@
-"""Rebalances of classic groups: how they begin, what they wait for, and how they end."""
+"""Rebalances of classic groups: how they start, what they wait for, and how they end."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from ottla.coordinator.group.classic.group import ClassicGroup, join_key, session_key, sync_key
 from ottla.coordinator.group.classic.member import NO_ASSIGNMENT, ClassicMember
@@ -17,36 +17,36 @@ from ottla.wire import messages
 
 _logger = logging.getLogger(__name__)
 
-Result = CoordinatorResult[Any]
+Result = CoordinatorResult[None]
 
 NOTHING: Final[Result] = CoordinatorResult((), None)
 
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000
-"""A new member cannot heartbeat while its first join waits: after this time it is taken for gone."""
+"""A new member cannot heartbeat while its first join waits: after this time it counts as dead."""
 
 SHORTEST_FORMING_MS: Final = 50
-"""Members that start together join within milliseconds of each other. One that finds the first generation complete
-makes all wait for a heartbeat, which is seconds: so a new group waits this long, even if it is to wait for nobody."""
+"""Members that start together join within milliseconds of each other. A member that comes after the first generation
+is complete makes all others wait for a heartbeat, which takes seconds. So a new group waits at least this long."""
 
 
 class Rebalances:
-    """All functions change the group at once; a result with records is one to be written."""
+    """The rebalance steps. Each changes the group at once; the records of its result have to be written."""
 
     __slots__ = ("_context",)
 
     def __init__(self, context: GroupContext) -> None:
         self._context = context
 
-    # -- beginning
+    # -- starting
 
     def prepare_or_complete(self, group: ClassicGroup, now_ms: int) -> Result:
-        """Something about the members changed: begin a rebalance, or see whether one under way can go on."""
+        """The members have changed: start a rebalance, or check whether the current one can continue."""
         if group.can_rebalance:
             return self.prepare(group, now_ms)
         return self.maybe_complete_join(group, now_ms)
 
     def prepare(self, group: ClassicGroup, now_ms: int) -> Result:
-        """Begin a rebalance: everyone has to join again."""
+        """Start a rebalance: all members have to join again."""
         if group.state is ClassicState.COMPLETING_REBALANCE:
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
@@ -54,7 +54,7 @@ class Rebalances:
         forming = group.state is ClassicState.EMPTY
         group.transition_to(ClassicState.PREPARING_REBALANCE, now_ms)
         if forming:
-            # Members of a new group come one after the other: wait for more before the first assignment.
+            # Members of a new group join one after the other: wait for more before the first assignment.
             delay_ms = self._initial_delay_ms
             remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
             self._schedule_forming(group.group_id, delay_ms, remaining_ms)
@@ -99,7 +99,7 @@ class Rebalances:
     # -- from joining to syncing
 
     def maybe_complete_join(self, group: ClassicGroup, now_ms: int) -> Result:
-        """Go on to the next generation if everyone has joined; a group that is forming waits for its time."""
+        """Start the next generation if all have joined; a new group waits for its initial delay."""
         if (
             group.state is ClassicState.PREPARING_REBALANCE
             and group.previous_state is not ClassicState.EMPTY
@@ -109,7 +109,7 @@ class Rebalances:
         return NOTHING
 
     def complete_join(self, group: ClassicGroup, now_ms: int) -> Result:
-        """The next generation begins, with those who joined. Static members may be late."""
+        """Start the next generation with the members that joined. Static members may join later."""
         timers = self._context.timers
         timers.cancel(join_key(group.group_id))
         for member in [m for m in group.members.values() if m.joining is None and not m.is_static]:
@@ -118,7 +118,7 @@ class Rebalances:
         if group.state is ClassicState.DEAD:
             return NOTHING
         if not group.elect_joined_leader() and group.members:
-            # Only static members that are away: wait until they come or their sessions end.
+            # Only absent static members are left: wait until they join or their sessions time out.
             self._schedule_join_end(group)
             return NOTHING
         group.begin_generation(now_ms)
@@ -129,7 +129,7 @@ class Rebalances:
         for member in group.members.values():
             is_leader = member.member_id == group.leader_id
             group.answer_join(member, group.joined(member.member_id, members=is_leader))
-            self.heard_of(group, member)
+            self.reschedule_session_timeout(group, member)
             member.is_new = False
             group.pending_sync.add(member.member_id)
         self._schedule_sync_end(group)
@@ -157,20 +157,20 @@ class Rebalances:
     # -- from syncing to stable
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
-        """The member has asked for its assignment."""
+        """The member has sent SyncGroup."""
         group.pending_sync.discard(member_id)
         if not group.pending_sync:
             self._context.timers.cancel(sync_key(group.group_id))
 
-    def hand_out(self, group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> None:
-        """The assignment is kept: the group is stable, and everyone who waits gets its part."""
+    def complete_sync(self, group: ClassicGroup, assignments: Mapping[str, bytes], now_ms: int) -> None:
+        """The assignment is committed: the group is stable, and waiting members get their assignments."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, NO_ASSIGNMENT)
         self._answer_syncs(group, ErrorCode.NONE)
         group.transition_to(ClassicState.STABLE, now_ms)
 
     def reset_assignments(self, group: ClassicGroup, code: ErrorCode) -> None:
-        """The generation ends before it is settled: nobody has anything, and who waits is told."""
+        """The generation ends before it is stable: clear all assignments and respond to waiting members."""
         for member in group.members.values():
             member.assignment = NO_ASSIGNMENT
         self._answer_syncs(group, code)
@@ -179,21 +179,21 @@ class Rebalances:
         response = messages.SyncGroupResponse
         for member in group.members.values():
             if code is ErrorCode.NONE:
-                answer = response(
+                synced = response(
                     protocol_type=group.protocol_type_or_none,
                     protocol_name=group.protocol,
                     assignment=member.assignment,
                 )
             else:
-                answer = response(error_code=code)
-            if group.answer_sync(member, answer):
-                # While it waited for us it could not be missed; now it can.
-                self.heard_of(group, member)
+                synced = response(error_code=code)
+            if group.answer_sync(member, synced):
+                # Its session could not time out while it waited; from now on it can.
+                self.reschedule_session_timeout(group, member)
 
     # -- members that go
 
     def remove(self, group: ClassicGroup, member_id: str) -> None:
-        """Take out a member (or a pending id) that leaves; `member_gone` says what follows."""
+        """Remove a member (or a pending id) that leaves; call `member_gone` afterwards."""
         self._context.timers.cancel(session_key(group.group_id, member_id))
         member = group.members.get(member_id)
         if member is not None:
@@ -202,31 +202,33 @@ class Rebalances:
         group.remove(member_id)
 
     def member_gone(self, group: ClassicGroup, now_ms: int) -> Result:
-        """Members were removed: the others share what they had."""
+        """Members were removed: rebalance their partitions among the others."""
         if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
             return self.prepare_or_complete(group, now_ms)
         return self.maybe_complete_join(group, now_ms)
 
     # -- sessions
 
-    def heard_of(self, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
-        """The member lives: its session begins anew."""
-        self.expect(
+    def reschedule_session_timeout(
+        self, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
+    ) -> None:
+        """The member is alive: restart its session timeout."""
+        self.schedule_session_timeout(
             group.group_id,
             member.member_id,
             member.session_timeout_ms if timeout_ms is None else timeout_ms,
         )
 
-    def expect(self, group_id: str, member_id: str, timeout_ms: int) -> None:
-        """Take the member (or the pending id) for gone unless it is heard of in time."""
+    def schedule_session_timeout(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """Remove the member (or the pending id) after this time unless it is rescheduled."""
         self._context.timers.schedule(
             session_key(group_id, member_id),
             timeout_ms,
-            lambda now_ms: self._session_over(group_id, member_id, now_ms),
+            lambda now_ms: self._session_timed_out(group_id, member_id, now_ms),
             retry=False,
         )
 
-    def _session_over(self, group_id: str, member_id: str, now_ms: int) -> Result:
+    def _session_timed_out(self, group_id: str, member_id: str, now_ms: int) -> Result:
         group = self._find(group_id)
         if group is None or group.state is ClassicState.DEAD:
             return NOTHING
@@ -236,7 +238,7 @@ class Rebalances:
             member = group.members.get(member_id)
             if member is None or member.has_satisfied_heartbeat:
                 return NOTHING
-            _logger.info("Member %s of group %s was not heard of in time", member_id, group_id)
+            _logger.info("The session of member %s of group %s has timed out", member_id, group_id)
             self.remove(group, member_id)
             if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
                 return self.prepare_or_complete(group, now_ms)
@@ -247,7 +249,7 @@ class Rebalances:
     # -- the end
 
     def end(self, group: ClassicGroup) -> None:
-        """The group is coordinated elsewhere from now on: everyone who waits has to go there."""
+        """Another broker coordinates the group from now on: fail all waiting requests with NOT_COORDINATOR."""
         gone = ErrorCode.NOT_COORDINATOR
         group.previous_state, group.state = group.state, ClassicState.DEAD
         for member in group.members.values():
@@ -256,16 +258,16 @@ class Rebalances:
             group.answer_sync(member, messages.SyncGroupResponse(error_code=gone))
 
 
-def _unknown_member() -> Any:
+def _unknown_member() -> messages.JoinGroupResponse:
     return messages.JoinGroupResponse(
         member_id="", error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name=None
     )
 
 
-def _warn_of(group_id: str) -> Any:
+def _warn_of(group_id: str) -> Callable[[ApiException | None], None]:
     def committed(error: ApiException | None) -> None:
         if error is not None:
-            # The generation before would come back after a restart, and end when nobody heartbeats.
-            _logger.warning("Cannot keep that group %s is empty: %s", group_id, error.message)
+            # After a restart the previous generation would return, and end when its sessions time out.
+            _logger.warning("Cannot write that group %s is empty: %s", group_id, error.message)
 
     return committed

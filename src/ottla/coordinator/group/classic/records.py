@@ -44,7 +44,7 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Coord
 
 
 def new_group_record(group: ClassicGroup) -> CoordinatorRecord:
-    """A group that nobody has joined yet."""
+    """A group without members."""
     return CoordinatorRecord(
         messages.GroupMetadataKey(group=group.group_id),
         messages.GroupMetadataValue(

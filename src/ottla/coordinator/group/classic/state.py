@@ -1,11 +1,11 @@
-"""The states of a classic group and the ways between them.
+"""The states of a classic group and the transitions between them.
 
 EMPTY ────────────▶ PREPARING_REBALANCE ──all joined, or time is up──▶ COMPLETING_REBALANCE
   ▲  first join        ▲    │      ▲                                      │          │
   │                    │    │      └── a member joins, leaves or fails ───┘          │ the leader syncs
-  └── nobody is left ──┼────┘                                                        ▼
+  └── no member left ──┼────┘                                                        ▼
                        └────────── a member joins, leaves or fails ──────────────  STABLE
-any ──▶ DEAD  (deleted, or coordinated elsewhere)
+any ──▶ DEAD  (deleted, or coordinated by another broker)
 """
 
 from __future__ import annotations

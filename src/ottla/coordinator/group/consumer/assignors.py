@@ -1,6 +1,6 @@
-"""The server-side assignors by name: `uniform`, which most groups want, and `range`, which co-partitions.
+"""The server-side assignors by name: `uniform`, the default, and `range`, which co-partitions.
 
-An assignor is a pure function from a `GroupSpec` to every member's partitions. As in Kafka 4.3 neither looks at
+An assignor is a pure function from a `GroupSpec` to every member's partitions. As in Kafka 4.3 neither considers
 racks.
 """
 
@@ -21,10 +21,10 @@ RANGE: Final = "range"
 
 
 def assign_range(spec: GroupSpec) -> dict[str, Partitions]:
-    """Neighbouring partitions of each topic to each member, members in a fixed order.
+    """Assign adjacent partitions of each topic to each member, with the members in a fixed order.
 
-    So topics with as many partitions are shared out alike (co-partitioning), and since static members come first
-    and by their instance id, one that returns under a new member id gets the same partitions.
+    So topics with equally many partitions are assigned alike (co-partitioning). Static members come first, sorted by
+    instance id, so that one that returns with a new member id gets the same partitions.
     """
     order = sorted(spec.members.items(), key=_range_order)
     subscribers: dict[bytes, int] = {}
@@ -51,7 +51,7 @@ def _range_order(item: tuple[str, MemberSpec]) -> tuple[bool, str]:
 
 
 class _Shares:
-    """A topic's partitions, cut into as many ranges as there are subscribers; the first ones are one longer."""
+    """A topic's partitions, split into one range per subscriber; the first ranges are one longer."""
 
     __slots__ = ("_next", "_size", "_with_one_more")
 
@@ -70,7 +70,7 @@ class _Shares:
 
 
 def assign_uniform(spec: GroupSpec) -> dict[str, Partitions]:
-    """As even as can be, and as few moves as that allows."""
+    """Assign as evenly as possible, with the fewest moves."""
     if spec.subscription is SubscriptionType.HOMOGENEOUS:
         return assign_same_topics(spec)
     return assign_different_topics(spec)

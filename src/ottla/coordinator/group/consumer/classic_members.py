@@ -1,15 +1,15 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-The broker assigns; to such a member it looks like a group whose leader is someone else. A heartbeat tells it
-REBALANCE_IN_PROGRESS when there is a step to make, each join is one step of the reconciliation, and a sync brings
-what the member has then. Its generation is its member epoch.
+The broker assigns; to such a member the group seems to have another leader. A heartbeat returns REBALANCE_IN_PROGRESS
+when there is a step to make, each join is one step of the reconciliation, and a sync returns the assignment after it.
+The member's generation is its member epoch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.consumer import settings
 from ottla.coordinator.group.consumer.embedded import assignment_bytes, owned_in, subscription_of
@@ -40,39 +40,49 @@ from ottla.wire import messages
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
 
-Message = Any
-
 _MEMBER_ID_REQUIRED_FROM = 4
 
 
-class ClassicGuests:
-    """The four requests of the classic protocol, for groups that are consumer groups and have members."""
+class ClassicProtocolMembers:
+    """A `ClassicMemberHandler`: the requests of classic members to consumer groups with members."""
 
     __slots__ = ("_consumers",)
 
     def __init__(self, consumers: ConsumerGroups) -> None:
         self._consumers = consumers
 
-    def join(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
+    def join(
+        self, info: RequestInfo, request: messages.JoinGroupRequest, now_ms: int
+    ) -> CoordinatorResult[messages.JoinGroupResponse]:
         """JoinGroup: one step of the reconciliation."""
         return _join(self._consumers, self._consumers.group(request.group_id), info, request, now_ms)
 
-    def sync(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
-        """SyncGroup: what the member has by now, in the form it understands."""
+    def sync(
+        self, info: RequestInfo, request: messages.SyncGroupRequest, now_ms: int
+    ) -> CoordinatorResult[messages.SyncGroupResponse]:
+        """SyncGroup: the member's current assignment, in the classic form."""
         return _sync(self._consumers, self._consumers.group(request.group_id), request)
 
-    def heartbeat(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
+    def heartbeat(
+        self, info: RequestInfo, request: messages.HeartbeatRequest, now_ms: int
+    ) -> CoordinatorResult[messages.HeartbeatResponse]:
         """Heartbeat: whether there is a step to make."""
         return _heartbeat(self._consumers, self._consumers.group(request.group_id), request)
 
-    def leave(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
+    def leave(
+        self, info: RequestInfo, request: messages.LeaveGroupRequest, now_ms: int
+    ) -> CoordinatorResult[messages.LeaveGroupResponse]:
         """LeaveGroup, by members of either protocol or by an administrator (an instance id alone)."""
         return _leave(self._consumers, self._consumers.group(request.group_id), request, now_ms)
 
 
 def _join(
-    consumers: ConsumerGroups, group: ConsumerGroup, info: RequestInfo, request: Message, now_ms: int
-) -> CoordinatorResult[Message]:
+    consumers: ConsumerGroups,
+    group: ConsumerGroup,
+    info: RequestInfo,
+    request: messages.JoinGroupRequest,
+    now_ms: int,
+) -> CoordinatorResult[messages.JoinGroupResponse]:
     if settings.migration_policy(consumers.context.config) is settings.MigrationPolicy.DISABLED:
         raise ApiException(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -130,7 +140,10 @@ def _join(
 
 
 def _with_request(
-    member: ConsumerGroupMember, info: RequestInfo, request: Message, subscription: Message
+    member: ConsumerGroupMember,
+    info: RequestInfo,
+    request: messages.JoinGroupRequest,
+    subscription: messages.ConsumerProtocolSubscription,
 ) -> ConsumerGroupMember:
     rebalance_timeout_ms = request.rebalance_timeout_ms
     return replace(
@@ -151,7 +164,7 @@ def _with_request(
     )
 
 
-def _joined(member: ConsumerGroupMember) -> Message:
+def _joined(member: ConsumerGroupMember) -> messages.JoinGroupResponse:
     assert member.classic is not None
     return messages.JoinGroupResponse(
         member_id=member.member_id,
@@ -173,7 +186,9 @@ def _start_timers(
     return start
 
 
-def _sync(consumers: ConsumerGroups, group: ConsumerGroup, request: Message) -> CoordinatorResult[Message]:
+def _sync(
+    consumers: ConsumerGroups, group: ConsumerGroup, request: messages.SyncGroupRequest
+) -> CoordinatorResult[messages.SyncGroupResponse]:
     member = _classic_member(group, request)
     classic = member.classic
     assert classic is not None
@@ -204,8 +219,8 @@ def _sync(consumers: ConsumerGroups, group: ConsumerGroup, request: Message) -> 
 
 
 def _heartbeat(
-    consumers: ConsumerGroups, group: ConsumerGroup, request: Message
-) -> CoordinatorResult[Message]:
+    consumers: ConsumerGroups, group: ConsumerGroup, request: messages.HeartbeatRequest
+) -> CoordinatorResult[messages.HeartbeatResponse]:
     member = _classic_member(group, request)
     schedule_session(consumers, group.group_id, member)
     code = ErrorCode.NONE
@@ -219,8 +234,10 @@ def _heartbeat(
     return CoordinatorResult([], messages.HeartbeatResponse(error_code=code))
 
 
-def _classic_member(group: ConsumerGroup, request: Message) -> ConsumerGroupMember:
-    """Who sends a SyncGroup or Heartbeat. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+def _classic_member(
+    group: ConsumerGroup, request: messages.SyncGroupRequest | messages.HeartbeatRequest
+) -> ConsumerGroupMember:
+    """The sender of a SyncGroup or Heartbeat. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
     member = _member_of(group, request.member_id, request.group_instance_id)
     check_instance(member, request.member_id)
     if not member.uses_classic_protocol:
@@ -249,10 +266,10 @@ def _member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) ->
 
 
 def _leave(
-    consumers: ConsumerGroups, group: ConsumerGroup, request: Message, now_ms: int
-) -> CoordinatorResult[Message]:
+    consumers: ConsumerGroups, group: ConsumerGroup, request: messages.LeaveGroupRequest, now_ms: int
+) -> CoordinatorResult[messages.LeaveGroupResponse]:
     response = messages.LeaveGroupResponse
-    answers = []
+    responses = []
     leaving: dict[str, ConsumerGroupMember] = {}
     for identity in request.members:
         code = ErrorCode.NONE
@@ -261,9 +278,9 @@ def _leave(
             leaving[member.member_id] = member
         except ApiException as error:
             code = error.code
-        answers.append(
+        responses.append(
             response.MemberResponse(
                 member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code
             )
         )
-    return fence(consumers, group, leaving.values(), response(members=answers), now_ms)
+    return fence(consumers, group, leaving.values(), response(members=responses), now_ms)

@@ -1,22 +1,23 @@
-"""ConsumerGroupDescribe: a group as its members and administrators see it."""
+"""ConsumerGroupDescribe: a group with its members and their assignments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Final
 
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import ConsumerGroupMember
+from ottla.ids import TopicName
 from ottla.metadata.image import MetadataImage
 from ottla.wire import messages
 
-Message = Any
-
-_CLASSIC_MEMBER = 0
-_CONSUMER_MEMBER = 1
+_CLASSIC_MEMBER: Final = 0
+_CONSUMER_MEMBER: Final = 1
 
 
-def describe(group: ConsumerGroup, default_assignor: str, image: MetadataImage) -> Message:
+def describe(
+    group: ConsumerGroup, default_assignor: str, image: MetadataImage
+) -> messages.ConsumerGroupDescribeResponse.DescribedGroup:
     """The group with all of its members."""
     return messages.ConsumerGroupDescribeResponse.DescribedGroup(
         group_id=group.group_id,
@@ -28,9 +29,11 @@ def describe(group: ConsumerGroup, default_assignor: str, image: MetadataImage) 
     )
 
 
-def _member(group: ConsumerGroup, member: ConsumerGroupMember, image: MetadataImage) -> Message:
+def _member(
+    group: ConsumerGroup, member: ConsumerGroupMember, image: MetadataImage
+) -> messages.ConsumerGroupDescribeResponse.Member:
     response = messages.ConsumerGroupDescribeResponse
-    # What it has yet to give up is still the member's to read.
+    # The member still reads the partitions that it has yet to revoke.
     owned: dict[bytes, list[int]] = {}
     for partitions in (member.assigned, member.pending_revocation):
         for topic_id, numbers in partitions.items():
@@ -42,7 +45,7 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, image: MetadataIm
         member_epoch=member.epoch,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_names=[TopicName(name) for name in sorted(member.topic_names)],
         subscribed_topic_regex=member.topic_regex,
         assignment=_assignment(owned, image),
         target_assignment=_assignment(group.target.get(member.member_id, {}), image),
@@ -50,13 +53,17 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, image: MetadataIm
     )
 
 
-def _assignment(partitions: Mapping[bytes, Iterable[int]], image: MetadataImage) -> Message:
+def _assignment(
+    partitions: Mapping[bytes, Iterable[int]], image: MetadataImage
+) -> messages.ConsumerGroupDescribeResponse.Assignment:
     response = messages.ConsumerGroupDescribeResponse
     topics = image.topics.by_id
     return response.Assignment(
         topic_partitions=[
             response.TopicPartitions(
-                topic_id=topic_id, topic_name=topics[topic_id].name, partitions=sorted(numbers)
+                topic_id=topic_id,
+                topic_name=TopicName(topics[topic_id].name),
+                partitions=sorted(numbers),
             )
             for topic_id, numbers in partitions.items()
             if topic_id in topics

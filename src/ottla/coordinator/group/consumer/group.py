@@ -1,11 +1,11 @@
-"""A consumer group: its members, what they want, what each should have (the target) and what each has.
+"""A consumer group: its members, their subscriptions, targets and assignments.
 
 Only replay changes a group. Its state follows from the rest:
 
     Empty        no members
     Assigning    the group's epoch is ahead of the target's
     Reconciling  a member has not reached the target
-    Stable       all have
+    Stable       all members have reached it
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from ottla.coordinator.group.modern_group import ModernGroup
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.timers import Timers
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId
 
 PROTOCOL_TYPE: Final = "consumer"
 _COMMITS_WITH_EPOCHS_FROM: Final = 9
-"""The first version of OffsetCommit whose clients know member epochs."""
+"""The first version of OffsetCommit with member epochs."""
 
-_NOWHERE: Final[Partitions] = {}
+_NO_PARTITIONS: Final[Partitions] = {}
 _Key = TypeVar("_Key")
 
 
 class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
-    """One group of the next-generation protocol, perhaps with classic members in it."""
+    """One group of the consumer protocol (KIP-848), perhaps with classic members."""
 
     __slots__ = (
         "_holders",
@@ -50,7 +51,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         "target",
     )
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: GroupId) -> None:
         super().__init__(group_id, GroupType.CONSUMER, epoch=1)
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
@@ -63,10 +64,10 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         """How many classic members support a protocol."""
         self.has_partition_metadata = False
         self._holders: dict[bytes, dict[int, int]] = {}
-        """How many members have a partition: one, but in the midst of a compacted log two may seem to."""
+        """How many members have a partition: one, or two while a compacted log is replayed."""
         self._stable_at: dict[int, int] = {}
 
-    # -- what the registry asks
+    # -- Group
 
     @property
     def state_name(self) -> str:
@@ -82,7 +83,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
 
     @property
     def is_reconciled(self) -> bool:
-        """Every member has what the target gives it."""
+        """Whether every member has its target assignment."""
         return self._stable_at.get(self.assignment_epoch, 0) == len(self.members)
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
@@ -96,7 +97,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         api_version: int,
         is_transactional: bool,
     ) -> CommitPartitionValidator | None:
-        """Members commit in their epoch, or in an older one for partitions they have had since."""
+        """Members commit in their epoch, or in an older one for partitions that they have had since then."""
         if epoch < 0 and not self.members:
             return None
         if is_transactional and epoch == -1 and not member_id and instance_id is None:
@@ -109,7 +110,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         ):
             raise ApiException(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"members of the consumer protocol need OffsetCommit {_COMMITS_WITH_EPOCHS_FROM} or later",
+                f"Members of the consumer protocol need OffsetCommit {_COMMITS_WITH_EPOCHS_FROM} or later",
             )
         if epoch == member.epoch:
             return None
@@ -135,7 +136,7 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
             raise _stale(member, f"epoch {epoch} is not the member's, {member.epoch}")
 
     def validate_offset_delete(self) -> None:
-        """Any time; topics with subscribers are refused one by one."""
+        """Always allowed; topics with subscribers are refused one by one."""
 
     def expiry_base(self) -> ExpiryBase | None:
         return lambda offset: offset.commit_ms
@@ -156,41 +157,41 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member: ConsumerGroupMember) -> Partitions:
-        """What the member should have; one that takes a static member's place has that one's target."""
+        """The target of a member; one that replaces a static member has that one's target."""
         if member.instance_id is None:
-            return self.target.get(member.member_id, _NOWHERE)
+            return self.target.get(member.member_id, _NO_PARTITIONS)
         member_id = self.static_members.get(member.instance_id)
-        return _NOWHERE if member_id is None else self.target.get(member_id, _NOWHERE)
+        return _NO_PARTITIONS if member_id is None else self.target.get(member_id, _NO_PARTITIONS)
 
     def is_owned(self, topic_id: bytes, partition: int) -> bool:
-        """Whether a member has the partition, or has yet to give it up."""
+        """Whether a member has the partition, or has yet to revoke it."""
         return partition in self._holders.get(topic_id, ())
 
     def preferred_assignor(
         self, old: ConsumerGroupMember | None = None, new: ConsumerGroupMember | None = None
     ) -> str | None:
-        """The assignor that most members ask for, were `old` replaced by `new`."""
+        """The assignor that most members prefer, if `new` replaces `old`."""
         counts = self.assignors.copy()
         _count_assignor(counts, old, new)
         return max(counts, key=counts.__getitem__, default=None)
 
     def waits_for_others(self, member: ConsumerGroupMember) -> bool:
-        """Whether a part of the member's target is still with someone else."""
+        """Whether another member still has a part of the member's target."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
             number not in member.assigned.get(topic_id, {}) and self.is_owned(topic_id, number)
-            for topic_id, numbers in self.target.get(member.member_id, _NOWHERE).items()
+            for topic_id, numbers in self.target.get(member.member_id, _NO_PARTITIONS).items()
             for number in numbers
         )
 
     def supports_classic_protocols(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a classic member with these protocols gets on with the others."""
+        """Whether a classic member with these protocols has one in common with the others."""
         if protocol_type != PROTOCOL_TYPE:
             return False
         return any(self.classic_protocols.get(name, 0) == self.classic_member_count for name in names)
 
-    # -- what replay changes
+    # -- replay
 
     def put_member(self, member: ConsumerGroupMember) -> None:
         old = self.members.get(member.member_id)

@@ -1,17 +1,17 @@
-"""The consumer groups of one shard: their operations, and their part in the shard's life.
+"""The consumer groups of one shard: their operations and their replay.
 
-The steps of each operation are next door: `heartbeat.py`, `leave.py`, `classic_members.py`, `migration.py`.
+`heartbeat.py`, `leave.py`, `classic_members.py` and `migration.py` have the steps of each operation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.classic.groups import ClassicGroups
 from ottla.coordinator.group.consumer import settings
-from ottla.coordinator.group.consumer.classic_members import ClassicGuests
+from ottla.coordinator.group.consumer.classic_members import ClassicProtocolMembers
 from ottla.coordinator.group.consumer.describe import describe
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.heartbeat import heartbeat
@@ -22,12 +22,16 @@ from ottla.coordinator.group.consumer.replays import Replays
 from ottla.coordinator.group.context import GroupContext, Replay, RequestInfo
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
+from ottla.ids import GroupId
 from ottla.wire.uuid import uuid_to_str
 
 if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
-
-Message = Any
+    from ottla.wire.messages import (
+        ConsumerGroupDescribeResponse,
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+    )
 
 
 class ConsumerGroups:
@@ -38,32 +42,34 @@ class ConsumerGroups:
     def __init__(self, context: GroupContext, classic: ClassicGroups) -> None:
         self.context = context
         self._classic = classic
-        classic.guests = ClassicGuests(self)
+        classic.consumer_members = ClassicProtocolMembers(self)
         self._replays = Replays(self).by_key()
         self.topic_hashes: dict[str, int] = {}
         self.topics_created_at = -1
-        """The version of the metadata that last brought new topics."""
+        """The offset of the metadata image that last had new topics."""
         self.member_count = 0
         """Members of all consumer groups of the shard."""
 
     # -- operations
 
-    def heartbeat(self, info: RequestInfo, request: Message, now_ms: int) -> CoordinatorResult[Message]:
-        """A ConsumerGroupHeartbeat that `heartbeat.validate` has let pass."""
+    def heartbeat(
+        self, info: RequestInfo, request: ConsumerGroupHeartbeatRequest, now_ms: int
+    ) -> CoordinatorResult[ConsumerGroupHeartbeatResponse]:
+        """A ConsumerGroupHeartbeat that `heartbeat.validate` has accepted."""
         return heartbeat(self, info, request, now_ms)
 
-    def describe(self, group_id: str) -> Message:
+    def describe(self, group_id: GroupId) -> ConsumerGroupDescribeResponse.DescribedGroup:
         """A DescribedGroup. Raises GROUP_ID_NOT_FOUND."""
         default = settings.assignor_names(self.context.config)[0]
         return describe(self.group(group_id), default, self.context.image)
 
-    # -- what the operations share
+    # -- used by the operations
 
     def group(self, group_id: str) -> ConsumerGroup:
         return self.context.groups.get_as(ConsumerGroup, group_id)
 
-    def group_for_join(self, group_id: str, records: list[CoordinatorRecord]) -> ConsumerGroup:
-        """The group that a member of the new protocol joins: new where there was none or an empty one of old."""
+    def group_for_join(self, group_id: GroupId, records: list[CoordinatorRecord]) -> ConsumerGroup:
+        """The group that a member of the consumer protocol joins: a new one, or one in place of a classic group."""
         group = self.context.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -80,18 +86,18 @@ class ConsumerGroups:
         return uuid_to_str(self.context.clock.random_uuid())
 
     def adopt_classic(self, group: ClassicGroup, now_ms: int, rebalance: bool) -> None:
-        """A group has become a classic one, and its record was replayed: the rest is not in records."""
+        """A group has become a classic one, and its record was replayed: restore what records do not keep."""
         loaded = self.context.groups.get(group.group_id)
         if not isinstance(loaded, ClassicGroup) or loaded.state_name != group.state_name:
             return
         self.context.groups.put(group)
         rebalances = self._classic.rebalances
         for member in group.members.values():
-            rebalances.heard_of(group, member)
+            rebalances.reschedule_session_timeout(group, member)
         if rebalance:
             rebalances.prepare(group, now_ms)
 
-    # -- the shard's life
+    # -- GroupModule
 
     def replays(self) -> Mapping[str, Replay]:
         return self._replays
@@ -106,10 +112,10 @@ class ConsumerGroups:
                         schedule_rebalance(self, group.group_id, member)
 
     def on_unloaded(self) -> None:
-        """Nothing here waits for an answer."""
+        """No request waits here."""
 
     def on_metadata_update(self, delta: MetadataDelta) -> None:
-        """Groups look at their topics again when one of their members comes."""
+        """Groups check their topics again at the next heartbeat of a member."""
         if any(topic.is_new for topic in delta.changed_topics.values()):
             self.topics_created_at = self.context.image.offset
         names = {topic.name for topic in delta.changed_topics.values()}

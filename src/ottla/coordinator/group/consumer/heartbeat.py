@@ -1,14 +1,14 @@
-"""ConsumerGroupHeartbeat: joining, staying and learning what is assigned.
+"""ConsumerGroupHeartbeat: join a group, stay in it, and learn the assignment.
 
-A member joins with epoch 0, then repeats its epoch; what it leaves out of a request has not changed. It is answered
-with its assignment when that has changed, or when it sent everything (after joining or an error).
+A member joins with epoch 0, then repeats its epoch; fields that it leaves out of a request have not changed. The
+response has its assignment when that has changed, or when the member sent all fields (after joining or an error).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.consumer import records as write
@@ -34,7 +34,7 @@ from ottla.coordinator.group.consumer.resolver import RegexChange, lookup_key, u
 from ottla.coordinator.group.consumer.update import MemberUpdate
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.group.group import GroupType
-from ottla.coordinator.group.pace import heartbeat_interval_ms
+from ottla.coordinator.group.heartbeat_interval import heartbeat_interval_ms
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ApiException, ErrorCode
@@ -42,15 +42,14 @@ from ottla.wire import messages
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
-
-Message = Any
+    from ottla.wire.messages import ConsumerGroupHeartbeatRequest
 
 _CLIENT_NAMES_MEMBER_FROM = 1
-"""From this version on a client makes up its member id itself."""
+"""From this version on a client creates its member id itself."""
 
 
-def validate(request: Message, version: int, config: BrokerConfig) -> None:
-    """Raise what is wrong with a heartbeat before anyone looks at the group."""
+def validate(request: ConsumerGroupHeartbeatRequest, version: int, config: BrokerConfig) -> None:
+    """Check a heartbeat without its group; raises INVALID_REQUEST or UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if version >= _CLIENT_NAMES_MEMBER_FROM or epoch > 0 or epoch == LEAVE_EPOCH:
         _not_blank(request.member_id, "MemberId")
@@ -88,9 +87,9 @@ def _invalid(message: str) -> ApiException:
 
 
 def heartbeat(
-    consumers: ConsumerGroups, info: RequestInfo, request: Message, now_ms: int
-) -> CoordinatorResult[Message]:
-    """The operation of a valid request."""
+    consumers: ConsumerGroups, info: RequestInfo, request: ConsumerGroupHeartbeatRequest, now_ms: int
+) -> CoordinatorResult[messages.ConsumerGroupHeartbeatResponse]:
+    """Run a valid request."""
     if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return leave(consumers, request, now_ms)
     records: list[CoordinatorRecord] = []
@@ -128,11 +127,13 @@ def heartbeat(
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and reported is not None
     )
-    tell_assignment = joins or is_full or member.assigned != update.new.assigned
-    return CoordinatorResult(records, _response(consumers, update, tell_assignment))
+    with_assignment = joins or is_full or member.assigned != update.new.assigned
+    return CoordinatorResult(records, _response(consumers, update, with_assignment))
 
 
-def _response(consumers: ConsumerGroups, update: MemberUpdate, tell_assignment: bool) -> Message:
+def _response(
+    consumers: ConsumerGroups, update: MemberUpdate, with_assignment: bool
+) -> messages.ConsumerGroupHeartbeatResponse:
     group, member = update.group, update.new
     settled = (
         group.is_reconciled
@@ -151,11 +152,11 @@ def _response(consumers: ConsumerGroups, update: MemberUpdate, tell_assignment: 
             members=consumers.member_count if settled else len(group.members),
             settled=settled,
         ),
-        assignment=_assignment(member.assigned) if tell_assignment else None,
+        assignment=_assignment(member.assigned) if with_assignment else None,
     )
 
 
-def _assignment(owned: OwnedPartitions) -> Message:
+def _assignment(owned: OwnedPartitions) -> messages.ConsumerGroupHeartbeatResponse.Assignment:
     response = messages.ConsumerGroupHeartbeatResponse
     return response.Assignment(
         topic_partitions=[
@@ -165,29 +166,50 @@ def _assignment(owned: OwnedPartitions) -> Message:
     )
 
 
-def _reported(topics: list[Message] | None) -> Reported | None:
+def _reported(topics: list[ConsumerGroupHeartbeatRequest.TopicPartitions] | None) -> Reported | None:
     return None if topics is None else {topic.topic_id: topic.partitions for topic in topics}
 
 
-def _with_request(member: ConsumerGroupMember, info: RequestInfo, request: Message) -> ConsumerGroupMember:
-    """The member with what the request tells of it."""
-    told: dict[str, Any] = {
-        "instance_id": request.instance_id,
-        "rack_id": request.rack_id,
-        "rebalance_timeout_ms": None if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
-        "server_assignor": request.server_assignor,
-        "topic_regex": request.subscribed_topic_regex,
-        "client_id": info.client_id,
-        "client_host": info.client_host,
-    }
-    if request.subscribed_topic_names is not None:
-        told["topic_names"] = frozenset(request.subscribed_topic_names)
-    changes = {
-        name: value for name, value in told.items() if value is not None and value != getattr(member, name)
-    }
-    if member.classic is not None:
-        changes["classic"] = None
-    return replace(member, **changes) if changes else member
+def _with_request(
+    member: ConsumerGroupMember, info: RequestInfo, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupMember:
+    """The member with the fields that the request sets; the member itself if nothing changes."""
+    names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
+    topic_names = member.topic_names if names is None else frozenset(names)
+    updated = (
+        member.instance_id if request.instance_id is None else request.instance_id,
+        member.rack_id if request.rack_id is None else request.rack_id,
+        member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        member.server_assignor if request.server_assignor is None else request.server_assignor,
+        member.topic_regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
+    )
+    known = (
+        member.instance_id,
+        member.rack_id,
+        member.rebalance_timeout_ms,
+        member.server_assignor,
+        member.topic_regex,
+    )
+    if (
+        updated == known
+        and topic_names == member.topic_names
+        and (info.client_id, info.client_host) == (member.client_id, member.client_host)
+        and member.classic is None
+    ):
+        return member
+    instance_id, rack_id, rebalance_timeout_ms, server_assignor, topic_regex = updated
+    return replace(
+        member,
+        instance_id=instance_id,
+        rack_id=rack_id,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        server_assignor=server_assignor,
+        topic_regex=topic_regex,
+        topic_names=topic_names,
+        client_id=info.client_id,
+        client_host=info.client_host,
+        classic=None,
+    )
 
 
 def _schedule(
@@ -202,11 +224,11 @@ def _schedule(
         schedule_rebalance(consumers, group_id, new)
 
 
-# -- checks that classic members share
+# -- checks that JoinGroup uses too
 
 
 def check_size(consumers: ConsumerGroups, group: ConsumerGroup, member_id: str) -> None:
-    """Raise GROUP_MAX_SIZE_REACHED for a newcomer to a full group."""
+    """Raise GROUP_MAX_SIZE_REACHED for a new member of a full group."""
     limit = consumers.context.config.int("group.consumer.max.size")
     if len(group.members) >= limit and member_id not in group.members:
         raise ApiException(
@@ -215,7 +237,7 @@ def check_size(consumers: ConsumerGroups, group: ConsumerGroup, member_id: str) 
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, reported: Reported | None) -> None:
-    """Raise FENCED_MEMBER_EPOCH unless the member is in its epoch, or in the last one and lost the answer."""
+    """Raise FENCED_MEMBER_EPOCH unless the epoch is current, or the previous one because a response was lost."""
     if epoch in (JOIN_EPOCH, member.epoch):
         return
     if epoch < member.epoch and epoch == member.previous_epoch and _is_part_of(reported, member.assigned):
@@ -242,7 +264,7 @@ def static_member(
     is_classic: bool,
     records: list[CoordinatorRecord],
 ) -> ConsumerGroupMember:
-    """The member of an instance id. One that joins takes the place of the one before it, if that one has left."""
+    """The member of an instance id. One that joins replaces the previous member, if that one has left."""
     known = group.static_member(instance_id)
     if not joins:
         if known is None:
@@ -257,10 +279,10 @@ def static_member(
             f"Static member {member_id} with instance id {instance_id} cannot join: the instance id is owned by "
             f"member {known.member_id}",
         )
-    newcomer = replace(known, member_id=member_id, epoch=0, previous_epoch=0)
+    joining = replace(known, member_id=member_id, epoch=0, previous_epoch=0)
     group_id = group.group_id
     records += write.member_tombstones(group_id, known.member_id)
-    records.append(write.member_subscription(group_id, newcomer))
+    records.append(write.member_subscription(group_id, joining))
     records.append(write.target_assignment(group_id, member_id, group.target.get(known.member_id, {})))
-    records.append(write.current_assignment(group_id, newcomer))
-    return newcomer
+    records.append(write.current_assignment(group_id, joining))
+    return joining

@@ -1,11 +1,11 @@
-"""How members go: by leaving, by being fenced when a timer runs out, or for a while (static members)."""
+"""Members that leave: by request, fenced after a timeout, or temporarily (static members)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.coordinator.group.consumer import records as write
 from ottla.coordinator.group.consumer import settings
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Message = Any
 R = TypeVar("R")
 
 
-def leave(consumers: ConsumerGroups, request: Message, now_ms: int) -> CoordinatorResult[Message]:
+def leave(
+    consumers: ConsumerGroups, request: messages.ConsumerGroupHeartbeatRequest, now_ms: int
+) -> CoordinatorResult[messages.ConsumerGroupHeartbeatResponse]:
     """ConsumerGroupHeartbeat with epoch -1 or -2."""
     group = consumers.group(request.group_id)
     response = messages.ConsumerGroupHeartbeatResponse(
@@ -40,7 +41,7 @@ def leave(consumers: ConsumerGroups, request: Message, now_ms: int) -> Coordinat
     check_instance(member, request.member_id)
     if request.member_epoch != STATIC_LEAVE_EPOCH:
         return fence(consumers, group, [member], response, now_ms)
-    # Its place and its partitions wait for it, as of epoch 0 for whoever comes back under the instance id.
+    # Its partitions are kept, with epoch 0, for the member that returns with the instance id.
     gone = replace(
         member, epoch=STATIC_LEAVE_EPOCH, pending_revocation={}, assigned=epochs_of(member.assigned, 0)
     )
@@ -48,7 +49,7 @@ def leave(consumers: ConsumerGroups, request: Message, now_ms: int) -> Coordinat
 
 
 def check_instance(member: ConsumerGroupMember, member_id: str) -> None:
-    """Raise FENCED_INSTANCE_ID unless the static member is the one that asks."""
+    """Raise FENCED_INSTANCE_ID unless the static member has this member id."""
     if member.member_id != member_id:
         raise ApiException(
             ErrorCode.FENCED_INSTANCE_ID,
@@ -63,7 +64,7 @@ def fence(
     response: R,
     now_ms: int,
 ) -> CoordinatorResult[R]:
-    """Take members out of the group; those that stay may make it a classic group."""
+    """Remove members from the group; if only classic members stay, it may become a classic group."""
     gone = {member.member_id: member for member in members}
     if not gone:
         return CoordinatorResult([], response)
@@ -89,7 +90,7 @@ def fence(
 
 
 def schedule_session(consumers: ConsumerGroups, group_id: str, member: ConsumerGroupMember) -> None:
-    """The member's time until its next heartbeat starts again."""
+    """Restart the member's session timeout."""
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     else:
@@ -98,7 +99,7 @@ def schedule_session(consumers: ConsumerGroups, group_id: str, member: ConsumerG
 
 
 def schedule_rebalance(consumers: ConsumerGroups, group_id: str, member: ConsumerGroupMember) -> None:
-    """The time in which the member has to give up what it was told to."""
+    """Start the timeout within which the member has to revoke partitions."""
     epoch = member.epoch
     _schedule(
         consumers,
@@ -116,14 +117,14 @@ def cancel_rebalance(consumers: ConsumerGroups, group_id: str, member_id: str) -
 
 
 def schedule_classic_join(consumers: ConsumerGroups, group_id: str, member: ConsumerGroupMember) -> None:
-    """A classic member was told to join again: the time in which it has to, counted from the first telling."""
+    """Start the timeout within which a classic member has to rejoin, counted from the first request to do so."""
     if not consumers.context.timers.is_scheduled(("consumer-join", group_id, member.member_id)):
         timeout_ms = member.rebalance_timeout_ms
         _schedule(consumers, "join", group_id, member.member_id, timeout_ms, "it did not join again in time")
 
 
 def schedule_classic_sync(consumers: ConsumerGroups, group_id: str, member_id: str, timeout_ms: int) -> None:
-    """A classic member has joined: the time in which it has to ask for its assignment."""
+    """Start the timeout within which a classic member that has joined has to send SyncGroup."""
     _schedule(consumers, "sync", group_id, member_id, timeout_ms, "it did not sync in time")
 
 

@@ -1,9 +1,9 @@
-"""A member of a consumer group: what it told of itself, and where it stands on the way to its target assignment.
+"""A member of a consumer group: its subscription, its assignment, and its state on the way to its target.
 
-Members never change: a heartbeat or a record makes the next one. `reconcile.py` moves the states:
+Members are immutable: a heartbeat or a record makes a new one. `reconcile.py` changes the states:
 
-    STABLE ──newer target, something to give up──▶ UNREVOKED_PARTITIONS ──given up──▶ (as from STABLE)
-    STABLE ──newer target, someone still has a part of it──▶ UNRELEASED_PARTITIONS ──released──▶ STABLE
+    STABLE ──newer target, partitions to revoke──▶ UNREVOKED_PARTITIONS ──revoked──▶ (as from STABLE)
+    STABLE ──newer target, others still own a part──▶ UNRELEASED_PARTITIONS ──released──▶ STABLE
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Final
+from typing import Final
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""A static member that goes but will come back: its place is kept until the session times out."""
+"""A static member leaves but will return: its assignment is kept until the session times out."""
 
 Partitions = Mapping[bytes, frozenset[int]]
 """Partitions by topic id."""
@@ -26,7 +26,7 @@ OwnedPartitions = Mapping[bytes, Mapping[int, int]]
 
 
 class MemberState(IntEnum):
-    """Kafka's numbers, as they stand in the records."""
+    """Kafka's numbers, as the records have them."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -51,7 +51,7 @@ class ClassicProtocol:
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """What a member that came through JoinGroup has besides."""
+    """What a member that joined with JoinGroup has in addition."""
 
     session_timeout_ms: int
     protocols: tuple[ClassicProtocol, ...]
@@ -59,7 +59,7 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupMember:
-    """One member at one moment."""
+    """One member. Immutable."""
 
     member_id: str
     epoch: int = 0
@@ -85,12 +85,26 @@ class ConsumerGroupMember:
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def with_epoch(self, epoch: int, **changes: Any) -> ConsumerGroupMember:
-        """The member in an epoch, the present one becoming the previous."""
-        return replace(self, epoch=epoch, previous_epoch=self.epoch, **changes)
+    def with_assignment(
+        self,
+        epoch: int,
+        assigned: OwnedPartitions,
+        *,
+        state: MemberState | None = None,
+        pending_revocation: OwnedPartitions | None = None,
+    ) -> ConsumerGroupMember:
+        """The member in an epoch with another assignment; its current epoch becomes the previous one."""
+        return replace(
+            self,
+            epoch=epoch,
+            previous_epoch=self.epoch,
+            assigned=assigned,
+            state=self.state if state is None else state,
+            pending_revocation=self.pending_revocation if pending_revocation is None else pending_revocation,
+        )
 
     def assignment_epoch(self, topic_id: bytes, partition: int) -> int | None:
-        """The epoch in which the member got a partition that is still its own."""
+        """The epoch in which the member got a partition that it still owns."""
         for owned in (self.assigned, self.pending_revocation):
             epoch = owned.get(topic_id, {}).get(partition)
             if epoch is not None:

@@ -1,8 +1,8 @@
-"""Groups that change their protocol while they have members, so that consumers can be moved one by one.
+"""Online migration: groups that change their protocol while they have members.
 
-A classic group becomes a consumer group when the first member of the new protocol joins it; its classic members stay
-in it (`classic_members.py`). A consumer group becomes a classic one when its last member of the new protocol goes.
-`group.consumer.migration.policy` says which of the two may happen.
+A classic group becomes a consumer group when the first member of the consumer protocol joins; its classic members stay
+in it (`classic_members.py`). A consumer group becomes a classic one when its last member of the consumer protocol
+leaves. `group.consumer.migration.policy` allows either or both.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 def upgrade(
     consumers: ConsumerGroups, classic: ClassicGroup, records: list[CoordinatorRecord]
 ) -> ConsumerGroup:
-    """The consumer group that takes a classic one's place, and the records that make it so."""
+    """The consumer group that replaces a classic one; adds the records of the change."""
     _check_upgrade(consumers, classic)
     group = _as_consumer_group(consumers, classic)
     records.append(group_tombstone(classic.group_id))
@@ -56,13 +56,13 @@ def upgrade(
     ]
     records.append(write.target_epoch(group.group_id, group.assignment_epoch, group.assignment_ms))
     records += [write.current_assignment(group.group_id, member) for member in members]
-    # The join that brings the upgrade also brings a new target: whoever waits has to come again for it.
+    # The join that causes the upgrade also causes a new target: waiting members have to join again for it.
     for member in classic.members.values():
         again = ErrorCode.REBALANCE_IN_PROGRESS
         join = messages.JoinGroupResponse(member_id=member.member_id, error_code=again, protocol_name=None)
         classic.answer_join(member, join)
         classic.answer_sync(member, messages.SyncGroupResponse(error_code=again))
-    log.info("group %s: from classic to consumer", group.group_id)
+    log.info("Upgraded group %s from classic to consumer", group.group_id)
     return group
 
 
@@ -93,7 +93,7 @@ def _as_consumer_group(consumers: ConsumerGroups, classic: ClassicGroup) -> Cons
     for old in classic.members.values():
         try:
             assigned, has_user_data = assigned_in(old.assignment, image)
-            # Until the first rebalance is over no protocol is chosen: what a member likes best will do.
+            # Before the end of the first rebalance no protocol is chosen: use the member's preferred one.
             metadata = old.protocols[0][1] if classic.protocol is None else old.metadata(classic.protocol)
             subscription = subscription_of(metadata)
         except (ApiException, StopIteration, IndexError) as error:
@@ -130,7 +130,7 @@ def _as_consumer_group(consumers: ConsumerGroups, classic: ClassicGroup) -> Cons
 def may_downgrade_without(
     consumers: ConsumerGroups, group: ConsumerGroup, leaving: Collection[ConsumerGroupMember]
 ) -> bool:
-    """Whether only classic members would be left, and the group may follow them."""
+    """Whether only classic members would stay, and the group may become a classic one."""
     staying = len(group.members) - len(leaving)
     classic = group.classic_member_count - sum(member.uses_classic_protocol for member in leaving)
     return staying > 0 and classic == staying and _may_downgrade(consumers, group, staying)
@@ -139,7 +139,7 @@ def may_downgrade_without(
 def may_downgrade_replacing(
     consumers: ConsumerGroups, group: ConsumerGroup, replaced: ConsumerGroupMember | None
 ) -> bool:
-    """Whether a classic member takes the place of the last of the new protocol."""
+    """Whether a classic member replaces the last member of the consumer protocol."""
     if replaced is None or replaced.uses_classic_protocol:
         return False
     count = len(group.members)
@@ -167,10 +167,9 @@ def downgrade(
     written: list[CoordinatorRecord] | None = None,
     rebalance: bool = True,
 ) -> tuple[list[CoordinatorRecord], Callable[[ApiException | None], None]]:
-    """The records that make the group a classic one, and what is left to do when they are committed.
+    """The records that make the group a classic one, and a callback for when they are committed.
 
-    `joining` is a static classic member that takes the place of one of the new protocol; `written` are the records
-    of that so far.
+    `joining` is a static classic member that replaces one of the consumer protocol; `written` are its records so far.
     """
     classic = _as_classic_group(consumers, group, now_ms, leaving or {}, joining)
     records = [] if written is None else written
@@ -180,7 +179,7 @@ def downgrade(
         member_ids[member_ids.index(replaced)] = joining.member_id
     records += write.group_tombstones(group.group_id, member_ids, group.subscriptions.resolved)
     records.append(group_record(classic, classic.assignments()))
-    log.info("group %s: from consumer to classic", group.group_id)
+    log.info("Downgraded group %s from consumer to classic", group.group_id)
 
     def committed(error: ApiException | None) -> None:
         if error is None:

@@ -1,7 +1,7 @@
 """A member's next step towards its target assignment: the heart of the protocol, as a pure function.
 
-The promise kept here: a partition is handed to a member only when nobody else has it, that is, when its former
-owner no longer reports it (or has left). Until then the new owner waits in UNRELEASED_PARTITIONS.
+It guarantees that a member gets a partition only when no other member has it: when its former owner no longer
+reports it, or has left. Until then the new owner waits in UNRELEASED_PARTITIONS.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ottla.coordinator.group.consumer.member import (
 from ottla.errors import ApiException, ErrorCode
 
 Reported = Mapping[bytes, Collection[int]]
-"""What a member says it owns."""
+"""The partitions that a member reports as its own."""
 
 _NO_PARTITIONS: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a member should get to."""
+    """The target assignment of a member."""
 
     epoch: int
     partitions: Partitions
@@ -42,8 +42,8 @@ def reconcile(
 ) -> ConsumerGroupMember:
     """The member after this step; itself where nothing changes.
 
-    `subscribed` are the ids of the topics it wants now; `is_owned` tells whether anyone in the group has a partition;
-    `reported` is what the member says it owns, None when it did not say.
+    `subscribed` are the ids of its topics; `is_owned` says whether a member of the group has a partition; `reported`
+    are the partitions that the member reports as its own, None when it reports none at all.
     """
     if member.state is MemberState.STABLE:
         if member.epoch != target.epoch:
@@ -56,16 +56,16 @@ def reconcile(
     if member.state is MemberState.UNRELEASED_PARTITIONS:
         return _advance(member, member.epoch, target, subscribed, is_owned, reported)
     if reported is None or reported:
-        # A state of a later version: only from nothing can the member be led on safely.
+        # A state of a later version: only a member without partitions can continue safely.
         raise ApiException(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            "the member is in an unknown state: it must give up all of its partitions and join again",
+            "The member is in an unknown state: it must give up all of its partitions and join again",
         )
     return _advance(member, target.epoch, target, subscribed, is_owned, reported)
 
 
 def _still_has(partitions: OwnedPartitions, reported: Reported | None) -> bool:
-    """Whether the member reports any of them; one that reports nothing is taken to have them all."""
+    """Whether the member reports any of them; without a report it counts as having all of them."""
     if reported is None:
         return True
     return any(
@@ -78,7 +78,7 @@ def _still_has(partitions: OwnedPartitions, reported: Reported | None) -> bool:
 def _drop_unsubscribed(
     member: ConsumerGroupMember, subscribed: Collection[bytes], reported: Reported | None
 ) -> ConsumerGroupMember:
-    """Take away at once what the member no longer subscribes to, without moving towards a newer target."""
+    """Revoke topics that the member no longer subscribes to, without moving towards a newer target."""
     dropped = [topic_id for topic_id in member.assigned if topic_id not in subscribed]
     if not dropped:
         return member
@@ -87,13 +87,10 @@ def _drop_unsubscribed(
     for topic_id in dropped:
         pending[topic_id] = {**pending.get(topic_id, {}), **member.assigned[topic_id]}
     if _still_has(pending, reported):
-        return member.with_epoch(
-            member.epoch,
-            state=MemberState.UNREVOKED_PARTITIONS,
-            assigned=assigned,
-            pending_revocation=pending,
+        return member.with_assignment(
+            member.epoch, assigned, state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=pending
         )
-    return member.with_epoch(member.epoch, assigned=assigned)
+    return member.with_assignment(member.epoch, assigned)
 
 
 def _advance(
@@ -104,7 +101,7 @@ def _advance(
     is_owned: Callable[[bytes, int], bool],
     reported: Reported | None,
 ) -> ConsumerGroupMember:
-    """Keep what is in the target, give up the rest first, then take what is free of the target."""
+    """Keep what is in the target, first revoke the rest, then assign the free partitions of the target."""
     assigned: dict[bytes, dict[int, int]] = {}
     to_revoke: dict[bytes, dict[int, int]] = {}
     to_assign: dict[bytes, list[int]] = {}
@@ -127,11 +124,8 @@ def _advance(
             else:
                 to_assign.setdefault(topic_id, []).append(number)
     if to_revoke and _still_has(to_revoke, reported):
-        return member.with_epoch(
-            epoch,
-            state=MemberState.UNREVOKED_PARTITIONS,
-            assigned=assigned,
-            pending_revocation=to_revoke,
+        return member.with_assignment(
+            epoch, assigned, state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=to_revoke
         )
     for topic_id, numbers in to_assign.items():
         assigned.setdefault(topic_id, {}).update(dict.fromkeys(numbers, target.epoch))

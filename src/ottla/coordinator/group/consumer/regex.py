@@ -1,13 +1,13 @@
-"""Regular expressions over topic names, in RE2's syntax: what Kafka's brokers and its newer consumers speak.
+"""Regular expressions over topic names, in RE2's syntax, which Kafka's brokers and its newer consumers use.
 
-RE2 matches in linear time, whatever a client sends; it has no back-references and no look-around.
+RE2 matches any expression in linear time; it has no back-references and no look-around.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from ottla.errors import ApiException, ErrorCode
 
@@ -18,13 +18,13 @@ _MAX_PROGRAM_BYTES: Final = 1 << 20
 class Pattern(Protocol):
     """A compiled expression."""
 
-    def fullmatch(self, text: str) -> Any: ...
+    def fullmatch(self, text: str) -> object: ...
 
 
 @lru_cache(maxsize=_MAX_COMPILED)
 def compile_regex(regex: str) -> Pattern:
-    """The expression, compiled. Raises INVALID_REGULAR_EXPRESSION with what RE2 has against it."""
-    # Most brokers never see one: the library is loaded when the first comes.
+    """Compile an expression. Raises INVALID_REGULAR_EXPRESSION with RE2's message."""
+    # Most brokers never get one, so the library is loaded for the first expression.
     import re2  # type: ignore[import-untyped]
 
     options = re2.Options()

@@ -1,10 +1,10 @@
-"""What each record of a consumer group does to the state: the only way that it changes."""
+"""Replay of the records of consumer groups, which alone changes their state."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.consumer import records
 from ottla.coordinator.group.consumer.group import ConsumerGroup
@@ -13,11 +13,11 @@ from ottla.coordinator.group.consumer.subscriptions import ResolvedRegex
 from ottla.coordinator.group.context import Replay
 from ottla.coordinator.group.group import GroupType
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
-
-Message = Any
+    from ottla.wire import messages
 
 
 class Replays:
@@ -50,14 +50,18 @@ class Replays:
         if group is not None and not (group.type is GroupType.CLASSIC and group.is_empty):
             raise ApiException(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"a record of consumer group {group_id} follows records of a {group.type.value} group",
+                f"A record of consumer group {group_id} follows records of a {group.type.value} group",
             )
-        # An empty classic group may stand there only because offsets were committed: it has no records to lose.
-        created = ConsumerGroup(group_id)
+        # An empty classic group may exist only because offsets were committed: it has no records of its own.
+        created = ConsumerGroup(GroupId(group_id))
         groups.put(created)
         return created
 
-    def _group(self, key: Message, value: Message | None) -> None:
+    def _group(
+        self,
+        key: messages.ConsumerGroupMetadataKey,
+        value: messages.ConsumerGroupMetadataValue | None,
+    ) -> None:
         group = self._get(key.group_id, create=value is not None)
         if group is None:
             return
@@ -69,12 +73,20 @@ class Replays:
             raise _out_of_order(f"group {key.group_id} is deleted before its members and their target")
         self._consumers.context.groups.remove(key.group_id)
 
-    def _partition_metadata(self, key: Message, value: Message | None) -> None:
+    def _partition_metadata(
+        self,
+        key: messages.ConsumerGroupPartitionMetadataKey,
+        value: messages.ConsumerGroupPartitionMetadataValue | None,
+    ) -> None:
         group = self._get(key.group_id, create=value is not None)
         if group is not None:
             group.has_partition_metadata = value is not None
 
-    def _member(self, key: Message, value: Message | None) -> None:
+    def _member(
+        self,
+        key: messages.ConsumerGroupMemberMetadataKey,
+        value: messages.ConsumerGroupMemberMetadataValue | None,
+    ) -> None:
         group = self._get(key.group_id, create=value is not None)
         if group is None:
             return
@@ -82,7 +94,7 @@ class Replays:
         known = group.members.get(key.member_id)
         if value is not None:
             member = known or ConsumerGroupMember(key.member_id)
-            group.put_member(replace(member, **records.subscription_changes(value)))
+            group.put_member(records.with_subscription(member, value))
             self._consumers.member_count += known is None
         elif known is not None:
             if known.epoch != LEAVE_EPOCH or key.member_id in group.target:
@@ -91,7 +103,11 @@ class Replays:
             self._consumers.member_count -= 1
         self._follow_topics(group, before)
 
-    def _target_epoch(self, key: Message, value: Message | None) -> None:
+    def _target_epoch(
+        self,
+        key: messages.ConsumerGroupTargetAssignmentMetadataKey,
+        value: messages.ConsumerGroupTargetAssignmentMetadataValue | None,
+    ) -> None:
         group = self._get(key.group_id, create=value is not None)
         if group is None:
             return
@@ -104,7 +120,11 @@ class Replays:
         group.assignment_epoch = -1
         group.assignment_ms = 0
 
-    def _target(self, key: Message, value: Message | None) -> None:
+    def _target(
+        self,
+        key: messages.ConsumerGroupTargetAssignmentMemberKey,
+        value: messages.ConsumerGroupTargetAssignmentMemberValue | None,
+    ) -> None:
         group = self._get(key.group_id, create=value is not None)
         if group is None:
             return
@@ -113,7 +133,11 @@ class Replays:
         else:
             group.target.pop(key.member_id, None)
 
-    def _current(self, key: Message, value: Message | None) -> None:
+    def _current(
+        self,
+        key: messages.ConsumerGroupCurrentMemberAssignmentKey,
+        value: messages.ConsumerGroupCurrentMemberAssignmentValue | None,
+    ) -> None:
         group = self._get(key.group_id, create=value is not None)
         if group is None:
             return
@@ -121,7 +145,7 @@ class Replays:
         if value is not None:
             member = known or ConsumerGroupMember(key.member_id)
             self._consumers.member_count += known is None
-            group.put_member(replace(member, **records.assignment_changes(value)))
+            group.put_member(records.with_assignment(member, value))
         elif known is not None:
             group.put_member(
                 replace(
@@ -129,7 +153,11 @@ class Replays:
                 )
             )
 
-    def _regex(self, key: Message, value: Message | None) -> None:
+    def _regex(
+        self,
+        key: messages.ConsumerGroupRegularExpressionKey,
+        value: messages.ConsumerGroupRegularExpressionValue | None,
+    ) -> None:
         group = self._get(key.group_id, create=value is not None)
         if group is None:
             return
@@ -152,4 +180,4 @@ class Replays:
 
 
 def _out_of_order(what: str) -> ApiException:
-    return ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"records are out of order: {what}")
+    return ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Records are out of order: {what}")

@@ -1,8 +1,8 @@
-"""When a group's regular expressions are looked up, and what comes of it.
+"""Resolves the regular expressions of a group to topics.
 
-A look-up runs beside the heartbeats, in slices of a few milliseconds, and ends in records: the topics of each
-expression, and a new group epoch where they have changed. As in Kafka it comes at most every ten seconds: when there
-is a new expression, when topics were created, or when the last look is old.
+A look-up runs in slices of a few milliseconds between the heartbeats. It writes the topics of each expression, and a
+new group epoch where they have changed. As in Kafka it runs at most every ten seconds: when there is a new expression,
+when topics were created, or when the last look-up is old.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ log = logging.getLogger(__name__)
 
 MIN_REFRESH_MS: Final = 10_000
 SLICE: Final = 2_000
-"""Topics matched in one go: about 4 ms per expression."""
+"""Topics matched in one step: about 4 ms per expression."""
 
 
 class RegexChange(Enum):
+    """How a heartbeat changes the member's expression."""
+
     NONE = "the member's expression is the same"
     UNRESOLVED = "changed, and what it matches is not known yet"
     RESOLVED = "changed, and what it matches is known"
@@ -42,7 +44,7 @@ def lookup_key(group_id: str) -> Hashable:
 
 
 def update_regex(consumers: ConsumerGroups, update: MemberUpdate) -> RegexChange:
-    """Take in the member's expression; ask for a look-up where one is due. Raises INVALID_REGULAR_EXPRESSION."""
+    """Apply the member's expression, and schedule a look-up if one is due. Raises INVALID_REGULAR_EXPRESSION."""
     group, old, new = update.group, update.old.topic_regex, update.new.topic_regex
     regexes = group.subscriptions.regexes
     change = RegexChange.NONE
@@ -80,7 +82,7 @@ def _lookup_is_due(consumers: ConsumerGroups, update: MemberUpdate) -> bool:
 
 
 class _Lookup:
-    """One look-up of all of a group's expressions, against the metadata it began with."""
+    """One look-up of all expressions of a group, against the metadata of its start."""
 
     __slots__ = ("_consumers", "_group_id", "_image", "_matches", "_names", "_position", "_started_ms")
 

@@ -1,6 +1,6 @@
 """The settings of consumer groups: the group's own where it has any, else the broker's.
 
-How often members heartbeat is decided in `ottla.coordinator.group.pace`.
+`ottla.coordinator.group.heartbeat_interval` decides how often members heartbeat.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import Enum
 from ottla.config.broker import BrokerConfig
 from ottla.coordinator.group.consumer.assignors import ASSIGNORS
 from ottla.coordinator.group.context import GroupContext
-from ottla.coordinator.group.pace import group_setting
+from ottla.coordinator.group.group_config import group_setting
 
 
 class MigrationPolicy(Enum):
@@ -35,7 +35,7 @@ def migration_policy(config: BrokerConfig) -> MigrationPolicy:
 
 
 def assignor_names(config: BrokerConfig) -> list[str]:
-    """The names in `group.consumer.assignors`, the default first; Kafka's class names stand for our own."""
+    """The names in `group.consumer.assignors`, the default first; Kafka's class names are translated."""
     return [_plain_name(name) for name in config.list("group.consumer.assignors")]
 
 
@@ -49,5 +49,5 @@ def session_timeout_ms(context: GroupContext, group_id: str) -> int:
 
 
 def assignment_interval_ms(context: GroupContext, group_id: str) -> int:
-    """The least time between two targets: members that join together are assigned together."""
+    """The least time between two target assignments, so that members that join together are assigned together."""
     return group_setting(context, group_id, "group.consumer.assignment.interval.ms")

@@ -1,4 +1,4 @@
-"""What an assignor is given: members, what they want and have, and how large the topics are."""
+"""The input of an assignor: members with their topics and assignments, and the sizes of the topics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from ottla.coordinator.group.consumer.member import Partitions
 
 
 class SubscriptionType(Enum):
+    """Whether the members of a group subscribe to the same topics."""
+
     HOMOGENEOUS = "every member subscribes to the same topics"
     HETEROGENEOUS = "members subscribe to different topics"
 

@@ -1,4 +1,4 @@
-"""What a group's members subscribe to, counted: by topic name and by regular expression."""
+"""The subscriptions of a group's members, counted by topic name and by regular expression."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.coordinator.group.consumer.spec import SubscriptionType
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics that an expression matched, in which version of the metadata, and when that was looked up."""
+    """The topics that an expression matched, with the metadata version and the time of the look-up."""
 
     topics: frozenset[str]
     version: int
@@ -19,7 +19,7 @@ class ResolvedRegex:
 
 
 class Subscriptions:
-    """A group's subscriptions. `copy` and change the copy to see what a heartbeat would make of them."""
+    """A group's subscriptions. Change a `copy` to see the effect of a heartbeat."""
 
     __slots__ = ("_by_name", "_by_regex", "regexes", "resolved")
 
@@ -31,12 +31,12 @@ class Subscriptions:
         self.resolved: dict[str, ResolvedRegex] = {}
 
     def copy(self) -> Subscriptions:
-        twin = Subscriptions()
-        twin._by_name = self._by_name.copy()
-        twin._by_regex = self._by_regex.copy()
-        twin.regexes = self.regexes.copy()
-        twin.resolved = self.resolved.copy()
-        return twin
+        copied = Subscriptions()
+        copied._by_name = self._by_name.copy()
+        copied._by_regex = self._by_regex.copy()
+        copied.regexes = self.regexes.copy()
+        copied.resolved = self.resolved.copy()
+        return copied
 
     def topics(self) -> set[str]:
         return {*self._by_name, *self._by_regex}
@@ -45,7 +45,7 @@ class Subscriptions:
         return topic in self._by_name or topic in self._by_regex
 
     def replace(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
-        """A member came (`old` None), went (`new` None) or changed."""
+        """A member joined (`old` None), left (`new` None) or changed."""
         if old is not None:
             _count(self._by_name, old.topic_names, -1)
             _count(self.regexes, (old.topic_regex,) if old.topic_regex else (), -1)
@@ -54,7 +54,7 @@ class Subscriptions:
             _count(self.regexes, (new.topic_regex,) if new.topic_regex else (), 1)
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """An expression was looked up (again), or is forgotten."""
+        """An expression was resolved (again), or is dropped."""
         old = self.resolved.pop(regex, None)
         if old is not None:
             _count(self._by_regex, old.topics, -1)
@@ -63,21 +63,21 @@ class Subscriptions:
             _count(self._by_regex, resolved.topics, 1)
 
     def forget_unused_regexes(self) -> list[str]:
-        """Drop what is resolved but nobody subscribes to; which expressions those were."""
+        """Drop resolved expressions without subscribers, and return them."""
         unused = [regex for regex in self.resolved if regex not in self.regexes]
         for regex in unused:
             self.resolve(regex, None)
         return unused
 
     def topics_of(self, member: ConsumerGroupMember) -> Set[str]:
-        """The names of the topics a member wants; an expression not looked up yet matches nothing."""
+        """The topics that a member subscribes to; an unresolved expression matches nothing."""
         resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
         if resolved is None:
             return member.topic_names
         return member.topic_names | resolved.topics if member.topic_names else resolved.topics
 
     def type_of(self, member_count: int) -> SubscriptionType:
-        """Whether all of so many members want the same topics."""
+        """Whether all of so many members subscribe to the same topics."""
         if not self.regexes:
             same = all(count == member_count for count in self._by_name.values())
         else:

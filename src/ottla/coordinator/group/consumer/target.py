@@ -1,4 +1,4 @@
-"""The target assignment: what an assignor makes of a group, as records of what differs from the last one."""
+"""The target assignment of a group: runs the assignor, and writes what differs from the last target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.metadata.image import MetadataImage
 
 @dataclass(frozen=True, slots=True)
 class TargetAssignment:
-    """A new target, and the records that make it the group's."""
+    """A new target and its records."""
 
     records: list[CoordinatorRecord]
     assignment: dict[str, Partitions]
@@ -33,7 +33,7 @@ def compute_target(
     image: MetadataImage,
     now_ms: int,
 ) -> TargetAssignment:
-    """Assign the group as it is with `member` added or updated and `subscriptions` in force."""
+    """Assign the group with `member` added or updated and with these subscriptions."""
     members = dict(group.members)
     replaced = group.static_member(member.instance_id)
     had = group.target.get(member.member_id, {})
@@ -69,7 +69,7 @@ def subscribed_topic_ids(names: Set[str], image: MetadataImage) -> frozenset[byt
 
 
 class _TopicIds:
-    """Subscriptions by topic id. Members with the same one share its set, whatever their number."""
+    """Subscriptions by topic id. Members with the same subscription share one set."""
 
     __slots__ = ("_image", "_known", "_subscriptions", "partition_counts")
 

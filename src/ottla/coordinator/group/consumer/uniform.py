@@ -1,6 +1,6 @@
 """The uniform assignor for a group whose members all subscribe to the same topics (nearly every group).
 
-Members keep what they have up to their share; what is over goes to those with room. Linear in partitions and
+Members keep their partitions up to their share; the rest goes to members with fewer. It is linear in partitions and
 members: a group of 500 on 1,000 partitions takes about a millisecond.
 """
 
@@ -27,7 +27,7 @@ def assign_same_topics(spec: GroupSpec) -> dict[str, Partitions]:
         kept, room = _keep(member.assignment, topic_ids, quota, free)
         if with_one_more:
             if room and members_left > with_one_more:
-                # Someone after this one may have use for the extra partition without moving it.
+                # A later member may keep the extra partition without a move.
                 room -= 1
             else:
                 with_one_more -= 1
@@ -36,7 +36,7 @@ def assign_same_topics(spec: GroupSpec) -> dict[str, Partitions]:
         assignment[member_id] = kept
         members_left -= 1
 
-    _hand_out(free, with_room, assignment)
+    _distribute(free, with_room, assignment)
     return assignment
 
 
@@ -57,7 +57,7 @@ def _unassigned(spec: GroupSpec, topic_ids: frozenset[bytes]) -> list[tuple[byte
 def _keep(
     assignment: Partitions, topic_ids: frozenset[bytes], quota: int, free: list[tuple[bytes, int]]
 ) -> tuple[Partitions, int]:
-    """What of a member's partitions it keeps, and how many more it may get; what it gives up is added to `free`."""
+    """The partitions that a member keeps, and how many more it may get; adds the others to `free`."""
     kept: dict[bytes, frozenset[int]] = {}
     for topic_id, numbers in assignment.items():
         if topic_id not in topic_ids:
@@ -74,7 +74,7 @@ def _keep(
     return kept, quota
 
 
-def _hand_out(
+def _distribute(
     free: list[tuple[bytes, int]], with_room: list[tuple[str, int]], assignment: dict[str, Partitions]
 ) -> None:
     position = 0

@@ -1,8 +1,9 @@
 """The uniform assignor for a group whose members subscribe to different topics.
 
-Members keep what they still subscribe to, free partitions go to whoever has least, and then topics are gone
-through, the hardest to spread first, moving partitions from the most to the least loaded subscriber until a whole
-round moves nothing. With overlapping subscriptions that comes close to even; the rounds are bounded.
+Members keep the partitions that they still subscribe to, and free partitions go to the subscriber with the fewest.
+Then each round goes through the topics, the hardest to spread first, and moves partitions from the most to the least
+loaded subscriber, until a round moves nothing. With overlapping subscriptions the result is close to even; the number
+of rounds is bounded.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def assign_different_topics(spec: GroupSpec) -> dict[str, Partitions]:
 
 
 class _Mixed:
-    """Members by number; `owners` of each topic's partitions (-1: nobody) and the `loads` they add up to."""
+    """Members by number; `owners` of each topic's partitions (-1: no owner), and the `loads` of the members."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self._member_ids = list(spec.members)
@@ -38,7 +39,7 @@ class _Mixed:
                     self._loads[number] += len(partitions)
                     for partition in partitions:
                         self._owners[topic_id][partition] = number
-        # The topics with most partitions per subscriber first: they leave the least choice.
+        # Topics with the most partitions per subscriber come first, since they leave the least choice.
         self._order = sorted(self._subscribers, key=self._difficulty)
 
     def _difficulty(self, topic_id: bytes) -> tuple[float, int, bytes]:
@@ -55,7 +56,7 @@ class _Mixed:
         return self._assignment()
 
     def _give_out(self, topic_id: bytes) -> None:
-        """Free partitions of a topic, one by one to the subscriber with the least."""
+        """Assign the free partitions of a topic one by one to the subscriber with the fewest."""
         owners = self._owners[topic_id]
         if -1 not in owners:
             return
@@ -69,7 +70,7 @@ class _Mixed:
                 heapq.heapreplace(heap, (load + 1, member))
 
     def _level(self, topic_id: bytes) -> int:
-        """Move partitions of a topic from its most to its least loaded subscribers; how many were moved."""
+        """Move partitions of a topic from its most to its least loaded subscribers; returns how many."""
         loads = self._loads
         subscribers = self._subscribers[topic_id]
         if max(loads[member] for member in subscribers) - min(loads[member] for member in subscribers) <= 1:

@@ -1,7 +1,7 @@
-"""A member's join or heartbeat, worked out step by step: subscription, group epoch, target, reconciliation.
+"""A member's join or heartbeat, step by step: subscription, group epoch, target, reconciliation.
 
-Nothing is changed here; `records` collects what will change it. The new-protocol heartbeat and the classic
-JoinGroup to a consumer group share these steps.
+It changes no state; `records` collects the changes. ConsumerGroupHeartbeat and the classic JoinGroup to a consumer
+group share these steps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class MemberUpdate:
-    """One member on its way from `old` to `new` (which each step may replace)."""
+    """The update of one member from `old` to `new`, which each step may replace."""
 
     context: GroupContext
     group: ConsumerGroup
@@ -54,7 +54,7 @@ class MemberUpdate:
         return self.new.topic_names != self.old.topic_names
 
     def write_member(self) -> None:
-        """Keep what the member told of itself, if that is news."""
+        """Write the member's metadata if it has changed."""
         if self.member_changed:
             self.records.append(write.member_subscription(self.group.group_id, self.new))
 
@@ -71,11 +71,11 @@ class MemberUpdate:
         return self._after
 
     def _replaced(self) -> ConsumerGroupMember | None:
-        """Who goes when the new one comes: its former self, or the static member whose place it takes."""
+        """The member that `new` replaces: its earlier state, or the static member of the same instance id."""
         return self.group.members.get(self.new.member_id) or self.group.static_member(self.new.instance_id)
 
     def refresh_metadata(self, *, bump: bool) -> None:
-        """A new group epoch where the subscription or the topics have changed; else only a look at the topics."""
+        """Start a new group epoch if the subscription or the topics have changed."""
         group = self.group
         if not bump and not group.metadata_expired(self.now_ms):
             return
@@ -90,7 +90,7 @@ class MemberUpdate:
             self.records.append(write.partition_metadata_tombstone(group.group_id))
 
     def assign(self) -> None:
-        """A new target where the group's epoch has moved on, unless the last one is too recent."""
+        """Compute a new target if the group has a newer epoch, unless the last target is too recent."""
         group = self.group
         if group.assignment_epoch >= self.epoch or not self._may_assign():
             return
@@ -107,7 +107,7 @@ class MemberUpdate:
         )
         self.records += computed.records
         self.target = Target(self.epoch, computed.assignment[self.new.member_id])
-        log.info("group %s: a new target for epoch %d by '%s'", group.group_id, self.epoch, name)
+        log.info("group %s has a new target for epoch %d by '%s'", group.group_id, self.epoch, name)
 
     def _may_assign(self) -> bool:
         interval_ms = settings.assignment_interval_ms(self.context, self.group.group_id)
@@ -115,7 +115,7 @@ class MemberUpdate:
         return not computed_ms or not interval_ms or self.now_ms >= computed_ms + interval_ms
 
     def reconcile(self, reported: Reported | None, *, subscription_changed: bool) -> None:
-        """The member's next step towards its target."""
+        """Take the member's next step towards its target."""
         if not subscription_changed and self.new.is_reconciled_to(self.target.epoch):
             return
         names = self.subscriptions_after().topics_of(self.new)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.group_config import group_setting
+from ottla.coordinator.group.heartbeat_interval import heartbeat_interval_ms
 from ottla.coordinator.group.metadata_hash import metadata_hash
-from ottla.coordinator.group.pace import group_setting, heartbeat_interval_ms
 from ottla.coordinator.group.share import records as write
 from ottla.coordinator.group.share.assignor import assign
 from ottla.coordinator.group.share.group import ShareGroup, session_timer

@@ -1,19 +1,29 @@
-"""The records of share groups in `__consumer_offsets`, in the form that Kafka 4.3 writes them."""
+"""The records of share groups in `__consumer_offsets`, as Kafka 4.3 writes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Final
 
+from ottla.coordinator.group import modern_records
+from ottla.coordinator.group.modern_records import ModernRecords
 from ottla.coordinator.group.share.member import Partitions, ShareGroupMember
 from ottla.coordinator.group.share.state_partitions import StatePartitions, TopicPartitions, Topics
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.wire import messages
 
-Message = Any
+_STABLE: Final = 0
 
-_STABLE = 0
+_RECORDS: Final = ModernRecords(
+    messages.ShareGroupCurrentMemberAssignmentKey,
+    messages.ShareGroupTargetAssignmentMemberKey,
+    messages.ShareGroupMemberMetadataKey,
+    messages.ShareGroupTargetAssignmentMetadataKey,
+    messages.ShareGroupTargetAssignmentMetadataValue,
+)
+target_epoch = _RECORDS.target_epoch
+member_tombstones = _RECORDS.member_tombstones
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
@@ -35,24 +45,10 @@ def member_subscription(group_id: str, member: ShareGroupMember) -> CoordinatorR
     )
 
 
-def target_epoch(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
-    return CoordinatorRecord(
-        messages.ShareGroupTargetAssignmentMetadataKey(group_id=group_id),
-        messages.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms),
-    )
-
-
 def target_assignment(group_id: str, member_id: str, partitions: Partitions) -> CoordinatorRecord:
     value = messages.ShareGroupTargetAssignmentMemberValue
-    return CoordinatorRecord(
-        messages.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
-        value(
-            topic_partitions=[
-                value.TopicPartition(topic_id=topic_id, partitions=sorted(numbers))
-                for topic_id, numbers in partitions.items()
-            ]
-        ),
-    )
+    key = messages.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return modern_records.target_assignment(key, value, value.TopicPartition, partitions)
 
 
 def current_assignment(group_id: str, member: ShareGroupMember) -> CoordinatorRecord:
@@ -74,7 +70,7 @@ def current_assignment(group_id: str, member: ShareGroupMember) -> CoordinatorRe
 def state_partitions(group_id: str, state: StatePartitions) -> CoordinatorRecord:
     value = messages.ShareGroupStatePartitionMetadataValue
 
-    def topics(kept: Topics) -> list[Message]:
+    def topics(kept: Topics) -> list[messages.ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]:
         return [
             value.TopicPartitionsInfo(
                 topic_id=topic_id, topic_name=topic.name, partitions=sorted(topic.partitions)
@@ -95,34 +91,28 @@ def state_partitions(group_id: str, state: StatePartitions) -> CoordinatorRecord
     )
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """A member goes: first what it has, then what it should have, then itself."""
-    return [
-        CoordinatorRecord(key(group_id=group_id, member_id=member_id), None)
-        for key in (
-            messages.ShareGroupCurrentMemberAssignmentKey,
-            messages.ShareGroupTargetAssignmentMemberKey,
-            messages.ShareGroupMemberMetadataKey,
-        )
-    ]
-
-
 def group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[CoordinatorRecord]:
-    records = [record for member_id in member_ids for record in member_tombstones(group_id, member_id)]
-    return records + [
-        CoordinatorRecord(key(group_id=group_id), None)
-        for key in (
-            messages.ShareGroupTargetAssignmentMetadataKey,
-            messages.ShareGroupStatePartitionMetadataKey,
-            messages.ShareGroupMetadataKey,
-        )
+    """All records of a group and of the members that it still has."""
+    return [
+        *(record for member_id in member_ids for record in member_tombstones(group_id, member_id)),
+        *modern_records.group_tombstones(
+            group_id,
+            (
+                messages.ShareGroupTargetAssignmentMetadataKey,
+                messages.ShareGroupStatePartitionMetadataKey,
+                messages.ShareGroupMetadataKey,
+            ),
+        ),
     ]
 
 
 # -- reading
 
 
-def with_subscription(member: ShareGroupMember, value: Message) -> ShareGroupMember:
+def with_subscription(
+    member: ShareGroupMember, value: messages.ShareGroupMemberMetadataValue
+) -> ShareGroupMember:
+    """The member with the fields that its metadata record sets."""
     return replace(
         member,
         rack_id=value.rack_id,
@@ -132,7 +122,10 @@ def with_subscription(member: ShareGroupMember, value: Message) -> ShareGroupMem
     )
 
 
-def with_assignment(member: ShareGroupMember, value: Message) -> ShareGroupMember:
+def with_assignment(
+    member: ShareGroupMember, value: messages.ShareGroupCurrentMemberAssignmentValue
+) -> ShareGroupMember:
+    """The member with the fields that its current assignment record sets."""
     return replace(
         member,
         epoch=value.member_epoch,
@@ -141,14 +134,16 @@ def with_assignment(member: ShareGroupMember, value: Message) -> ShareGroupMembe
     )
 
 
-def partitions_of(value: Message) -> Partitions:
+def partitions_of(value: messages.ShareGroupTargetAssignmentMemberValue) -> Partitions:
     return {topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions}
 
 
-def state_partitions_of(value: Message) -> StatePartitions:
-    def topics(told: Iterable[Message]) -> Topics:
+def state_partitions_of(value: messages.ShareGroupStatePartitionMetadataValue) -> StatePartitions:
+    def topics(
+        kept: Iterable[messages.ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo],
+    ) -> Topics:
         return {
-            topic.topic_id: TopicPartitions(topic.topic_name, frozenset(topic.partitions)) for topic in told
+            topic.topic_id: TopicPartitions(topic.topic_name, frozenset(topic.partitions)) for topic in kept
         }
 
     return StatePartitions(

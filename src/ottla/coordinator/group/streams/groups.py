@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.coordinator.group.context import GroupContext, Replay, RequestInfo
 from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.heartbeat_interval import heartbeat_interval_ms
 from ottla.coordinator.group.metadata_hash import metadata_hash
-from ottla.coordinator.group.pace import heartbeat_interval_ms
 from ottla.coordinator.group.streams.configure import describe_configured
 from ottla.coordinator.group.streams.group import StreamsGroup, initial_rebalance_key
 from ottla.coordinator.group.streams.heartbeat import Heartbeat, HeartbeatAnswer

@@ -1,14 +1,27 @@
-"""The records of streams groups in `__consumer_offsets`: built here, taken in by `replay.py`."""
+"""The records of streams groups in `__consumer_offsets`; `replay.py` applies them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from ottla.coordinator.group import modern_records
+from ottla.coordinator.group.modern_records import ModernRecords
 from ottla.coordinator.group.streams.member import StreamsMember
-from ottla.coordinator.group.streams.tasks import Message, TaskId, Tasks, task_structs
+from ottla.coordinator.group.streams.tasks import TaskId, Tasks, task_structs
 from ottla.coordinator.group.streams.topology import Topology, topology_value
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.wire import messages
+
+_RECORDS: Final = ModernRecords(
+    messages.StreamsGroupCurrentMemberAssignmentKey,
+    messages.StreamsGroupTargetAssignmentMemberKey,
+    messages.StreamsGroupMemberMetadataKey,
+    messages.StreamsGroupTargetAssignmentMetadataKey,
+    messages.StreamsGroupTargetAssignmentMetadataValue,
+)
+target_epoch_record = _RECORDS.target_epoch
+member_tombstones = _RECORDS.member_tombstones
 
 
 def member_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
@@ -68,15 +81,6 @@ def target_record(group_id: str, member_id: str, target: Tasks) -> CoordinatorRe
     )
 
 
-def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> CoordinatorRecord:
-    return CoordinatorRecord(
-        messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id),
-        messages.StreamsGroupTargetAssignmentMetadataValue(
-            assignment_epoch=epoch, assignment_timestamp=now_ms
-        ),
-    )
-
-
 def current_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
     value = messages.StreamsGroupCurrentMemberAssignmentValue
     assigned, pending = member.assigned, member.pending_revocation
@@ -96,7 +100,9 @@ def current_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
     )
 
 
-def _with_epochs(tasks: Mapping[TaskId, int]) -> list[Message]:
+def _with_epochs(
+    tasks: Mapping[TaskId, int],
+) -> list[messages.StreamsGroupCurrentMemberAssignmentValue.TaskIds]:
     structs = task_structs(messages.StreamsGroupCurrentMemberAssignmentValue.TaskIds, tasks)
     for struct in structs:
         struct.assignment_epochs = [
@@ -105,34 +111,11 @@ def _with_epochs(tasks: Mapping[TaskId, int]) -> list[Message]:
     return structs
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """What removes a member, in the order in which replay wants it."""
+def group_tombstones(group_id: str, member_ids: list[str]) -> list[CoordinatorRecord]:
+    """All records of a group and of the members that it still has."""
     return [
-        CoordinatorRecord(
-            messages.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord(
-            messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
-        ),
-        CoordinatorRecord(
-            messages.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None
+        *_RECORDS.members_tombstones(group_id, member_ids),
+        *modern_records.group_tombstones(
+            group_id, (messages.StreamsGroupMetadataKey, messages.StreamsGroupTopologyKey)
         ),
     ]
-
-
-def group_tombstones(group_id: str, member_ids: list[str]) -> list[CoordinatorRecord]:
-    """What removes a group and the members it still has."""
-    records = []
-    for key in (
-        messages.StreamsGroupCurrentMemberAssignmentKey,
-        messages.StreamsGroupTargetAssignmentMemberKey,
-    ):
-        records += [CoordinatorRecord(key(group_id=group_id, member_id=id_), None) for id_ in member_ids]
-    records.append(
-        CoordinatorRecord(messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None)
-    )
-    key = messages.StreamsGroupMemberMetadataKey
-    records += [CoordinatorRecord(key(group_id=group_id, member_id=id_), None) for id_ in member_ids]
-    records.append(CoordinatorRecord(messages.StreamsGroupMetadataKey(group_id=group_id), None))
-    records.append(CoordinatorRecord(messages.StreamsGroupTopologyKey(group_id=group_id), None))
-    return records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ottla.coordinator.group.context import GroupContext
-from ottla.coordinator.group.pace import group_setting
+from ottla.coordinator.group.group_config import group_setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""A group's own settings over the broker's, and how often members of a group are to heartbeat.
+"""The heartbeat interval of members of consumer, share and streams groups.
 
-A deliberate difference from Apache Kafka, which answers `heartbeat.interval.ms` always: here the interval in an answer
-is the longest that costs nobody time. While a group is on its way to a new assignment its members are asked
-back after 100 to 500 ms (the more members, the longer), since each step waits for someone's next heartbeat. In a
-stable group they are asked back after a second as long as they stay under a budget, so that a rebalance is not
-noticed 5 s late; beyond the budget, or where the interval was set by someone, it is as configured.
+A deliberate difference from Apache Kafka, which always responds with `heartbeat.interval.ms`: Ottla responds with the
+longest interval that delays no member. While a group moves to a new assignment, its members heartbeat after 100 to
+500 ms (the more members, the longer), since each step waits for some member's next heartbeat. In a stable group they
+heartbeat after a second as long as the group stays under a budget, so that a member does not notice a rebalance 5 s
+late. Beyond the budget, or where the interval is configured, it is as configured.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 from ottla.coordinator.group.context import GroupContext
 from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.group_config import group_setting
 
 RECONCILING_MIN_MS: Final = 100
 RECONCILING_MAX_MS: Final = 500
@@ -21,7 +22,6 @@ STABLE_MIN_MS: Final = 1000
 STABLE_MS_PER_MEMBER: Final = 20
 """Keeps a group's heartbeats at 50 per second."""
 
-
 _HEARTBEATS: Final = {
     GroupType.CONSUMER: "group.consumer.heartbeat.interval.ms",
     GroupType.SHARE: "group.share.heartbeat.interval.ms",
@@ -29,16 +29,10 @@ _HEARTBEATS: Final = {
 }
 
 
-def group_setting(context: GroupContext, group_id: str, key: str) -> int:
-    """A number of the broker's (`group.` and the group's own key), unless the group has one of its own."""
-    text = context.group_config(group_id).get(key.removeprefix("group."))
-    return context.config.int(key) if text is None else int(text)
-
-
 def heartbeat_interval_ms(
     context: GroupContext, kind: GroupType, group_id: str, members: int, settled: bool
 ) -> int:
-    """When a member is to come back; see the module's docstring."""
+    """The interval for a response to a member; see the module."""
     key = _HEARTBEATS[kind]
     configured = group_setting(context, group_id, key)
     if not settled:
