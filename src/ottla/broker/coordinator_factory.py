@@ -30,6 +30,7 @@ from ottla.coordinator.transaction.add_partitions_manager import AddPartitionsTo
 from ottla.coordinator.transaction.marker_router import TransactionMarkerRouter
 from ottla.coordinator.transaction.service import TransactionCoordinator
 from ottla.coordinator.transaction.shard import TransactionShard
+from ottla.ids import BrokerId, TopicName
 from ottla.metadata.endpoints import broker_endpoint
 from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.peers import BrokerPeers
@@ -60,7 +61,7 @@ def make_coordinators(broker: Broker, loop: asyncio.AbstractEventLoop) -> Coordi
 def _make_runtime(
     broker: Broker,
     post: Callable[..., object],
-    topic: str,
+    topic: TopicName,
     serde: RecordSerde,
     new_shard: Callable[[ShardContext], S],
     *,
@@ -92,7 +93,7 @@ def _broker_peers(broker: Broker, purpose: str) -> BrokerPeers:
     listener_name = broker.config.inter_broker_listener_name
     replicas = broker.replicas
     return BrokerPeers(
-        broker.peers, purpose, lambda node: broker_endpoint(replicas.image, node, listener_name)
+        broker.peers, purpose, lambda node: broker_endpoint(replicas.image, BrokerId(node), listener_name)
     )
 
 

@@ -12,6 +12,7 @@ from ottla.replica.partition import ACKS_ALL
 
 if TYPE_CHECKING:
     from ottla.clock import Clock
+    from ottla.ids import TopicName
     from ottla.log.partition_log import PartitionLog
     from ottla.log.types import AppendInfo
     from ottla.log.verification import VerificationGuard
@@ -111,7 +112,7 @@ class CoordinatedPartitions:
         self._clock = clock
         self._replicas = replicas
 
-    def open(self, topic: str, partition: int) -> CoordinatedPartition:
+    def open(self, topic: TopicName, partition: int) -> CoordinatedPartition:
         found = self._replicas.find((topic, partition))
         found.check_leader()
         return CoordinatedPartition(found, self._clock)

@@ -36,6 +36,7 @@ from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.shard import CoordinatorShard, ShardContext
 from ottla.coordinator.timers import TimerOperation, Timers
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.log.verification import VerificationGuard
 from ottla.records.codecs import Compression
 from ottla.records.control import build_end_txn_marker
@@ -72,7 +73,7 @@ def _ignore(outcome: object) -> None:
 class RuntimeContext(Generic[S]):
     """Shared by all hosts of one coordinator."""
 
-    topic: str
+    topic: TopicName
     clock: Clock
     executor: Executor
     post: Callable[..., object]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from ottla.ids import TopicName
 from ottla.log.types import AppendInfo
 from ottla.log.verification import VerificationGuard
 
@@ -50,4 +51,4 @@ class CoordinatorPartition(Protocol):
 class CoordinatorPartitions(Protocol):
     """Finds the partitions of one coordinator's topic."""
 
-    def open(self, topic: str, partition: int) -> CoordinatorPartition: ...
+    def open(self, topic: TopicName, partition: int) -> CoordinatorPartition: ...

@@ -21,6 +21,7 @@ from ottla.coordinator.records import RecordSerde
 from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.shard import CoordinatorShard, ShardContext
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.log.verification import VerificationGuard
 from ottla.metadata.endpoints import leader_of
 from ottla.promise import Done, Failed, Promise
@@ -57,7 +58,7 @@ class CoordinatorRuntime(Generic[S]):
     def __init__(
         self,
         *,
-        topic: str,
+        topic: TopicName,
         clock: Clock,
         executor: Executor,
         post: Callable[..., object],

@@ -108,7 +108,7 @@ def _response(ctx: RequestContext, results: Mapping[TransactionalId, Results]) -
     for transactional_id, of_transaction in results.items():
         by_topic: dict[TopicName, list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult]] = {}
         for tp, code in of_transaction.items():
-            by_topic.setdefault(TopicName(tp.topic), []).append(
+            by_topic.setdefault(tp.topic, []).append(
                 response.AddPartitionsToTxnPartitionResult(
                     partition_index=tp.partition, partition_error_code=code
                 )

@@ -55,7 +55,7 @@ def _error(transactional_id: TransactionalId, code: ErrorCode) -> _State:
 def _state(txn: TransactionMetadata) -> _State:
     by_topic: dict[TopicName, list[int]] = {}
     for tp in sorted(txn.partitions):
-        by_topic.setdefault(TopicName(tp.topic), []).append(tp.partition)
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
     return _State(
         transactional_id=txn.transactional_id,
         transaction_state=txn.state.title,

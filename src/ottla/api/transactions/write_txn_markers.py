@@ -66,7 +66,7 @@ def _response(results: Results) -> WriteTxnMarkersResponse:
     for producer_id, codes in results.items():
         by_topic: dict[TopicName, list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]] = {}
         for tp, code in codes.items():
-            by_topic.setdefault(TopicName(tp.topic), []).append(
+            by_topic.setdefault(tp.topic, []).append(
                 response.WritableTxnMarkerPartitionResult(partition_index=tp.partition, error_code=code)
             )
         markers.append(

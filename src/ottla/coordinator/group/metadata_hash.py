@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import xxhash
 
+from ottla.ids import BrokerId, TopicName
 from ottla.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 
 _MAGIC = b"\x00"
@@ -18,7 +19,7 @@ _LONG = struct.Struct("<q")
 _INT = struct.Struct("<i")
 
 
-def topic_hash(topic: TopicImage, brokers: Mapping[int, BrokerRegistration]) -> int:
+def topic_hash(topic: TopicImage, brokers: Mapping[BrokerId, BrokerRegistration]) -> int:
     """A hash of a topic's id, name, partitions, and the racks of its replicas."""
     parts = [_MAGIC, topic.id[7::-1], topic.id[:7:-1], _text(topic.name), _INT.pack(len(topic.partitions))]
     for number in range(len(topic.partitions)):
@@ -30,7 +31,9 @@ def topic_hash(topic: TopicImage, brokers: Mapping[int, BrokerRegistration]) -> 
     return _signed(xxhash.xxh3_64_intdigest(b"".join(parts)))
 
 
-def partition_racks(topic: TopicImage, number: int, brokers: Mapping[int, BrokerRegistration]) -> list[str]:
+def partition_racks(
+    topic: TopicImage, number: int, brokers: Mapping[BrokerId, BrokerRegistration]
+) -> list[str]:
     """The racks of the replicas whose brokers have one."""
     racks = []
     for replica in topic.partitions[number].replicas:
@@ -49,7 +52,7 @@ def group_hash(hashes: Mapping[str, int]) -> int:
     return _signed(xxhash.xxh3_64_intdigest(b"".join(_LONG.pack(hashes[name]) for name in names)))
 
 
-def metadata_hash(topics: Iterable[str], image: MetadataImage, cache: dict[str, int]) -> int:
+def metadata_hash(topics: Iterable[TopicName], image: MetadataImage, cache: dict[str, int]) -> int:
     """The hash for a set of subscribed topics; those that do not exist do not count.
 
     `cache` keeps topic hashes between calls; its owner drops a topic's entry when the topic changes.

@@ -103,7 +103,7 @@ def _request(batch: _Batch) -> AddPartitionsToTxnRequest:
     for transactional_id, verifications in batch.items():
         by_topic: dict[TopicName, list[int]] = {}
         for tp in dict.fromkeys(tp for verification in verifications for tp in verification.partitions):
-            by_topic.setdefault(TopicName(tp.topic), []).append(tp.partition)
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
         transactions.append(
             request.AddPartitionsToTxnTransaction(
                 transactional_id=transactional_id,

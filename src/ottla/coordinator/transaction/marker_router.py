@@ -122,7 +122,7 @@ def _request(batch: Iterable[_RemoteMarker]) -> WriteTxnMarkersRequest:
     for remote in batch:
         by_topic: dict[TopicName, list[int]] = {}
         for tp in sorted(remote.open):
-            by_topic.setdefault(TopicName(tp.topic), []).append(tp.partition)
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
         marker = remote.marker
         markers.append(
             request.WritableTxnMarker(

@@ -54,7 +54,7 @@ def from_record(record: CoordinatorRecord) -> TransactionMetadata:
         timeout_ms=value.transaction_timeout_ms,
         state=TransactionState(value.transaction_status),
         partitions=frozenset(
-            TopicPartition(topic.topic, index)
+            TopicPartition(TopicName(topic.topic), index)
             for topic in value.transaction_partitions or ()
             for index in topic.partition_ids
         ),
@@ -110,7 +110,7 @@ def _topics(
     """The partitions as messages and as bytes, cached: most transactions of a producer have the same ones."""
     by_topic: dict[TopicName, list[int]] = {}
     for tp in sorted(partitions):
-        by_topic.setdefault(TopicName(tp.topic), []).append(tp.partition)
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
     out = bytearray(uvarint(len(by_topic) + 1))
     for topic, indexes in by_topic.items():
         name = topic.encode()

@@ -35,6 +35,7 @@ from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _with_request(
         rebalance_timeout_ms=member.rebalance_timeout_ms
         if rebalance_timeout_ms == -1
         else rebalance_timeout_ms,
-        topic_names=frozenset(subscription.topics),
+        topic_names=frozenset(map(TopicName, subscription.topics)),
         topic_regex="",
         client_id=info.client_id,
         client_host=info.client_host,

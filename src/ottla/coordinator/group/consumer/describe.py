@@ -7,7 +7,6 @@ from typing import Final
 
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import ConsumerGroupMember
-from ottla.ids import TopicName
 from ottla.metadata.image import MetadataImage
 from ottla.wire import messages
 
@@ -45,7 +44,7 @@ def _member(
         member_epoch=member.epoch,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=[TopicName(name) for name in sorted(member.topic_names)],
+        subscribed_topic_names=sorted(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
         assignment=_assignment(owned, image),
         target_assignment=_assignment(group.target.get(member.member_id, {}), image),
@@ -62,7 +61,7 @@ def _assignment(
         topic_partitions=[
             response.TopicPartitions(
                 topic_id=topic_id,
-                topic_name=TopicName(topics[topic_id].name),
+                topic_name=topics[topic_id].name,
                 partitions=sorted(numbers),
             )
             for topic_id, numbers in partitions.items()

@@ -50,7 +50,7 @@ def assignment_bytes(
     topics = image.topics.by_id
     message = assignment(
         assigned_partitions=[
-            assignment.TopicPartition(topic=TopicName(topics[topic_id].name), partitions=sorted(numbers))
+            assignment.TopicPartition(topic=topics[topic_id].name, partitions=sorted(numbers))
             for topic_id, numbers in partitions.items()
             if topic_id in topics
         ]

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
 
+from ottla.ids import TopicName
+
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
@@ -70,7 +72,7 @@ class ConsumerGroupMember:
     rebalance_timeout_ms: int = -1
     client_id: str = ""
     client_host: str = ""
-    topic_names: frozenset[str] = frozenset()
+    topic_names: frozenset[TopicName] = frozenset()
     topic_regex: str = ""
     """An RE2 expression over topic names; empty where the member has none."""
     server_assignor: str | None = None

@@ -29,6 +29,7 @@ from ottla.coordinator.group.consumer.member import (
 from ottla.coordinator.group.metadata_hash import metadata_hash
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.wire import messages
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _as_consumer_group(consumers: ConsumerGroups, classic: ClassicGroup) -> Cons
                 rebalance_timeout_ms=old.rebalance_timeout_ms,
                 client_id=old.client_id,
                 client_host=old.client_host,
-                topic_names=frozenset(subscription.topics),
+                topic_names=frozenset(map(TopicName, subscription.topics)),
                 assigned=epochs_of(assigned, generation),
                 classic=ClassicMember(
                     old.session_timeout_ms,

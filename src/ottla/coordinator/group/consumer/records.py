@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from ottla.coordinator.group import modern_records
 from ottla.coordinator.group.consumer.member import (
@@ -18,6 +18,7 @@ from ottla.coordinator.group.consumer.member import (
 from ottla.coordinator.group.consumer.subscriptions import ResolvedRegex
 from ottla.coordinator.group.modern_records import ModernRecords
 from ottla.coordinator.records import CoordinatorRecord
+from ottla.ids import TopicName
 from ottla.wire import messages
 
 _RECORDS: Final = ModernRecords(
@@ -135,7 +136,7 @@ def with_subscription(
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
-        topic_names=frozenset(value.subscribed_topic_names),
+        topic_names=frozenset(cast("list[TopicName]", value.subscribed_topic_names)),
         topic_regex=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final, Protocol, cast
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 
 _MAX_COMPILED: Final = 1024
 _MAX_PROGRAM_BYTES: Final = 1 << 20
@@ -41,7 +42,7 @@ def compile_regex(regex: str) -> Pattern:
         ) from error
 
 
-def matching_topics(regex: str, topics: Iterable[str]) -> list[str]:
+def matching_topics(regex: str, topics: Iterable[TopicName]) -> list[TopicName]:
     """The topics whose whole name matches. An expression that no longer compiles matches none."""
     try:
         pattern = compile_regex(regex)

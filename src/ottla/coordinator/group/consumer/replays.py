@@ -13,7 +13,7 @@ from ottla.coordinator.group.consumer.subscriptions import ResolvedRegex
 from ottla.coordinator.group.context import Replay
 from ottla.coordinator.group.group import GroupType
 from ottla.errors import ApiException, ErrorCode
-from ottla.ids import GroupId
+from ottla.ids import GroupId, TopicName
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
@@ -164,11 +164,11 @@ class Replays:
         before = group.subscriptions.topics()
         resolved = None
         if value is not None:
-            resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+            resolved = ResolvedRegex(frozenset(map(TopicName, value.topics)), value.version, value.timestamp)
         group.subscriptions.resolve(key.regular_expression, resolved)
         self._follow_topics(group, before)
 
-    def _follow_topics(self, group: ConsumerGroup, before: set[str]) -> None:
+    def _follow_topics(self, group: ConsumerGroup, before: set[TopicName]) -> None:
         groups = self._consumers.context.groups
         now = group.subscriptions.topics()
         for topic in before - now:

@@ -19,6 +19,7 @@ from ottla.coordinator.group.consumer.subscriptions import ResolvedRegex
 from ottla.coordinator.group.metadata_hash import metadata_hash
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
+from ottla.ids import TopicName
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
@@ -91,7 +92,7 @@ class _Lookup:
         self._group_id = group_id
         self._image = consumers.context.image
         self._names = list(self._image.topics.by_name)
-        self._matches: dict[str, list[str]] | None = None
+        self._matches: dict[str, list[TopicName]] | None = None
         self._position = 0
         self._started_ms = 0
 
@@ -113,7 +114,7 @@ class _Lookup:
         return CoordinatorResult(self._records(group, self._matches, now_ms), None)
 
     def _records(
-        self, group: ConsumerGroup, matches: dict[str, list[str]], now_ms: int
+        self, group: ConsumerGroup, matches: dict[str, list[TopicName]], now_ms: int
     ) -> list[CoordinatorRecord]:
         records: list[CoordinatorRecord] = []
         after = group.subscriptions.copy()

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ottla.coordinator.group.consumer.member import ConsumerGroupMember
 from ottla.coordinator.group.consumer.spec import SubscriptionType
+from ottla.ids import TopicName
+
+K = TypeVar("K", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
     """The topics that an expression matched, with the metadata version and the time of the look-up."""
 
-    topics: frozenset[str]
+    topics: frozenset[TopicName]
     version: int
     resolved_ms: int
 
@@ -24,8 +28,8 @@ class Subscriptions:
     __slots__ = ("_by_name", "_by_regex", "regexes", "resolved")
 
     def __init__(self) -> None:
-        self._by_name: dict[str, int] = {}
-        self._by_regex: dict[str, int] = {}
+        self._by_name: dict[TopicName, int] = {}
+        self._by_regex: dict[TopicName, int] = {}
         self.regexes: dict[str, int] = {}
         """How many members subscribe with an expression."""
         self.resolved: dict[str, ResolvedRegex] = {}
@@ -38,7 +42,7 @@ class Subscriptions:
         copied.resolved = self.resolved.copy()
         return copied
 
-    def topics(self) -> set[str]:
+    def topics(self) -> set[TopicName]:
         return {*self._by_name, *self._by_regex}
 
     def includes(self, topic: str) -> bool:
@@ -69,7 +73,7 @@ class Subscriptions:
             self.resolve(regex, None)
         return unused
 
-    def topics_of(self, member: ConsumerGroupMember) -> Set[str]:
+    def topics_of(self, member: ConsumerGroupMember) -> Set[TopicName]:
         """The topics that a member subscribes to; an unresolved expression matches nothing."""
         resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
         if resolved is None:
@@ -85,7 +89,7 @@ class Subscriptions:
         return SubscriptionType.HOMOGENEOUS if same else SubscriptionType.HETEROGENEOUS
 
 
-def _count(counts: dict[str, int], keys: Iterable[str], change: int) -> None:
+def _count(counts: dict[K, int], keys: Iterable[K], change: int) -> None:
     for key in keys:
         count = counts.get(key, 0) + change
         if count > 0:

@@ -12,6 +12,7 @@ from ottla.coordinator.group.consumer.member import ConsumerGroupMember, Partiti
 from ottla.coordinator.group.consumer.spec import GroupSpec, MemberSpec
 from ottla.coordinator.group.consumer.subscriptions import Subscriptions
 from ottla.coordinator.records import CoordinatorRecord
+from ottla.ids import TopicName
 from ottla.metadata.image import MetadataImage
 
 
@@ -62,7 +63,7 @@ def compute_target(
     return TargetAssignment(changed, assignment)
 
 
-def subscribed_topic_ids(names: Set[str], image: MetadataImage) -> frozenset[bytes]:
+def subscribed_topic_ids(names: Set[TopicName], image: MetadataImage) -> frozenset[bytes]:
     """The ids of those topics that exist."""
     topics = image.topics.by_name
     return frozenset(topics[name].id for name in names if name in topics)
@@ -76,7 +77,7 @@ class _TopicIds:
     def __init__(self, subscriptions: Subscriptions, image: MetadataImage) -> None:
         self._subscriptions = subscriptions
         self._image = image
-        self._known: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
+        self._known: dict[tuple[frozenset[TopicName], str], frozenset[bytes]] = {}
         self.partition_counts: dict[bytes, int] = {}
 
     def of(self, member: ConsumerGroupMember) -> frozenset[bytes]:
