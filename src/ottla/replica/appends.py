@@ -1,7 +1,7 @@
-"""Appends that need a look into the batch (another codec, keys of a compacted topic): done in a thread, in order.
+"""Appends whose batches must be decoded (another codec, keys of a compacted topic): in a thread, in order.
 
-Offsets are assigned in the order in which requests came, so while one batch of a partition is in a thread, everything
-after it waits here. What is looked at and how batches are re-encoded is `ottla.records.validation`.
+Offsets are assigned in the order of requests. While one batch of a partition is in a thread, later ones wait here.
+`ottla.records.validation` checks and re-encodes the batches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.records.validation import ValidatedBatch, finish
 from ottla.replica.offload import outcome
 
 if TYPE_CHECKING:
-    from ottla.replica.offload import Offload
+    from ottla.replica.offload import Offloader
     from ottla.replica.partition import Partition
 
 AppendDone = Callable[[AppendInfo | ApiException], None]
@@ -34,11 +34,11 @@ class _Queued(NamedTuple):
 
 
 class AppendQueue:
-    """The appends of one partition that cannot be done at once. The first of the queue is in a thread."""
+    """The appends of one partition that must wait. The first of the queue is in a thread."""
 
     __slots__ = ("_bytes", "_offload", "_partition", "_queue")
 
-    def __init__(self, partition: Partition, offload: Offload) -> None:
+    def __init__(self, partition: Partition, offload: Offloader) -> None:
         self._partition = partition
         self._offload = offload
         self._queue: deque[_Queued] = deque()
@@ -56,7 +56,7 @@ class AppendQueue:
             done(
                 ApiException(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"{self._bytes} bytes are waiting to be looked into before they can be appended to "
+                    f"{self._bytes} bytes are waiting to be validated before they can be appended to "
                     f"{self._partition.topic}-{self._partition.index}",
                 )
             )

@@ -1,6 +1,6 @@
-"""Appends that are to be on disk before they are acknowledged (`flush.messages`): one flush for all who wait.
+"""Appends that must be on disk before they are acknowledged (`flush.messages`): one flush for all that wait.
 
-When a flush is due is the log's to say, how it is done too; here is who waits for it.
+The log decides when a flush is due and does it; this module knows the requests that wait for it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from ottla.replica.offload import outcome
 
 if TYPE_CHECKING:
     from ottla.log.partition_log import PartitionLog
-    from ottla.replica.offload import Offload
+    from ottla.replica.offload import Offloader
 
 FlushDone = Callable[[ApiException | None], None]
 
 
 class FlushQueue:
-    """The flushes of one partition. While one runs in a thread, later wishes gather for the next."""
+    """The flushes of one partition. While one runs in a thread, later requests wait for the next."""
 
     __slots__ = ("_flushing", "_offload", "_waiting")
 
-    def __init__(self, offload: Offload) -> None:
+    def __init__(self, offload: Offloader) -> None:
         self._offload = offload
         self._flushing: list[FlushDone] = []
         self._waiting: list[FlushDone] = []

@@ -1,7 +1,7 @@
-"""New partitions get their logs in a thread, a few at a time; requests that need them wait here, in their order.
+"""Creation of new partitions' logs in a thread, a few at a time; requests that need them wait here, in their order.
 
-A log is a directory and some files: most of a millisecond on a disk that has nothing else to do, and much more beside
-others. Who cannot wait takes a log at once (`Partition.local_log`), also one that the thread has not come to yet.
+A log is a directory and some files: most of a millisecond on an idle disk, and much more on a busy one. Callers that
+cannot wait create the log synchronously (`Partition.local_log`), also one that the thread has not reached yet.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from ottla.limits import MAX_BYTES_WAITING_FOR_LOGS
 from ottla.replica.offload import outcome
 
 if TYPE_CHECKING:
-    from ottla.replica.offload import Offload
+    from ottla.replica.offload import Offloader
     from ottla.replica.partition import Partition
 
 SLICE_S: Final = 0.003
-"""How long the waiting requests may hold the loop at a time, but for the last of them."""
+"""How long waiting requests may hold the event loop at a time; the last of them may exceed it."""
 
-_AT_ONCE: Final = 32
-"""Logs that the thread is given at a time: whoever wants others before them has to wait for so many."""
+_BATCH: Final = 32
+"""Logs that the thread gets at a time: a prioritized log waits for at most this many others."""
 
-Make = Callable[[], object]
-Begin = Callable[["Partition", bool], "Make | None"]
-"""What a thread has to do for a partition's log, or, if so asked, for records to be appended to it."""
+Create = Callable[[], object]
+Begin = Callable[["Partition", bool], "Create | None"]
+"""The thread's work for a partition's log; if the flag is set, also for records to be appended to it."""
 
 
 class _Waiting(NamedTuple):
     partitions: list[Partition]
-    go_on: Callable[[], None]
+    proceed: Callable[[], None]
     size: int
 
 
 class LogCreator:
-    """The partitions that are to get their logs, and who waits for them. Owned by the replica manager."""
+    """The partitions that need logs, and the requests that wait for them. Owned by the replica manager."""
 
     __slots__ = (
         "_begin",
         "_bytes",
         "_clock",
-        "_making",
+        "_in_thread",
         "_offload",
         "_opened",
         "_prioritized",
@@ -55,7 +55,7 @@ class LogCreator:
     )
 
     def __init__(
-        self, clock: Clock, offload: Offload, begin: Begin, opened: Callable[[Partition], None]
+        self, clock: Clock, offload: Offloader, begin: Begin, opened: Callable[[Partition], None]
     ) -> None:
         self._clock = clock
         self._offload = offload
@@ -63,9 +63,9 @@ class LogCreator:
         self._opened = opened
         self._queue: dict[Partition, None] = {}
         self._prioritized: dict[Partition, None] = {}
-        """Those that records wait for."""
-        self._making: dict[Partition, None] = {}
-        """Those that the thread has now."""
+        """Partitions whose records wait."""
+        self._in_thread: dict[Partition, None] = {}
+        """Partitions whose logs the thread creates now."""
         self._waiting: deque[_Waiting] = deque()
         self._bytes = 0
         self._scheduled = False
@@ -73,41 +73,41 @@ class LogCreator:
 
     @property
     def busy(self) -> bool:
-        """Whether logs are being made, or somebody still waits for their turn."""
-        return bool(self._queue or self._prioritized or self._making or self._waiting)
+        """Whether logs are being created, or requests still wait for their turn."""
+        return bool(self._queue or self._prioritized or self._in_thread or self._waiting)
 
     def add(self, partition: Partition) -> None:
-        """A partition needs its log, some time soon."""
+        """Create a partition's log soon."""
         self._queue[partition] = None
         self._schedule()
 
     def discard(self, partition: Partition) -> None:
-        """The partition is gone."""
+        """The partition was removed."""
         self._queue.pop(partition, None)
         self._prioritized.pop(partition, None)
 
-    def prioritize(self, partitions: list[Partition], size: int, go_on: Callable[[], None]) -> None:
-        """Make these before others, fit for records, then call back; after all who called before.
+    def prioritize(self, partitions: list[Partition], size: int, proceed: Callable[[], None]) -> None:
+        """Create these logs before others, ready for records, then call back, after all earlier callers.
 
-        With more bytes waiting than may, it and they are called at once.
+        If more bytes wait than the limit allows, this caller and all earlier ones are called at once.
         """
         for partition in partitions:
             self._queue.pop(partition, None)
             self._prioritized[partition] = None
-        self._waiting.append(_Waiting(partitions, go_on, size))
+        self._waiting.append(_Waiting(partitions, proceed, size))
         self._bytes += size
         if self._stopped or self._bytes > MAX_BYTES_WAITING_FOR_LOGS:
             self._call_all()
         else:
             self._schedule()
 
-    def after_all(self, go_on: Callable[[], None]) -> None:
-        """Call back when the logs that are to be made now have been."""
-        self._waiting.append(_Waiting([*self._making, *self._prioritized, *self._queue], go_on, 0))
+    def after_all(self, proceed: Callable[[], None]) -> None:
+        """Call back when the logs that are requested now are created."""
+        self._waiting.append(_Waiting([*self._in_thread, *self._prioritized, *self._queue], proceed, 0))
         self._schedule()
 
     def stop(self) -> None:
-        """Give nothing more to the thread. Who waits makes what is missing alone, or hears why not."""
+        """Give no more work to the thread. Waiting requests create missing logs themselves, or get the error."""
         self._stopped = True
         self._queue.clear()
         self._prioritized.clear()
@@ -124,39 +124,39 @@ class LogCreator:
         self._scheduled = False
         if self._stopped:
             return
-        if not self._making:
-            self._make_next()
-        self._go_on()
+        if not self._in_thread:
+            self._start_next()
+        self._proceed()
 
-    def _make_next(self) -> None:
-        """Give the next few to the thread, those first that records wait for."""
+    def _start_next(self) -> None:
+        """Give the next few logs to the thread, prioritized ones first."""
         end = self._clock.monotonic() + SLICE_S
-        work: list[Make] = []
-        while (queue := self._prioritized or self._queue) and len(work) < _AT_ONCE:
+        work: list[Create] = []
+        while (queue := self._prioritized or self._queue) and len(work) < _BATCH:
             partition = next(iter(queue))
             del queue[partition]
-            make = self._begin(partition, queue is self._prioritized)
-            if make is not None:
-                work.append(make)
-                self._making[partition] = None
+            create = self._begin(partition, queue is self._prioritized)
+            if create is not None:
+                work.append(create)
+                self._in_thread[partition] = None
             if self._clock.monotonic() >= end:
                 break
         if work:
-            self._offload.run(partial(run, work), self._made)
+            self._offload.run(partial(run, work), self._created)
         elif queue:
             self._schedule()
 
-    def _made(self, future: Future[None]) -> None:
-        outcome(future)  # says what went wrong; the logs themselves tell those who need them
-        made, self._making = self._making, {}
+    def _created(self, future: Future[None]) -> None:
+        outcome(future)  # logs unexpected errors; requests get theirs when they open the log
+        made, self._in_thread = self._in_thread, {}
         if self._stopped:
             return
         for partition in made:
             self._opened(partition)
         self._schedule()
 
-    def _go_on(self) -> None:
-        """Call back who has waited long enough, in their order: records must not overtake each other."""
+    def _proceed(self) -> None:
+        """Call back the requests whose logs exist, in their order: records must not overtake each other."""
         waiting = self._waiting
         end = self._clock.monotonic() + SLICE_S
         while waiting:
@@ -171,7 +171,7 @@ class LogCreator:
             self._call_next()
 
     def _is_due(self, partition: Partition) -> bool:
-        return partition in self._prioritized or partition in self._making or partition in self._queue
+        return partition in self._prioritized or partition in self._in_thread or partition in self._queue
 
     def _call_all(self) -> None:
         while self._waiting:
@@ -181,13 +181,13 @@ class LogCreator:
         head = self._waiting.popleft()
         self._bytes -= head.size
         try:
-            head.go_on()
+            head.proceed()
         except BaseException:
             self._schedule()
             raise
 
 
-def run(work: list[Make]) -> None:
-    """What the thread does."""
-    for make in work:
-        make()
+def run(work: list[Create]) -> None:
+    """Run the work of one batch, in the thread."""
+    for create in work:
+        create()

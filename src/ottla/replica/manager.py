@@ -27,7 +27,7 @@ from ottla.peers import Endpoint, Peers
 from ottla.replica.alter_partition import AlterPartitionSender, Send
 from ottla.replica.assignments import DirectoryAssignments
 from ottla.replica.delayed_requests import DelayedRequests
-from ottla.replica.log_creation import SLICE_S, LogCreator, Make
+from ottla.replica.log_creation import SLICE_S, Create, LogCreator
 from ottla.replica.partition import Partition, PartitionHost
 from ottla.replica.replica_fetcher_manager import ReplicaFetcherManager
 from ottla.replica.selector import RACK_AWARE, nearer_replica
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ottla.replica.delayed_requests import Waiters
     from ottla.replica.fetch_partition import FetchPartition
     from ottla.replica.isr import Proposal
-    from ottla.replica.offload import Offload
+    from ottla.replica.offload import Offloader
 
 _logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class ReplicaManager:
         self,
         log_manager: LogManager,
         clock: Clock,
-        offload: Offload,
+        offload: Offloader,
         node_id: BrokerId,
         config: BrokerConfig,
         cluster: ClusterLink,
@@ -388,7 +388,7 @@ class ReplicaManager:
 
     # -- logs
 
-    def _begin_log(self, partition: Partition, for_records: bool) -> Make | None:
+    def _begin_log(self, partition: Partition, for_records: bool) -> Create | None:
         """The work for a thread before the partition has its log, or can take records. None: there is none."""
         if for_records:
             self._is_ready(partition)
@@ -503,9 +503,9 @@ class ReplicaManager:
         """Whether there are partitions whose records may have to wait."""
         return self._unready > 0 or self._log_creator.busy
 
-    def make_ready(self, partitions: list[Partition], size: int, go_on: Callable[[], None]) -> None:
+    def make_ready(self, partitions: list[Partition], size: int, proceed: Callable[[], None]) -> None:
         """Call back when `size` bytes of records can be appended to these partitions, after earlier callers."""
-        self._log_creator.prioritize(partitions, size, go_on)
+        self._log_creator.prioritize(partitions, size, proceed)
 
     def after_new_logs(self, callback: Callable[[], None]) -> None:
         """Call back when the logs that are requested now are created."""

@@ -14,7 +14,7 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 
-class Offload:
+class Offloader:
     """Runs work in the thread pool; `post` (`loop.call_soon_threadsafe`) brings its result back."""
 
     __slots__ = ("_executor", "_post")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ottla.replica.appends import AppendDone
     from ottla.replica.delayed_requests import Waiters
     from ottla.replica.flushes import FlushDone
-    from ottla.replica.offload import Offload
+    from ottla.replica.offload import Offloader
 
 _logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class PartitionHost:
 
     node_id: BrokerId
     clock: Clock
-    offload: Offload
+    offload: Offloader
     open_log: Callable[[Partition], PartitionLog]
     propose: Callable[[Partition, Proposal], None]
     """Request another in-sync set from the controller, which then calls `Partition.confirmed` or `refused`."""

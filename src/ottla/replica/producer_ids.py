@@ -1,6 +1,6 @@
-"""Producer ids for idempotent producers: blocks are allocated by the controller, single ids handed out here.
+"""Producer ids for idempotent producers: the controller allocates blocks, this module gives out single ids.
 
-How the controller is reached is not known here: a function that asks for a block is handed in.
+The function that requests a block from the controller is passed in.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ Allocate = Callable[[BlockDone], None]
 IdDone = Callable[[ProducerId, ApiException | None], None]
 
 _NO_PRODUCER_ID: Final = ProducerId(-1)
-_ASK_AHEAD: Final = 0.9
-"""The next block is asked for when this much of the current one is used up."""
+_REQUEST_AHEAD: Final = 0.9
+"""The next block is requested when this part of the current one is used."""
 
 
 class ProducerIds:
-    """Hands out producer ids from the current block, asking for the next one before it runs out."""
+    """Gives out producer ids from the current block and requests the next one before it is used up."""
 
-    __slots__ = ("_allocate", "_ask_at", "_asking", "_end", "_next", "_spare", "_waiting")
+    __slots__ = ("_allocate", "_end", "_next", "_request_at", "_requesting", "_spare", "_waiting")
 
     def __init__(self, allocate: Allocate) -> None:
         self._allocate = allocate
         self._next = 0
         self._end = 0
-        self._ask_at = 0
+        self._request_at = 0
         self._spare: tuple[int, int] | None = None
         """First id and end of the block after the current one."""
-        self._asking = False
+        self._requesting = False
         self._waiting: deque[IdDone] = deque()
 
     def next_id(self, done: IdDone) -> None:
-        """Call `done(id, None)` at once while the block lasts, else when the controller has answered."""
+        """Call `done(id, None)` at once while the block has ids, else when the controller has responded."""
         if self._next == self._end and self._spare is not None:
             self._begin_block(*self._spare)
             self._spare = None
@@ -48,29 +48,31 @@ class ProducerIds:
             if len(self._waiting) >= MAX_WAITING_FOR_PRODUCER_ID:
                 done(
                     _NO_PRODUCER_ID,
-                    ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Too many wait for a producer id"),
+                    ApiException(
+                        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "Too many requests wait for a producer id"
+                    ),
                 )
                 return
             self._waiting.append(done)
-            self._ask()
+            self._request()
             return
         producer_id = self._next
         self._next += 1
-        if producer_id >= self._ask_at and self._spare is None:
-            self._ask()
+        if producer_id >= self._request_at and self._spare is None:
+            self._request()
         done(ProducerId(producer_id), None)
 
     def _begin_block(self, first: int, end: int) -> None:
         self._next, self._end = first, end
-        self._ask_at = first + int((end - first) * _ASK_AHEAD)
+        self._request_at = first + int((end - first) * _REQUEST_AHEAD)
 
-    def _ask(self) -> None:
-        if not self._asking:
-            self._asking = True
+    def _request(self) -> None:
+        if not self._requesting:
+            self._requesting = True
             self._allocate(self._allocated)
 
     def _allocated(self, first: int, count: int, error: ApiException | None) -> None:
-        self._asking = False
+        self._requesting = False
         waiting, self._waiting = self._waiting, deque()
         if error is None:
             self._spare = (first, first + count)
@@ -78,5 +80,5 @@ class ProducerIds:
                 self.next_id(done)
             return
         for done in waiting:
-            # What producers retry; they do not know the controller's own errors.
+            # Producers retry this error; they do not know the controller's errors.
             done(_NO_PRODUCER_ID, ApiException(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, error.message))

@@ -1,7 +1,7 @@
-"""Bounds on how fast replicas that are not in sync are copied, on the leader's side and on the follower's.
+"""Limits on how fast replicas that are not in sync are replicated, for the leader's side and the follower's.
 
-A topic lists the replicas (`leader.` and `follower.replication.throttled.replicas`), the broker has the rate; without
-a rate nothing is counted. Replicas in sync are never held up, or they would not stay it.
+A topic lists the replicas (`leader.` and `follower.replication.throttled.replicas`), the broker has the rate. Without
+a rate nothing is counted. In-sync replicas are never throttled: they would fall out of sync.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.replica.partition import Partition
 
 _UNLIMITED: Final = 2**63 - 1
-_LOOK_AGAIN_MS: Final = 100
+_RETRY_MS: Final = 100
 _ALL: Final = "*"
 _RATES: Final = {
     "leader": "leader.replication.throttled.rate",
@@ -59,7 +59,7 @@ class ReplicationThrottle:
         self._window_s = config.int("replication.quota.window.size.seconds")
 
     def holds(self, partition: Partition, follower: BrokerId) -> bool:
-        """Whether a follower that is behind has to wait."""
+        """Whether a follower that lags has to wait."""
         return (
             self._rate < _UNLIMITED
             and follower not in partition.in_sync.maximal
@@ -68,7 +68,7 @@ class ReplicationThrottle:
         )
 
     def record(self, partition: Partition, follower: BrokerId, size: int) -> None:
-        """So much was copied."""
+        """Count `size` replicated bytes."""
         if self._rate < _UNLIMITED and self._lists(partition):
             window = self._window()
             if self._samples and self._samples[-1][0] == window:
@@ -79,14 +79,14 @@ class ReplicationThrottle:
             self._total = sum(each for _, each in self._samples)
 
     def free_in_ms(self) -> float:
-        """When to look again."""
-        return _LOOK_AGAIN_MS
+        """When to try again."""
+        return _RETRY_MS
 
     def when_free(self, callback: Callable[[], None]) -> None:
-        """Call back when it is time to look again."""
+        """Call back when it is time to try again."""
         self._waiting.append(callback)
         if len(self._waiting) == 1:
-            self._clock.call_later(_LOOK_AGAIN_MS / 1000, self._call_back)
+            self._clock.call_later(_RETRY_MS / 1000, self._call_back)
 
     def _call_back(self) -> None:
         waiting, self._waiting = self._waiting, []

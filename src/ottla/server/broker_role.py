@@ -26,7 +26,7 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.publisher import MetadataLoader
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ClusterLink, ReplicaManager
-from ottla.replica.offload import Offload
+from ottla.replica.offload import Offloader
 from ottla.replica.producer_ids import BlockDone, ProducerIds
 from ottla.wire import messages
 from ottla.wire.classes import WireRequest, WireResponse
@@ -96,7 +96,7 @@ def make_broker(
         broker_epoch=lambda: lifecycle.broker_epoch,
         gate=node.gate,
     )
-    offload = Offload(executor, loop.call_soon_threadsafe)
+    offload = Offloader(executor, loop.call_soon_threadsafe)
     replicas = ReplicaManager(log_manager, clock, offload, config.node_id, config, cluster)
 
     def coordinators() -> CoordinatorSet:

@@ -28,7 +28,7 @@ from ottla.records.batch import build_batch, iter_batches, iter_records
 from ottla.records.record import Record
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ClusterLink, ReplicaManager
-from ottla.replica.offload import Offload
+from ottla.replica.offload import Offloader
 from ottla.testing.memfs import MemFs
 from ottla.testing.memory_peers import MemoryNetwork
 from ottla.testing.virtual_clock import VirtualClock
@@ -96,7 +96,7 @@ class Node:
         self.log_manager = LogManager(self.fs, config, clock, executor)
         self.log_manager.open_dirs(CLUSTER_ID, self.id)
         self.epoch = scene.register(self)
-        offload = Offload(executor, self._while_alive(lambda call, *args: call(*args)))
+        offload = Offloader(executor, self._while_alive(lambda call, *args: call(*args)))
         link = ClusterLink(
             peers=scene.network.peers(self.id),
             to_controller=self._while_alive(scene.to_controller(self)),

@@ -26,7 +26,7 @@ from ottla.records.record import Record
 from ottla.replica import log_creation as making
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ClusterLink, ReplicaManager
-from ottla.replica.offload import Offload
+from ottla.replica.offload import Offloader
 from ottla.replica.producer_ids import ProducerIds
 from ottla.testing.memfs import MemFs
 from ottla.testing.memory_peers import MemoryNetwork
@@ -241,7 +241,7 @@ def make_scene(fs: MemFs | None = None, clock: VirtualClock | None = None) -> Sc
     config = BrokerConfig.single_node({"log.dirs": "/data", "node.id": str(NODE)})
     log_manager = LogManager(fs, config, clock, executor)
     log_manager.open_dirs("test-cluster-id-000000", NODE)
-    offload = Offload(executor, lambda call, *args: call(*args))
+    offload = Offloader(executor, lambda call, *args: call(*args))
     replicas = ReplicaManager(log_manager, clock, offload, NODE, config, no_cluster(clock))
     log_manager.load(replicas.topic_config)
     broker = SimpleNamespace(

@@ -12,7 +12,7 @@ Append record batches to partitions.
 12  KIP-890 part 2: a transactional batch adds its partition to the transaction
 13  topic ids instead of names
 
-ApiVersions tells a range from 0, as old librdkafka clients check for it; versions 0 to 2 are not answered.
+ApiVersions reports a range from 0, because old librdkafka clients check for it; versions 0 to 2 are not answered.
 """
 
 from __future__ import annotations

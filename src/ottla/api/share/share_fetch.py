@@ -204,7 +204,7 @@ class _PendingFetch:
         partitions: dict[PartitionKey, ShareFetchResponse.PartitionData] = {}
         hints: list[LeaderHint] = []
         for key, result in fetched.items():
-            if request.share_session_epoch <= INITIAL_EPOCH or self._session.must_tell(
+            if request.share_session_epoch <= INITIAL_EPOCH or self._session.must_send(
                 key, has_records=len(result.records) > 0, has_error=result.error is not None
             ):
                 partitions[key] = self._partition(key, result, hints)

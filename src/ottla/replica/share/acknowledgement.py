@@ -1,7 +1,7 @@
-"""What becomes of acquired records: acknowledged, given back by their member, or taken back when the lock ends.
+"""The end of acquired records: acknowledged, released by their member, or taken back when their lock expires.
 
-An acknowledgement counts once the share coordinator has it: until then it is a `Change` that `settle` makes final or
-takes back. A lock that ends takes effect at once.
+An acknowledgement counts once the share coordinator has persisted it. Until then it is a `Change`, which `settle`
+completes or reverts. An expired lock takes effect at once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from ottla.errors import ApiException, ErrorCode
-from ottla.replica.share.in_flight import NOBODY, Change, InFlight, Run, add_state
+from ottla.replica.share.in_flight import NO_MEMBER, Change, InFlight, Run, add_state
 from ottla.replica.share.states import Acknowledgement, AckType, RecordState, ShareSettings, StateBatch
 
 _NEW_STATE = {
@@ -28,7 +28,7 @@ def acknowledge(
     acknowledgements: Iterable[Acknowledgement],
     now: float,
 ) -> Change:
-    """Take a member's word on records that it holds: all of it, or raise and leave everything as it was."""
+    """Acknowledge records that a member holds: all of them, or raise and change nothing."""
     change = Change()
     renewed: list[tuple[int, int]] = []
     try:
@@ -48,7 +48,7 @@ def acknowledge(
                     for run in flight.cut(first, last):
                         _begin(flight, settings, change, run, _NEW_STATE[kind])
     except ApiException:
-        settle(flight, settings, change, now, kept=False)
+        settle(flight, settings, change, now, persisted=False)
         raise
     for first, last in renewed:
         for run in flight.cut(first, last):
@@ -57,7 +57,7 @@ def acknowledge(
 
 
 def release(flight: InFlight, settings: ShareSettings, member: str) -> Change:
-    """Give back everything that a member holds, because its session is over."""
+    """Release everything that a member holds, because its session has ended."""
     change = Change()
     for run in flight.runs:
         if run.state is RecordState.ACQUIRED and run.change is None and run.member == member:
@@ -65,26 +65,26 @@ def release(flight: InFlight, settings: ShareSettings, member: str) -> Change:
     return change
 
 
-def settle(flight: InFlight, settings: ShareSettings, change: Change, now: float, *, kept: bool) -> None:
-    """The share coordinator has kept a change, or has not: make it final, or take it back."""
+def settle(flight: InFlight, settings: ShareSettings, change: Change, now: float, *, persisted: bool) -> None:
+    """Complete a change that the share coordinator has persisted, or revert it."""
     for run in flight.over(change.first, change.last):
         if run.change is not change:
             continue
         run.change = None
-        if kept:
+        if persisted:
             if run.state is RecordState.AVAILABLE:
                 flight.look_at(run.first)
             continue
         state, holder = run.before
         if run.deadline <= now:
-            # The lock ended meanwhile, when nothing could be done about it.
-            state, holder = _released(settings, run), NOBODY
+            # The lock expired while the change was pending.
+            state, holder = _released(settings, run), NO_MEMBER
         flight.set_state(run, state, holder)
     flight.advance()
 
 
 def expire(flight: InFlight, settings: ShareSettings, now: float) -> tuple[list[StateBatch], float | None]:
-    """Take back the records whose lock has ended; gives the changes, and when the next lock ends."""
+    """Take back the records whose lock has expired; the changes, and when the next lock expires."""
     changes: list[StateBatch] = []
     next_deadline: float | None = None
     for run in flight.runs:
@@ -99,7 +99,7 @@ def expire(flight: InFlight, settings: ShareSettings, now: float) -> tuple[list[
 
 
 def _released(settings: ShareSettings, run: Run) -> RecordState:
-    """What a record becomes that its member did not finish with."""
+    """The next state of a record that its member did not acknowledge."""
     if run.delivery_count >= settings.delivery_count_limit:
         return RecordState.ARCHIVED
     return RecordState.AVAILABLE
@@ -127,13 +127,11 @@ def _check_range(flight: InFlight, ack: Acknowledgement) -> None:
 
 
 def _by_type(flight: InFlight, ack: Acknowledgement) -> Iterator[tuple[int, int, AckType]]:
-    """The ranges of one type each, without what is done with already."""
+    """The ranges of one type each, without offsets that are finished."""
     try:
         kinds = [AckType(kind) for kind in ack.types]
     except ValueError as error:
-        raise ApiException(
-            ErrorCode.INVALID_REQUEST, f"There is no such acknowledge type as in {ack.types}"
-        ) from error
+        raise ApiException(ErrorCode.INVALID_REQUEST, f"Unknown acknowledge type in {ack.types}") from error
     start = flight.start_offset
     if len(kinds) == 1:
         yield max(ack.first, start), ack.last, kinds[0]

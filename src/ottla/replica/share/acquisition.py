@@ -1,7 +1,7 @@
-"""Acquisition: which of the records that were read a member gets, and as what delivery.
+"""Acquisition: which of the records that were read a member gets, and as which delivery.
 
-Released records come before new ones. A record that keeps failing is handed out in ever smaller company, and alone
-on its last delivery, so that it takes no healthy neighbours along (KIP-932).
+Released records come before new ones. A record that keeps failing is given out with ever fewer neighbours, and alone
+on its last delivery, so that it fails no healthy records with it (KIP-932).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _origin = attrgetter("origin")
 
 @dataclass(slots=True)
 class Acquisition:
-    """One member's wish for records of one partition, to be filled from the batches that were read."""
+    """One member's request for records of one partition, filled from the batches that were read."""
 
     flight: InFlight
     settings: ShareSettings
     member: str
     mode: AcquireMode
     batch_size: int
-    """New records are handed out in portions of about so many, cut between batches of the log."""
+    """New records are given out in portions of about this size, split between batches of the log."""
     now: float
     wanted: int
     """Records still to be acquired."""
@@ -60,7 +60,7 @@ def acquire(
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED,
     aborted: Iterable[tuple[int, int]] = (),
 ) -> list[Acquired]:
-    """Acquire from what was read at `fetch_offset`. `aborted`: ranges of aborted transactions, which nobody gets."""
+    """Acquire from what was read at `fetch_offset`. `aborted`: ranges of aborted transactions, which are left out."""
     if not batches or max_records <= 0 or batches[-1].last_offset < flight.start_offset:
         return []
     last = batches[-1].last_offset
@@ -71,12 +71,12 @@ def acquire(
         wanted = min(max_records, flight.end_offset - fetch_offset + 1)
         last = min(last, flight.end_offset)
     _archive_missing(flight, fetch_offset, batches[0].base_offset)
-    wish = Acquisition(flight, settings, member, mode, max(1, batch_size), now, wanted, [])
+    request = Acquisition(flight, settings, member, mode, max(1, batch_size), now, wanted, [])
     first = max(fetch_offset, batches[0].base_offset, flight.start_offset)
-    _acquire_again(wish, first, last)
-    if wish.wanted > 0 and not wish.throttled and last >= flight.next_new_offset:
-        _acquire_new(wish, batches, last)
-    acquired = wish.acquired
+    _acquire_again(request, first, last)
+    if request.wanted > 0 and not request.throttled and last >= flight.next_new_offset:
+        _acquire_new(request, batches, last)
+    acquired = request.acquired
     for lost_first, lost_last in aborted:
         acquired = _without(flight, acquired, lost_first, lost_last)
     flight.advance()
@@ -84,7 +84,7 @@ def acquire(
 
 
 def _archive_missing(flight: InFlight, fetch_offset: int, found: int) -> None:
-    """The log has nothing between where we read and what we found: compacted away, or never there."""
+    """Archive the offsets between the fetch offset and the first batch: they were compacted, or never existed."""
     if flight.runs and fetch_offset < found:
         for run in flight.cut(fetch_offset, min(found - 1, flight.end_offset)):
             if run.state is RecordState.AVAILABLE:
@@ -94,40 +94,40 @@ def _archive_missing(flight: InFlight, fetch_offset: int, found: int) -> None:
 # -- records that were delivered before
 
 
-def _acquire_again(wish: Acquisition, first: int, last: int) -> None:
-    groups = groupby(list(wish.flight.over(first, last)), key=_origin)
+def _acquire_again(request: Acquisition, first: int, last: int) -> None:
+    groups = groupby(list(request.flight.over(first, last)), key=_origin)
     for origin, runs in groups:
-        if wish.wanted <= 0:
+        if request.wanted <= 0:
             return
         candidates = [run for run in runs if run.available]
         if not candidates:
             continue
-        limit = throttle_limit(wish.settings.delivery_count_limit)
+        limit = throttle_limit(request.settings.delivery_count_limit)
         throttle = any(run.delivery_count >= limit for run in candidates)
-        if throttle and wish.acquired:
-            wish.throttled = True
+        if throttle and request.acquired:
+            request.throttled = True
             return
-        before = len(wish.acquired)
-        for run, count in _portions(wish, candidates, origin, first, last):
-            part = wish.flight.cut(run.first, run.first + count - 1)[0]
-            wish.take(part)
-            _add(wish.acquired, before, part)
-        if throttle and len(wish.acquired) > before:
-            wish.throttled = True
+        before = len(request.acquired)
+        for run, count in _portions(request, candidates, origin, first, last):
+            part = request.flight.cut(run.first, run.first + count - 1)[0]
+            request.take(part)
+            _add(request.acquired, before, part)
+        if throttle and len(request.acquired) > before:
+            request.throttled = True
             return
 
 
 def _portions(
-    wish: Acquisition, candidates: list[Run], origin: Origin, first: int, last: int
+    request: Acquisition, candidates: list[Run], origin: Origin, first: int, last: int
 ) -> Iterator[tuple[Run, int]]:
-    """How many records of each run to take, from its beginning."""
-    most = wish.settings.delivery_count_limit
+    """How many records of each run to take, from its start."""
+    most = request.settings.delivery_count_limit
     limit = throttle_limit(most)
     taken = 0
     allowed: int | None = None
     for run in candidates:
         if run.first < first:
-            run = wish.flight.cut(first, run.last)[0]
+            run = request.flight.cut(first, run.last)[0]
         count = min(run.last, last) - run.first + 1
         last_chance = most > _LEAST_THROTTLE_LIMIT and run.delivery_count == most - 1
         if last_chance:
@@ -138,8 +138,8 @@ def _portions(
             allowed = max(1, origin.size >> (run.delivery_count - limit + 1))
         if allowed is not None:
             count = min(count, max(1, allowed - taken))
-        if wish.mode is AcquireMode.RECORD_LIMIT:
-            count = min(count, wish.wanted)
+        if request.mode is AcquireMode.RECORD_LIMIT:
+            count = min(count, request.wanted)
         if count <= 0:
             return
         yield run, count
@@ -149,7 +149,7 @@ def _portions(
 
 
 def throttle_limit(delivery_count_limit: int) -> int:
-    """From so many deliveries on, records are handed out in smaller portions."""
+    """From this number of deliveries on, records are given out in smaller portions."""
     return max(_LEAST_THROTTLE_LIMIT, (delivery_count_limit + 1) // 2)
 
 
@@ -162,11 +162,11 @@ def _add(acquired: list[Acquired], group_start: int, run: Run) -> None:
     acquired.append(Acquired(run.first, run.last, run.delivery_count))
 
 
-# -- records that nobody has seen yet
+# -- records that were never delivered
 
 
-def _acquire_new(wish: Acquisition, batches: Sequence[BatchHeader], last: int) -> None:
-    flight = wish.flight
+def _acquire_new(request: Acquisition, batches: Sequence[BatchHeader], last: int) -> None:
+    flight = request.flight
     first = flight.next_new_offset
     found = next(max(batch.base_offset, first) for batch in batches if batch.last_offset >= first)
     if found > first:
@@ -175,15 +175,15 @@ def _acquire_new(wish: Acquisition, batches: Sequence[BatchHeader], last: int) -
         else:
             flight.start_offset = flight.end_offset = found
         first = found
-    if wish.wanted < last - first + 1:
-        last = first + wish.wanted - 1
-        if wish.mode is AcquireMode.BATCH_OPTIMIZED:
+    if request.wanted < last - first + 1:
+        last = first + request.wanted - 1
+        if request.mode is AcquireMode.BATCH_OPTIMIZED:
             last = _end_of_batch(batches, last)
-    for begin, end in _split(batches, first, last, wish):
+    for begin, end in _split(batches, first, last, request):
         run = Run(begin, end, RecordState.AVAILABLE, 0)
         flight.append(run)
-        wish.take(run)
-        wish.acquired.append(Acquired(begin, end, run.delivery_count))
+        request.take(run)
+        request.acquired.append(Acquired(begin, end, run.delivery_count))
 
 
 def _end_of_batch(batches: Sequence[BatchHeader], offset: int) -> int:
@@ -194,14 +194,14 @@ def _end_of_batch(batches: Sequence[BatchHeader], offset: int) -> int:
 
 
 def _split(
-    batches: Sequence[BatchHeader], first: int, last: int, wish: Acquisition
+    batches: Sequence[BatchHeader], first: int, last: int, request: Acquisition
 ) -> Iterator[tuple[int, int]]:
-    if wish.mode is AcquireMode.BATCH_OPTIMIZED and last - first + 1 > wish.batch_size:
+    if request.mode is AcquireMode.BATCH_OPTIMIZED and last - first + 1 > request.batch_size:
         for batch in batches:
             base = batch.base_offset
             if base > last:
                 break
-            if base - first >= wish.batch_size:
+            if base - first >= request.batch_size:
                 yield first, base - 1
                 first = base
     yield first, last
@@ -211,7 +211,7 @@ def _split(
 
 
 def _without(flight: InFlight, acquired: list[Acquired], first: int, last: int) -> list[Acquired]:
-    """Archive the part of what was just acquired that lies in a range, and leave it out."""
+    """Archive and leave out the part of the acquired records that lies in a range."""
     kept: list[Acquired] = []
     for part in acquired:
         if part.last < first or part.first > last:

@@ -1,8 +1,8 @@
-"""The records of a share partition that are neither untouched nor done: runs of offsets in one state each.
+"""The records of a share partition between the first unfinished and the last acquired one, as runs of offsets.
 
-Runs lie end to end from the start offset to the end offset. A batch is one run until something happens to a part of
-it; then the run is split, so that a thousand records that fare alike cost as much as one. Who may do what is
-`acquisition` and `acknowledgement`; this only keeps the runs in order.
+Runs follow each other without gaps from the start offset to the end offset. All records of a run have one state. A
+batch is one run until a part of it changes; then the run is split. A thousand records in one state cost as much as
+one. `acquisition` and `acknowledgement` decide the changes; this module keeps the runs in order.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from ottla.replica.share.states import RecordState, StateBatch
 
-NOBODY = ""
+NO_MEMBER = ""
 """The member id of a run that no member holds."""
 
 _first = attrgetter("first")
 
 
 class Origin(NamedTuple):
-    """The offsets that were first acquired together: repeated deliveries hand out ever smaller parts of it."""
+    """The offsets that were first acquired together: repeated deliveries give out ever smaller parts of them."""
 
     first: int
     last: int
@@ -32,7 +32,7 @@ class Origin(NamedTuple):
 
 
 class Change:
-    """Acknowledged records on their way to the share coordinator: taken back if it does not take them."""
+    """Acknowledged records on their way to the share coordinator: reverted if it does not persist them."""
 
     __slots__ = ("batches", "first", "last")
 
@@ -50,7 +50,7 @@ class Change:
 def add_state(
     batches: list[StateBatch], first: int, last: int, state: RecordState, delivery_count: int
 ) -> None:
-    """Add to a list of changes, widening its last one where they are alike."""
+    """Add to a list of changes; extends the last one if both have the same state."""
     if batches:
         before = batches[-1]
         if before.last + 1 == first and before.state == state and before.delivery_count == delivery_count:
@@ -81,13 +81,13 @@ class Run:
         self.last = last
         self.state = state
         self.delivery_count = delivery_count
-        self.member = NOBODY
+        self.member = NO_MEMBER
         self.deadline = 0.0
         """When the member's lock ends, on the monotonic clock."""
         self.change: Change | None = None
         """The unfinished change that brought this run into its state."""
-        self.before: tuple[RecordState, str] = (state, NOBODY)
-        """State and member to go back to if the change fails."""
+        self.before: tuple[RecordState, str] = (state, NO_MEMBER)
+        """State and member to restore if the change fails."""
         self.origin = origin or Origin(first, last)
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class Run:
         return self.state is RecordState.AVAILABLE and self.change is None
 
     def split(self, at: int) -> Run:
-        """Cut before offset `at`; gives the second part."""
+        """Split before offset `at`; returns the second part."""
         rest = Run(at, self.last, self.state, self.delivery_count, self.origin)
         rest.member = self.member
         rest.deadline = self.deadline
@@ -131,12 +131,12 @@ class InFlight:
 
     @classmethod
     def load(cls, start_offset: int, batches: Iterable[StateBatch]) -> InFlight:
-        """What the share coordinator has kept. Records that it says nothing of were held by someone, or never seen."""
+        """From persisted state. Records without a state were held by a member, or never acquired."""
         flight = cls(start_offset)
         next_offset = start_offset
         for batch in sorted(batches):
             if batch.first < next_offset or batch.last < batch.first:
-                raise ValueError(f"the kept state of offsets {batch.first} to {batch.last} makes no sense")
+                raise ValueError(f"the states of offsets {batch.first} to {batch.last} are out of order")
             if batch.first > next_offset:
                 flight.append(Run(next_offset, batch.first - 1, RecordState.AVAILABLE, 0))
             flight.append(Run(batch.first, batch.last, RecordState(batch.state), batch.delivery_count))
@@ -145,7 +145,7 @@ class InFlight:
         flight.advance()
         return flight
 
-    # -- looking
+    # -- lookups
 
     @property
     def count(self) -> int:
@@ -168,21 +168,21 @@ class InFlight:
         return self.next_new_offset
 
     def index(self, offset: int) -> int:
-        """The place of the run that holds an offset, or of the first run after it."""
+        """The position of the run that holds an offset, or of the first run after it."""
         place = bisect_right(self.runs, offset, key=_first) - 1
         if place < 0:
             return 0
         return place if self.runs[place].last >= offset else place + 1
 
     def over(self, first: int, last: int) -> Iterator[Run]:
-        """The runs that have offsets in common with a range, as they are."""
+        """The runs that overlap a range, not split."""
         runs = self.runs
         place = self.index(first)
         while place < len(runs) and runs[place].first <= last:
             yield runs[place]
             place += 1
 
-    # -- changing
+    # -- changes
 
     def cut(self, first: int, last: int) -> list[Run]:
         """The runs of exactly a range, split at its ends where needed."""
@@ -205,7 +205,7 @@ class InFlight:
         if run.state.terminal:
             self.terminal += run.count
 
-    def set_state(self, run: Run, state: RecordState, member: str = NOBODY) -> None:
+    def set_state(self, run: Run, state: RecordState, member: str = NO_MEMBER) -> None:
         if state.terminal != run.state.terminal:
             self.terminal += run.count if state.terminal else -run.count
         run.state = state
@@ -218,12 +218,12 @@ class InFlight:
         self._look_from = offset if self._look_from is None else min(self._look_from, offset)
 
     def archive(self, run: Run) -> None:
-        """Done with it for good, also if an unfinished change fails."""
+        """Finish a run for good, also if a pending change fails."""
         run.change = None
         self.set_state(run, RecordState.ARCHIVED)
 
     def advance(self) -> bool:
-        """Move the start offset over what is done; says whether it moved."""
+        """Move the start offset over finished runs; whether it moved."""
         runs = self.runs
         done = 0
         for run in runs:
@@ -242,7 +242,7 @@ class InFlight:
         return True
 
     def drop_before(self, offset: int) -> None:
-        """The log has lost what is before an offset: forget it."""
+        """The log no longer has the records before an offset: drop them."""
         if offset <= self.start_offset:
             return
         if self.runs:

@@ -1,4 +1,4 @@
-"""The share partitions and share sessions of this broker: made on demand, dropped when nobody uses them."""
+"""The share partitions and share sessions of this broker: created on demand, dropped when they are no longer used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.clock import Clock
 from ottla.errors import ApiException, ErrorCode
 from ottla.replica.share.partition import SharePartition
-from ottla.replica.share.persister import Persister, ShareKey
+from ottla.replica.share.persister import ShareKey, ShareStatePersister
 from ottla.replica.share.sessions import PartitionKey, ShareSessions
 from ottla.replica.share.states import Acknowledgement, ShareSettings
 
@@ -29,11 +29,11 @@ _FENCED: Final = (
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 )
-"""After these a share partition does not know any more what is true: it is made anew."""
+"""After these errors the state of a share partition is outdated: it is created again."""
 
 
 class SharePartitions:
-    """Serves the share APIs. `settings(group_id)` gives a group's settings in force."""
+    """Serves the share APIs. `settings(group_id)` gives a group's effective settings."""
 
     __slots__ = ("_clock", "_partitions", "_persister", "_settings", "replicas", "sessions")
 
@@ -41,7 +41,7 @@ class SharePartitions:
         self,
         replicas: ReplicaManager,
         clock: Clock,
-        persister: Persister,
+        persister: ShareStatePersister,
         settings: Callable[[str], ShareSettings],
         max_sessions: int,
     ) -> None:
@@ -58,16 +58,16 @@ class SharePartitions:
     # -- share partitions
 
     def find(self, key: ShareKey) -> SharePartition | None:
-        """The share partition, if someone uses it."""
+        """The share partition, if it is in use."""
         return self._partitions.get(key)
 
     def obtain(self, key: ShareKey) -> SharePartition:
-        """The share partition, made and asked to load if it is new; raises what a client is to be told."""
+        """The share partition, created and loading if it is new; raises the error for the client."""
         share = self._partitions.get(key)
         if share is not None:
-            if share.in_office and share.error is None:
+            if share.still_leads and share.error is None:
                 return share
-            # Who asks is told, and may ask again: then it is made anew.
+            # The client gets the error and may retry: then the share partition is created again.
             error = _not_leader(share)
             self.drop(key, error)
             raise error
@@ -89,7 +89,7 @@ class SharePartitions:
         return share
 
     def drop(self, key: ShareKey, error: ApiException) -> None:
-        """Forget a share partition; requests that wait for it get the error."""
+        """Drop a share partition; requests that wait for it get the error."""
         share = self._partitions.pop(key, None)
         if share is not None and share.error is None:
             share.close(error)
@@ -99,13 +99,13 @@ class SharePartitions:
             self.drop(key, error)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A metadata publisher, after the replicas: drop what this broker does not lead any more."""
+        """A metadata publisher, after the replicas: drop share partitions that this broker no longer leads."""
         for key, share in list(self._partitions.items()):
-            if not share.in_office:
+            if not share.still_leads:
                 self.drop(key, _not_leader(share))
 
     def shutdown(self) -> None:
-        """Forget everything: locks end with the broker, and what was to be kept is kept."""
+        """Drop everything: locks end with the broker, and all changes are persisted."""
         self.sessions.clear()
         for key in list(self._partitions):
             self.drop(key, ApiException(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The broker stops"))
@@ -122,7 +122,7 @@ class SharePartitions:
         acknowledgements: Mapping[PartitionKey, list[Acknowledgement]],
         done: Callable[[Outcomes], None],
     ) -> None:
-        """Take a member's word on records of several partitions; `done` with what came of each."""
+        """Acknowledge a member's records of several partitions; `done` gets the outcome of each."""
         gather = _Gather(len(acknowledgements), done)
         for part, batches in acknowledgements.items():
             key = ShareKey(group_id, *part)
@@ -132,7 +132,7 @@ class SharePartitions:
                     part,
                     ApiException(
                         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        "Nobody has acquired records of this partition here",
+                        "No member has acquired records of this partition on this broker",
                     ),
                 )
             else:
@@ -147,7 +147,7 @@ class SharePartitions:
     # -- the end of a session
 
     def end_session(self, group_id: str, member_id: str) -> bool:
-        """Give back what a member holds and forget its session; says whether there was one."""
+        """Release what a member holds and remove its session; whether there was one."""
         session = self.sessions.remove(group_id, member_id)
         if session is None:
             return False
@@ -157,7 +157,7 @@ class SharePartitions:
             if share is not None:
                 share.release(member_id, partial(self._released, key))
         if not self.sessions.has_members(group_id):
-            # What is kept is complete: who comes next loads it, with offsets that were reset meanwhile.
+            # The persisted state is complete: the next member loads it, with offsets that were reset meanwhile.
             for key in [key for key in self._partitions if key.group_id == group_id]:
                 self.drop(
                     key,
@@ -166,18 +166,18 @@ class SharePartitions:
         return True
 
     def connection_lost(self, connection_id: str) -> None:
-        """A connection is gone, and with it the sessions that were begun on it."""
+        """A connection is closed: end the sessions that were opened on it."""
         for group_id, member_id in self.sessions.of_connection(connection_id):
             self.end_session(group_id, member_id)
 
     def _released(self, key: ShareKey, error: ApiException | None) -> None:
         if error is not None:
-            _logger.warning("Records of %s could not be given back: %s", key.group_id, error.message)
+            _logger.warning("Cannot release records of share group %s: %s", key.group_id, error.message)
         self.drop_if_fenced(key, error)
 
 
 class _Gather:
-    """Collects the outcomes of several partitions and tells them together."""
+    """Collects the outcomes of several partitions and reports them together."""
 
     __slots__ = ("_done", "_missing", "_outcomes")
 
@@ -198,5 +198,5 @@ class _Gather:
 def _not_leader(share: SharePartition) -> ApiException:
     return share.error or ApiException(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        f"This broker does not lead {share.partition.topic}-{share.partition.index} any more",
+        f"This broker no longer leads {share.partition.topic}-{share.partition.index}",
     )

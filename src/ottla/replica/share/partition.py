@@ -1,7 +1,7 @@
-"""A share partition with hands: it loads what was kept, has changes kept, and takes records back when locks end.
+"""A share partition: it loads the persisted state, persists changes, and takes records back when locks expire.
 
-Which records go where is decided by the state machine (`in_flight`, `acquisition`, `acknowledgement`); reading the
-log for a client is `fetch`.
+The state machine (`in_flight`, `acquisition`, `acknowledgement`) decides which records go where; `fetch` reads the
+log for a client.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ottla.replica.share.acknowledgement import acknowledge, expire, release, se
 from ottla.replica.share.acquisition import acquire
 from ottla.replica.share.in_flight import Change, InFlight
 from ottla.replica.share.persister import (
-    KeptState,
-    Message,
-    Persister,
+    PersistedState,
     ShareKey,
-    kept_state,
-    only_result,
+    ShareStatePersister,
+    persisted_state,
     read_request,
+    write_error,
     write_request,
 )
 from ottla.replica.share.states import Acknowledgement, Acquired, AcquireMode, ShareSettings, StateBatch
 
 if TYPE_CHECKING:
     from ottla.replica.delayed_requests import Waiters
-    from ottla.replica.offload import Offload
+    from ottla.replica.offload import Offloader
     from ottla.replica.partition import Partition
+    from ottla.wire.messages import ReadShareGroupStateResponse, WriteShareGroupStateResponse
 
 _logger = logging.getLogger(__name__)
 
@@ -55,10 +55,10 @@ class SharePartition:
     """A partition as the members of one share group consume it."""
 
     __slots__ = (
-        "_alarm",
-        "_alarm_at",
         "_clock",
         "_flight",
+        "_lock_timer",
+        "_lock_timer_at",
         "_offload",
         "_persister",
         "_settings",
@@ -78,8 +78,8 @@ class SharePartition:
         partition: Partition,
         *,
         clock: Clock,
-        offload: Offload,
-        persister: Persister,
+        offload: Offloader,
+        persister: ShareStatePersister,
         settings: Callable[[], ShareSettings],
     ) -> None:
         self.key = key
@@ -87,9 +87,9 @@ class SharePartition:
         self.leader_epoch = partition.leader_epoch
         self.waiters: Waiters = {}
         self.reading = False
-        """A request reads for this partition: what it will acquire is not for others."""
+        """A request reads for this partition: other requests wait until it has acquired its records."""
         self.error: ApiException | None = None
-        """Why it cannot be used: it has to be made anew."""
+        """Why it cannot be used: it has to be created again."""
         self._clock = clock
         self._offload = offload
         self._persister = persister
@@ -97,21 +97,21 @@ class SharePartition:
         self._stage = _Stage.NEW
         self._state_epoch = 0
         self._flight = InFlight(0)
-        self._alarm: Timer | None = None
-        self._alarm_at = 0.0
+        self._lock_timer: Timer | None = None
+        self._lock_timer_at = 0.0
 
     def __repr__(self) -> str:
         return f"<SharePartition {self.key.group_id} {self.partition.topic}-{self.key.partition} {self._stage.value}>"
 
-    # -- the beginning and the end
+    # -- lifecycle
 
     @property
     def settings(self) -> ShareSettings:
         return self._settings()
 
     @property
-    def in_office(self) -> bool:
-        """Whether this broker still leads the partition, in the epoch in which the share coordinator was asked."""
+    def still_leads(self) -> bool:
+        """Whether this broker still leads the partition, in the epoch in which it loaded the state."""
         partition = self.partition
         return partition.is_leader and not partition.gone and partition.leader_epoch == self.leader_epoch
 
@@ -124,63 +124,63 @@ class SharePartition:
         return self._flight
 
     def load(self) -> None:
-        """Ask the share coordinator what was kept, the first time; who waits is woken when it is there."""
+        """Read the persisted state, the first time; waiting requests are woken when it is there."""
         if self._stage is _Stage.NEW:
             self._stage = _Stage.LOADING
             self._persister.read_state(read_request(self.key, self.leader_epoch), self._read_done)
 
     def close(self, error: ApiException) -> None:
-        """Not used any more: somebody else leads the partition, or its offsets were reset, or the group is empty."""
+        """Stop using it: another broker leads the partition, its offsets were reset, or the group is empty."""
         self._stage = _Stage.CLOSED
         self.error = error
-        self._set_alarm(None)
+        self._set_lock_timer(None)
         self._wake()
 
-    def _read_done(self, response: Message) -> None:
+    def _read_done(self, response: ReadShareGroupStateResponse) -> None:
         try:
-            kept = kept_state(response)
-            if kept.start_offset < 0:
-                self._begin_anew(kept)
+            state = persisted_state(response)
+            if state.start_offset < 0:
+                self._begin_at_reset(state)
             else:
-                self._loaded(kept, kept.start_offset)
+                self._loaded(state, state.start_offset)
         except ApiException as error:
             self.close(error)
 
-    def _begin_anew(self, kept: KeptState) -> None:
-        """Nobody has consumed yet: begin where `share.auto.offset.reset` says."""
+    def _begin_at_reset(self, state: PersistedState) -> None:
+        """The group has not consumed yet: begin where `share.auto.offset.reset` says."""
         reset = self.settings.auto_offset_reset
         log = self.partition.local_log()
         if reset == "earliest":
-            self._loaded(kept, log.log_start_offset)
+            self._loaded(state, log.log_start_offset)
         elif reset.startswith(BY_DURATION):
             since = self._clock.now_ms() - duration_ms(reset.removeprefix(BY_DURATION))
-            self._offload.run(partial(log.offset_for_timestamp, since), partial(self._timestamp_found, kept))
+            self._offload.run(partial(log.offset_for_timestamp, since), partial(self._timestamp_found, state))
         else:
-            self._loaded(kept, log.high_watermark)
+            self._loaded(state, log.high_watermark)
 
-    def _timestamp_found(self, kept: KeptState, future: Future[TimestampOffset | None]) -> None:
+    def _timestamp_found(self, state: PersistedState, future: Future[TimestampOffset | None]) -> None:
         found = outcome(future)
         try:
             if isinstance(found, ApiException):
                 raise found
-            # Without a record that young the group begins with the next one to come.
+            # Without a record of that age the group begins with the next record.
             offset = self.partition.local_log().high_watermark if found is None else found.offset
-            self._loaded(kept, offset)
+            self._loaded(state, offset)
         except ApiException as error:
             self.close(error)
 
-    def _loaded(self, kept: KeptState, start_offset: int) -> None:
+    def _loaded(self, state: PersistedState, start_offset: int) -> None:
         if self._stage is not _Stage.LOADING:
             return
         try:
-            self._flight = InFlight.load(start_offset, kept.batches)
+            self._flight = InFlight.load(start_offset, state.batches)
         except ValueError as error:
-            _logger.error("The kept state of %r cannot be used: %s", self, error)
+            _logger.error("The persisted state of %r cannot be used: %s", self, error)
             self.close(
                 ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"The share partition failed to load: {error}")
             )
             return
-        self._state_epoch = kept.state_epoch
+        self._state_epoch = state.state_epoch
         self._stage = _Stage.ACTIVE
         self._wake()
 
@@ -225,7 +225,7 @@ class SharePartition:
             aborted=aborted,
         )
         if acquired:
-            self._set_alarm(now + settings.record_lock_ms / 1000)
+            self._set_lock_timer(now + settings.record_lock_ms / 1000)
         return acquired
 
     def log_start_moved(self, log_start_offset: int) -> None:
@@ -235,7 +235,7 @@ class SharePartition:
     # -- acknowledging
 
     def acknowledge(self, member: str, acknowledgements: Iterable[Acknowledgement], done: Settled) -> None:
-        """Take a member's word on its records; `done` when that is kept, or cannot be."""
+        """Acknowledge a member's records; `done` when the change is persisted, or cannot be."""
         if self._stage is not _Stage.ACTIVE:
             done(
                 self.error
@@ -249,29 +249,31 @@ class SharePartition:
         except ApiException as error:
             done(error)
             return
-        self._keep(change, done)
+        self._persist(change, done)
 
     def release(self, member: str, done: Settled) -> None:
         """Give back what a member holds."""
         if self._stage is not _Stage.ACTIVE:
             done(None)
             return
-        self._keep(release(self._flight, self.settings, member), done)
+        self._persist(release(self._flight, self.settings, member), done)
 
-    def _keep(self, change: Change, done: Settled) -> None:
+    def _persist(self, change: Change, done: Settled) -> None:
         if not change.batches:
             done(None)
             return
 
-        def answered(response: Message) -> None:
-            error = _error_of(response)
-            settle(self._flight, self.settings, change, self._clock.monotonic(), kept=error is None)
+        def answered(response: WriteShareGroupStateResponse) -> None:
+            error = write_error(response)
+            settle(self._flight, self.settings, change, self._clock.monotonic(), persisted=error is None)
             done(error)
             self._wake()
 
         self._write(change.batches, answered)
 
-    def _write(self, batches: Sequence[StateBatch], done: Callable[[Message], None]) -> None:
+    def _write(
+        self, batches: Sequence[StateBatch], done: Callable[[WriteShareGroupStateResponse], None]
+    ) -> None:
         request = write_request(
             self.key,
             state_epoch=self._state_epoch,
@@ -282,43 +284,35 @@ class SharePartition:
         )
         self._persister.write_state(request, done)
 
-    # -- locks that end
+    # -- locks that expire
 
-    def _set_alarm(self, at: float | None) -> None:
-        """Look at the locks at a time, unless that is done earlier anyway."""
-        if at is not None and self._alarm is not None and self._alarm_at <= at:
+    def _set_lock_timer(self, at: float | None) -> None:
+        """Check the locks at a time, unless they are checked earlier anyway."""
+        if at is not None and self._lock_timer is not None and self._lock_timer_at <= at:
             return
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        if self._lock_timer is not None:
+            self._lock_timer.cancel()
+            self._lock_timer = None
         if at is not None:
-            self._alarm_at = at
-            self._alarm = self._clock.call_later(at - self._clock.monotonic(), self._locks_end)
+            self._lock_timer_at = at
+            self._lock_timer = self._clock.call_later(at - self._clock.monotonic(), self._expire_locks)
 
-    def _locks_end(self) -> None:
-        self._alarm = None
+    def _expire_locks(self) -> None:
+        self._lock_timer = None
         changes, next_deadline = expire(self._flight, self.settings, self._clock.monotonic())
-        self._set_alarm(next_deadline)
+        self._set_lock_timer(next_deadline)
         if changes:
-            self._write(changes, self._expiry_kept)
+            self._write(changes, self._expiry_persisted)
             self._wake()
 
-    def _expiry_kept(self, response: Message) -> None:
-        error = _error_of(response)
+    def _expiry_persisted(self, response: WriteShareGroupStateResponse) -> None:
+        error = write_error(response)
         if error is not None:
             # The records are available all the same; after a restart they count one delivery less.
-            _logger.warning("Expired locks of %r were not kept: %s", self, error.message)
+            _logger.warning("Expired locks of %r were not persisted: %s", self, error.message)
         self._flight.advance()
         self._wake()
 
     def _wake(self) -> None:
         for parked in self.waiters:
             parked.ready()
-
-
-def _error_of(response: Message) -> ApiException | None:
-    try:
-        only_result(response)
-    except ApiException as error:
-        return error
-    return None

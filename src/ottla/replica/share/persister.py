@@ -1,29 +1,36 @@
-"""What a share partition asks of the share coordinator, wherever it is: keep this, what was kept?
+"""What a share partition needs from the share coordinator: read and write its persisted state.
 
-The requests and answers are those of the share coordinator's APIs, so that the coordinator may be in this broker or
-in another. `ottla.coordinator.share` answers them.
+Requests and responses are those of the share coordinator's APIs: the coordinator may be in this broker or in another.
+`ottla.coordinator.share` answers them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.replica.share.states import RecordState, StateBatch
-from ottla.wire import messages
+from ottla.wire.messages import (
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+)
 
-Message = Any
 
+class ShareStatePersister(Protocol):
+    """Calls `done` at once or later on the loop; errors are part of the response."""
 
-class Persister(Protocol):
-    """Answers come through `done`, at once or later on the loop; what went wrong stands in the answer."""
-
-    def read_state(self, request: Message, done: Callable[[Message], None]) -> None:
+    def read_state(
+        self, request: ReadShareGroupStateRequest, done: Callable[[ReadShareGroupStateResponse], None]
+    ) -> None:
         """ReadShareGroupState."""
 
-    def write_state(self, request: Message, done: Callable[[Message], None]) -> None:
+    def write_state(
+        self, request: WriteShareGroupStateRequest, done: Callable[[WriteShareGroupStateResponse], None]
+    ) -> None:
         """WriteShareGroupState."""
 
 
@@ -37,17 +44,17 @@ class ShareKey:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptState:
-    """What the share coordinator knows of a share partition."""
+class PersistedState:
+    """The state of a share partition that the share coordinator has."""
 
     state_epoch: int
     start_offset: int
-    """-1: nobody has said where to begin."""
+    """-1: the group has no start offset yet."""
     batches: list[StateBatch]
 
 
-def read_request(key: ShareKey, leader_epoch: int) -> Message:
-    request = messages.ReadShareGroupStateRequest
+def read_request(key: ShareKey, leader_epoch: int) -> ReadShareGroupStateRequest:
+    request = ReadShareGroupStateRequest
     return request(
         group_id=key.group_id,
         topics=[
@@ -67,8 +74,8 @@ def write_request(
     start_offset: int,
     delivery_complete_count: int,
     batches: Sequence[StateBatch],
-) -> Message:
-    request = messages.WriteShareGroupStateRequest
+) -> WriteShareGroupStateRequest:
+    request = WriteShareGroupStateRequest
     return request(
         group_id=key.group_id,
         topics=[
@@ -97,26 +104,45 @@ def write_request(
     )
 
 
-def only_result(response: Message) -> Message:
-    """The one partition of an answer; raises what a client is to be told where it is an error."""
-    partitions = [part for topic in response.results for part in topic.partitions]
-    if len(partitions) != 1:
-        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, "The share coordinator answered something else")
-    result = partitions[0]
+def write_error(response: WriteShareGroupStateResponse) -> ApiException | None:
+    """The error of a write of one partition, as clients get it."""
+    try:
+        _only([part for topic in response.results for part in topic.partitions])
+    except ApiException as error:
+        return error
+    return None
+
+
+_Result = TypeVar(
+    "_Result", ReadShareGroupStateResponse.PartitionResult, WriteShareGroupStateResponse.PartitionResult
+)
+
+
+def _only(parts: list[_Result]) -> _Result:
+    """The one partition of a response; raises its error, as clients get it."""
+    if len(parts) != 1:
+        raise ApiException(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"The share coordinator returned {len(parts)} partitions instead of one",
+        )
+    result = parts[0]
     if result.error_code:
         raise ApiException(
-            _TOLD_TO_CLIENTS.get(result.error_code, ErrorCode.UNKNOWN_SERVER_ERROR),
-            result.error_message or "The share coordinator refused",
+            _ERRORS_FOR_CLIENTS.get(result.error_code, ErrorCode.UNKNOWN_SERVER_ERROR),
+            result.error_message or "The share coordinator refused the request",
         )
     return result
 
 
-def kept_state(response: Message) -> KeptState:
-    result = only_result(response)
+def persisted_state(response: ReadShareGroupStateResponse) -> PersistedState:
+    """The state of the one partition of a response; raises its error, as clients get it."""
+    result = _only([part for topic in response.results for part in topic.partitions])
     unknown = {batch.delivery_state for batch in result.state_batches} - _WHEN_LOADED.keys()
     if unknown:
-        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"Records were kept in unknown states: {unknown}")
-    return KeptState(
+        raise ApiException(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"The persisted records have unknown states: {unknown}"
+        )
+    return PersistedState(
         result.state_epoch,
         result.start_offset,
         [
@@ -132,24 +158,24 @@ def kept_state(response: Message) -> KeptState:
 
 
 _ARCHIVING = 3
-"""A state that later Kafkas know: on its way to a dead-letter queue (KIP-1191)."""
+"""A state of later Kafka versions: on its way to a dead-letter queue (KIP-1191)."""
 
-_WHEN_LOADED = {
+_WHEN_LOADED: dict[int, RecordState] = {
     RecordState.AVAILABLE: RecordState.AVAILABLE,
-    # Nobody holds a lock that was taken under another leader.
+    # Locks that were taken under another leader have ended.
     RecordState.ACQUIRED: RecordState.AVAILABLE,
     RecordState.ACKNOWLEDGED: RecordState.ACKNOWLEDGED,
     _ARCHIVING: RecordState.ARCHIVED,
     RecordState.ARCHIVED: RecordState.ARCHIVED,
 }
 
-_TOLD_TO_CLIENTS = {
+_ERRORS_FOR_CLIENTS: dict[int, ErrorCode] = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    # Somebody else leads the partition now, or its offsets were reset: look again.
+    # Another broker leads the partition now, or its offsets were reset: clients refresh their metadata.
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }

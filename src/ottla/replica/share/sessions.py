@@ -1,4 +1,4 @@
-"""Share sessions: which partitions a member fetches from this broker, so that a request names only what changes.
+"""Share sessions: which partitions a member fetches from this broker. A request then names only what changes.
 
 A session is known by group and member and counts its requests. It ends with epoch -1, or with its connection.
 """
@@ -33,13 +33,13 @@ class ShareSession:
         self.connection_id = connection_id
         self.epoch = 1
         self.partitions: dict[PartitionKey, bool] = dict.fromkeys(partitions, False)
-        """In the order of service; True where the next answer must tell of the partition in any case."""
+        """In the order in which they are read; True if the next response must include the partition in any case."""
 
     def advance(self) -> None:
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
-    def must_tell(self, key: PartitionKey, *, has_records: bool, has_error: bool) -> bool:
-        """Whether an answer has to contain a partition; one that gave records goes to the end of the line."""
+    def must_send(self, key: PartitionKey, *, has_records: bool, has_error: bool) -> bool:
+        """Whether a response must include a partition; one that gave records goes to the end of the queue."""
         if key not in self.partitions:
             return has_records or has_error
         due = self.partitions[key]
@@ -75,14 +75,14 @@ class ShareSessions:
     def open(
         self, group_id: str, member_id: str, partitions: Iterable[PartitionKey], connection_id: str
     ) -> ShareSession:
-        """A new session in place of the member's old one; raises SHARE_SESSION_LIMIT_REACHED."""
+        """A new session, which replaces the member's old one; raises SHARE_SESSION_LIMIT_REACHED."""
         wanted = list(partitions)
         self.check_size(len(wanted))
         self.remove(group_id, member_id)
         if len(self._sessions) >= self._limit:
             raise ApiException(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
-                f"There are {self._limit} share sessions already (group.share.max.share.sessions)",
+                f"This broker has {self._limit} share sessions already (group.share.max.share.sessions)",
             )
         session = ShareSession((group_id, member_id), wanted, connection_id)
         self._sessions[session.key] = session
@@ -102,7 +102,7 @@ class ShareSessions:
         self._members.clear()
 
     def use(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
-        """The session of a request that goes on with it; raises what a client is to be told."""
+        """The session that a request continues; raises the error for the client."""
         session = self.require(group_id, member_id)
         if session.epoch != epoch:
             raise ApiException(
@@ -117,7 +117,7 @@ class ShareSessions:
         if session is None:
             raise ApiException(
                 ErrorCode.SHARE_SESSION_NOT_FOUND,
-                f"Member {member_id} of {group_id} has no share session here",
+                f"Member {member_id} of group {group_id} has no share session on this broker",
             )
         return session
 

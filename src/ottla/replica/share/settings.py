@@ -1,4 +1,4 @@
-"""A share group's settings for its partitions: its own configs over the broker's defaults, within its bounds."""
+"""A share group's settings for its partitions: its own configs over the broker's defaults, within its limits."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _IN_FLIGHT: Final = (
     "group.share.min.partition.max.record.locks",
     "group.share.max.partition.max.record.locks",
 )
-"""The broker's default for a group, and the bounds of what a group may have set."""
+"""The broker's default for a group, and the limits for a group's own value."""
 
 
 def share_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareSettings:
-    """The settings in force. A group's value that has left the broker's bounds counts as the bound."""
+    """The effective settings. A group's value outside the broker's limits counts as the limit."""
 
     def number(keys: tuple[str, str, str]) -> int:
         default, least, most = keys

@@ -1,4 +1,4 @@
-"""The words of a share partition: states of a record, kinds of acknowledgement, and what is handed to whom.
+"""The values of a share partition: states of a record, kinds of acknowledgement, and what members acquire.
 
 AVAILABLE ──acquire──▶ ACQUIRED ──accept──▶ ACKNOWLEDGED
     ▲                     │ │
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class RecordState(IntEnum):
-    """Where a record stands; the numbers are what the share coordinator keeps."""
+    """The state of a record; the share coordinator persists these numbers."""
 
     AVAILABLE = 0
     ACQUIRED = 1
@@ -26,7 +26,7 @@ class RecordState(IntEnum):
 
 
 class AckType(IntEnum):
-    """What a consumer says about a record that it holds."""
+    """How a consumer acknowledges a record that it holds."""
 
     GAP = 0
     ACCEPT = 1
@@ -36,7 +36,7 @@ class AckType(IntEnum):
 
 
 class AcquireMode(IntEnum):
-    """Whether whole batches may exceed the wished number of records (KIP-1206)."""
+    """Whether whole batches may exceed the requested number of records (KIP-1206)."""
 
     BATCH_OPTIMIZED = 0
     RECORD_LIMIT = 1
@@ -55,7 +55,7 @@ class Acquired(NamedTuple):
 
 
 class StateBatch(NamedTuple):
-    """A change for the share coordinator to keep."""
+    """A change for the share coordinator to persist."""
 
     first: int
     last: int
@@ -64,7 +64,7 @@ class StateBatch(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """One range of a member's answer: one type for all of it, or one for each offset."""
+    """One range of a member's acknowledgements: one type for all of it, or one for each offset."""
 
     first: int
     last: int
@@ -73,7 +73,7 @@ class Acknowledgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareSettings:
-    """What a share group's configuration says about its partitions."""
+    """The settings of a share group for its partitions."""
 
     record_lock_ms: int = 30_000
     delivery_count_limit: int = 5

@@ -11,7 +11,7 @@ from ottla.records.batch import BatchHeader
 from ottla.replica.share.acknowledgement import acknowledge, expire, settle
 from ottla.replica.share.acquisition import acquire
 from ottla.replica.share.in_flight import InFlight
-from ottla.replica.share.persister import kept_state
+from ottla.replica.share.persister import persisted_state
 from ottla.replica.share.states import (
     Acknowledgement,
     AckType,
@@ -40,7 +40,7 @@ def take(
 
 def answer(flight: InFlight, kind: AckType, first: int, last: int, member: str = "m") -> None:
     change = acknowledge(flight, SETTINGS, member, [Acknowledgement(first, last, [kind])], 0.0)
-    settle(flight, SETTINGS, change, 0.0, kept=True)
+    settle(flight, SETTINGS, change, 0.0, persisted=True)
 
 
 def test_a_batch_is_handed_out_whole_and_counts_as_one_run() -> None:
@@ -159,7 +159,7 @@ def test_a_lock_that_ended_while_a_change_was_under_way_counts_when_it_fails() -
     take(flight, batch(0, 0))
     change = acknowledge(flight, SETTINGS, "m", [Acknowledgement(0, 0, [AckType.ACCEPT])], 1.0)
     assert expire(flight, SETTINGS, 100.0) == ([], None)
-    settle(flight, SETTINGS, change, 100.0, kept=False)
+    settle(flight, SETTINGS, change, 100.0, persisted=False)
     assert take(flight, batch(0, 0), member="n") == [Acquired(0, 0, 2)]
 
 
@@ -179,12 +179,12 @@ def test_portions_of_no_records_are_portions_of_one_batch() -> None:
 
 @pytest.mark.parametrize(("kept", "state"), [(1, RecordState.AVAILABLE), (3, RecordState.ARCHIVED)])
 def test_locks_of_another_leader_are_over_and_dead_letters_are_done(kept: int, state: RecordState) -> None:
-    assert [batch.state for batch in kept_state(_read_answer(kept)).batches] == [state]
+    assert [batch.state for batch in persisted_state(_read_answer(kept)).batches] == [state]
 
 
 def test_states_that_nobody_knows_are_refused() -> None:
     with pytest.raises(ApiException):
-        kept_state(_read_answer(99))
+        persisted_state(_read_answer(99))
 
 
 def _read_answer(state: int) -> Any:

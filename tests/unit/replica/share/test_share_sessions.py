@@ -56,9 +56,9 @@ def test_a_session_has_only_so_many_partitions() -> None:
 
 def test_an_answer_tells_what_is_new() -> None:
     session = ShareSession(("g", "m"), [A, B], "c")
-    assert not session.must_tell(A, has_records=False, has_error=False)
-    assert session.must_tell(A, has_records=True, has_error=False)
+    assert not session.must_send(A, has_records=False, has_error=False)
+    assert session.must_send(A, has_records=True, has_error=False)
     assert list(session.partitions) == [B, A], "who had records waits for the others"
-    assert session.must_tell(B, has_records=False, has_error=True)
-    assert session.must_tell(B, has_records=False, has_error=False), "the error is over: that is news"
-    assert not session.must_tell(B, has_records=False, has_error=False)
+    assert session.must_send(B, has_records=False, has_error=True)
+    assert session.must_send(B, has_records=False, has_error=False), "the error is over: that is news"
+    assert not session.must_send(B, has_records=False, has_error=False)

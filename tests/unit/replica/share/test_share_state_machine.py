@@ -164,7 +164,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         for offset in offsets:
             del self.held[offset]
         self._keep(change.batches)
-        settle(self.flight, _SETTINGS, change, self.now, kept=True)
+        settle(self.flight, _SETTINGS, change, self.now, persisted=True)
 
     # -- the share coordinator
 
@@ -173,13 +173,13 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def coordinator_keeps(self, which: int) -> None:
         change, _ = self.pending.pop(which % len(self.pending))
         self._keep(change.batches)
-        settle(self.flight, _SETTINGS, change, self.now, kept=True)
+        settle(self.flight, _SETTINGS, change, self.now, persisted=True)
 
     @precondition(lambda self: self.pending)
     @rule(which=st.integers(0, 5))
     def coordinator_refuses(self, which: int) -> None:
         change, offsets = self.pending.pop(which % len(self.pending))
-        settle(self.flight, _SETTINGS, change, self.now, kept=False)
+        settle(self.flight, _SETTINGS, change, self.now, persisted=False)
         self.accepted -= offsets
         for run in self.flight.over(change.first, change.last):
             if run.state is RecordState.ACQUIRED:
@@ -232,7 +232,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         """Someone who accepts whatever comes gets to the end: nothing is lost on the way."""
         for change, _ in self.pending:
             self._keep(change.batches)
-            settle(self.flight, _SETTINGS, change, self.now, kept=True)
+            settle(self.flight, _SETTINGS, change, self.now, persisted=True)
         self.pending.clear()
         self.now += 5
         self._expire()
@@ -246,7 +246,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             ):
                 ack = Acknowledgement(part.first, part.last, [AckType.ACCEPT])
                 change = acknowledge(self.flight, _SETTINGS, "z", [ack], self.now)
-                settle(self.flight, _SETTINGS, change, self.now, kept=True)
+                settle(self.flight, _SETTINGS, change, self.now, persisted=True)
         assert self.flight.next_new_offset > max((batch.last_offset for batch in self.log), default=-1)
         assert not any(run.available for run in self.flight.runs if self._exists(run.first))
 
