@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from ottla.ids import BrokerId
 from ottla.wire.classes import WireRequest, WireResponse
 
 Resp = TypeVar("Resp", bound=WireResponse)
@@ -91,14 +92,16 @@ class BrokerPeers:
 
     __slots__ = ("_by_broker", "_endpoint_of", "_peers", "_purpose")
 
-    def __init__(self, peers: Peers, purpose: str, endpoint_of: Callable[[int], Endpoint | None]) -> None:
+    def __init__(
+        self, peers: Peers, purpose: str, endpoint_of: Callable[[BrokerId], Endpoint | None]
+    ) -> None:
         """`endpoint_of` returns None for a broker that is not registered."""
         self._peers = peers
         self._purpose = purpose
         self._endpoint_of = endpoint_of
-        self._by_broker: dict[int, Peer] = {}
+        self._by_broker: dict[BrokerId, Peer] = {}
 
-    def to(self, broker_id: int) -> Peer | None:
+    def to(self, broker_id: BrokerId) -> Peer | None:
         """The connection to a broker; None when the broker is not registered."""
         endpoint = self._endpoint_of(broker_id)
         peer = self._by_broker.get(broker_id)

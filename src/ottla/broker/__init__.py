@@ -1,1 +1,1 @@
-"""The services of one node, assembled from controller, replicas and coordinators, for the API handlers."""
+"""The services of one node that API handlers use, built from controller, replicas and coordinators."""

@@ -1,4 +1,4 @@
-"""Topics being created for someone who asks again and again: each once, and not again right after a failure."""
+"""Creations of internal topics that are requested repeatedly: each runs once, and not right after a failure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Final
 
 MAX_FAILURES: Final = 1000
-"""Failures remembered at most; the oldest go first."""
+"""The number of remembered failures; the oldest are dropped first."""
 
 
 class InternalTopicCreations:
-    """What a broker's requests to the controller for streams groups' internal topics have come to."""
+    """The results of a broker's requests to create internal topics of streams groups."""
 
     __slots__ = ("_failures", "_in_flight")
 
@@ -19,7 +19,7 @@ class InternalTopicCreations:
         self._failures: dict[str, tuple[str, int]] = {}
 
     def begin(self, names: Iterable[str], now_ms: int) -> list[str]:
-        """Those to be created now: the others are on their way, or have failed not long ago."""
+        """The topics to create now. The others are being created, or have failed recently."""
         begun = [
             name for name in names if name not in self._in_flight and self._failure(name, now_ms) is None
         ]
@@ -27,18 +27,18 @@ class InternalTopicCreations:
         return begun
 
     def end(self, names: Iterable[str]) -> None:
-        """The controller has answered for them."""
+        """The controller has answered for these topics."""
         self._in_flight.difference_update(names)
 
     def failed(self, name: str, why: str, until_ms: int) -> None:
-        """Do not try again before this time."""
+        """Record a failure: the topic is not tried again before this time."""
         self._failures.pop(name, None)
         self._failures[name] = (why, until_ms)
         while len(self._failures) > MAX_FAILURES:
             del self._failures[next(iter(self._failures))]
 
     def failures(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
-        """Why some of them could not be created when it was last tried."""
+        """The last error of each topic that could not be created."""
         found = {name: self._failure(name, now_ms) for name in names}
         return {name: why for name, why in found.items() if why is not None}
 
