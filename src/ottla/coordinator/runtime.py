@@ -21,7 +21,7 @@ from ottla.coordinator.records import RecordSerde
 from ottla.coordinator.result import CoordinatorResult
 from ottla.coordinator.shard import CoordinatorShard, ShardContext
 from ottla.errors import ApiException, ErrorCode
-from ottla.ids import TopicName
+from ottla.ids import BrokerId, TopicName
 from ottla.log.verification import VerificationGuard
 from ottla.metadata.endpoints import leader_of
 from ottla.promise import Done, Failed, Promise
@@ -293,7 +293,7 @@ class CoordinatorRuntime(Generic[S]):
         topic = self._image.topics.by_name.get(self._context.topic)
         return 0 if topic is None else len(topic.partitions)
 
-    def leader_of(self, partition: int) -> int:
+    def leader_of(self, partition: int) -> BrokerId:
         """The broker that coordinates a partition in the published image; NO_LEADER when there is none."""
         return leader_of(self._image, self._context.topic, partition)
 

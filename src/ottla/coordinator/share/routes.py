@@ -20,6 +20,7 @@ from ottla.coordinator.share.service import (
 )
 from ottla.coordinator.share.state import StateKey
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.metadata.image import NO_LEADER
 from ottla.peers import BrokerPeers, PeerFailure
 from ottla.promise import Done
@@ -27,7 +28,7 @@ from ottla.wire.classes import WireRequest
 
 
 class _Destination(NamedTuple):
-    broker: int
+    broker: BrokerId
     api: AnyStateApi
     group_id: str
 
@@ -91,7 +92,7 @@ class ShareStateRoutes:
     def close(self) -> None:
         self._brokers.close()
 
-    def _leader(self, key: StateKey) -> int | None:
+    def _leader(self, key: StateKey) -> BrokerId | None:
         runtime = self._local.runtime
         count = runtime.partition_count
         return runtime.leader_of(partition_for(key.coordinator_key, count)) if count else None

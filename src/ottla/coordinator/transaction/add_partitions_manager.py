@@ -14,7 +14,7 @@ from typing import Final
 from ottla.clock import Clock
 from ottla.coordinator.outbox import Outbox
 from ottla.errors import ErrorCode
-from ottla.ids import ProducerId, TopicName, TransactionalId
+from ottla.ids import BrokerId, ProducerId, TopicName, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.peers import BrokerPeers, PeerFailure
 from ottla.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -60,17 +60,17 @@ class AddPartitionsToTxnManager:
 
     def __init__(self, clock: Clock, brokers: BrokerPeers, timeout_s: float) -> None:
         self._brokers = brokers
-        self._outbox: Outbox[int, VerificationRequest] = Outbox(clock, self._send)
+        self._outbox: Outbox[BrokerId, VerificationRequest] = Outbox(clock, self._send)
         self._timeout_s = timeout_s
 
-    def send(self, broker: int, verification: VerificationRequest) -> None:
+    def send(self, broker: BrokerId, verification: VerificationRequest) -> None:
         """Send to the broker that coordinates the transaction. NETWORK_EXCEPTION when it does not respond."""
         self._outbox.add(broker, verification)
 
     def close(self) -> None:
         self._brokers.close()
 
-    def _send(self, broker: int, verifications: list[VerificationRequest]) -> None:
+    def _send(self, broker: BrokerId, verifications: list[VerificationRequest]) -> None:
         peer = self._brokers.to(broker)
         for batch in _batches(verifications):
             if peer is None:

@@ -12,7 +12,7 @@ from ottla.clock import Clock
 from ottla.coordinator.outbox import Outbox
 from ottla.coordinator.transaction.marker_manager import MarkersDone, MarkerWriter, TxnMarker
 from ottla.errors import ErrorCode
-from ottla.ids import TopicName
+from ottla.ids import BrokerId, TopicName
 from ottla.log.types import TopicPartition
 from ottla.metadata.endpoints import leader_of
 from ottla.metadata.image import NO_LEADER, MetadataImage
@@ -57,13 +57,13 @@ class TransactionMarkerRouter:
         self._local = local
         self._brokers = brokers
         self._timeout_s = timeout_s
-        self._outbox: Outbox[int, _RemoteMarker] = Outbox(clock, self._send)
-        self._in_flight: dict[int, dict[_RemoteMarker, None]] = {}
+        self._outbox: Outbox[BrokerId, _RemoteMarker] = Outbox(clock, self._send)
+        self._in_flight: dict[BrokerId, dict[_RemoteMarker, None]] = {}
         """By broker, in the order of sending, in which they are also sent again."""
 
     def write(self, marker: TxnMarker, partitions: Iterable[TopicPartition], done: MarkersDone) -> None:
         """Write a marker. `done` is called once or more, each time with the partitions that have a new result."""
-        by_leader: dict[int, list[TopicPartition]] = {}
+        by_leader: dict[BrokerId, list[TopicPartition]] = {}
         image = self._image()
         for tp in partitions:
             by_leader.setdefault(leader_of(image, *tp), []).append(tp)
@@ -87,7 +87,7 @@ class TransactionMarkerRouter:
     def close(self) -> None:
         self._brokers.close()
 
-    def _send(self, broker: int, batch: list[_RemoteMarker]) -> None:
+    def _send(self, broker: BrokerId, batch: list[_RemoteMarker]) -> None:
         def responded(response: WriteTxnMarkersResponse) -> None:
             codes: dict[tuple[int, TopicPartition], ErrorCode] = {
                 (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode.of(

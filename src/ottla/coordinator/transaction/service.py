@@ -33,7 +33,7 @@ from ottla.coordinator.transaction.partitions import add_partitions, verify_part
 from ottla.coordinator.transaction.shard import TransactionShard
 from ottla.coordinator.transaction.state import NO_PRODUCER_ID, TransactionMetadata
 from ottla.errors import ApiException, ErrorCode
-from ottla.ids import ProducerId, TransactionalId
+from ottla.ids import BrokerId, ProducerId, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.metadata.image import NO_LEADER
 from ottla.metadata.topic_names import TRANSACTIONS_TOPIC
@@ -143,7 +143,7 @@ class TransactionCoordinator:
             )
         return partition_for(transactional_id, count)
 
-    def coordinator_of(self, transactional_id: TransactionalId) -> int:
+    def coordinator_of(self, transactional_id: TransactionalId) -> BrokerId:
         """The broker that coordinates an id's transactions. Raises COORDINATOR_NOT_AVAILABLE when there is none."""
         leader = self.runtime.leader_of(self.partition_of(transactional_id))
         if leader == NO_LEADER:
