@@ -224,15 +224,15 @@ def cogroup(b: StreamsBuilder) -> None:
 
 
 class Tally(Processor):
-    """Remembers what it saw; tells it as stream time goes by, and ticks with the clock."""
+    """Counts what it sees; forwards the count as stream time passes, and ticks with the clock."""
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self.store = context.store("tally")
-        context.schedule(50, PunctuationType.STREAM_TIME, self.tell)
+        context.schedule(50, PunctuationType.STREAM_TIME, self.emit)
         context.schedule(1000, PunctuationType.WALL_CLOCK_TIME, self.tick)
 
-    def tell(self, now: int) -> None:
+    def emit(self, now: int) -> None:
         for key, value in self.store.all():
             self.context.forward(Record(key, f"stream:{value}", now))
 

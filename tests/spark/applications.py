@@ -54,7 +54,7 @@ b = StreamsBuilder()
     .to({target!r})
 )
 """
-"""The same by a function and a class of the application's own, whose state is a Python store's."""
+"""The same counts with a function and a class of the application; a Python store has the state."""
 
 
 def written(text: str, directory: Path, source: str, target: str) -> Path:

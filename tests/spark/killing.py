@@ -21,7 +21,7 @@ _FAILED_RUNS = "failed runs"
 
 
 class Job:
-    """The driver as a process group, so that its JVM and its workers share its fate."""
+    """The driver as a process group: its JVM and its workers end with it."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self.command = command
@@ -55,7 +55,7 @@ class Job:
             self.signal(signal.SIGKILL)
         self.process.wait()
 
-    def told(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
 
@@ -77,7 +77,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def python_workers(cluster: StandaloneCluster) -> list[int]:
-    """The processes that run Python for the executors: grandchildren, by way of the forking daemon."""
+    """The processes that run Python for the executors; the forking daemon is between them."""
     workers = []
     for executor in cluster.executor_pids():
         for daemon in children_of(executor):
@@ -123,7 +123,7 @@ def kill_while_it_runs(
             message: Any = consumer.poll(0.5)
             if message is None:
                 quiet += 0.5
-                assert quiet < _QUIET_S, f"nothing came for {_QUIET_S} s\n{job.told()[-4000:]}"
+                assert quiet < _QUIET_S, f"nothing came for {_QUIET_S} s\n{job.output()[-4000:]}"
             else:
                 quiet = 0.0
                 arrived += 1
@@ -140,7 +140,7 @@ def kill_while_it_runs(
                 if code > 0:
                     # A kill may take the query with it; the next run goes on.
                     done[_FAILED_RUNS] += 1
-                    assert done[_FAILED_RUNS] <= 2 + kills // 4, job.told()[-6000:]
+                    assert done[_FAILED_RUNS] <= 2 + kills // 4, job.output()[-6000:]
                 job.start()
     finally:
         consumer.close()
@@ -148,7 +148,7 @@ def kill_while_it_runs(
 
 
 def watcher(bootstrap: str, topic: str) -> Consumer:
-    """Sees what is written as soon as it is, committed or not."""
+    """Reads records as soon as they are written, committed or not."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

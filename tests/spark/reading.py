@@ -1,4 +1,4 @@
-"""A cluster as the tests look at it: topics made, records written and read back by a client of another make."""
+"""A cluster as the tests see it: another client creates topics, writes records and reads them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Kafka:
         assert producer.flush(60) == 0
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[Any]:
-        """All records there are now, in the order of their partitions."""
+        """All records at this moment, partition by partition."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -61,16 +61,16 @@ class Kafka:
         try:
             ends = self.ends(topic, "read_uncommitted")
             consumer.assign([TopicPartition(topic, number, 0) for number in ends])
-            found, told, left = [], set(), set(ends)
+            found, ended, left = [], set(), set(ends)
             while left:
-                message = consumer.poll(_END_S if len(told) < len(ends) else _MARKERS_S)
+                message = consumer.poll(_END_S if len(ended) < len(ends) else _MARKERS_S)
                 if message is None:
-                    assert len(told) == len(ends), f"no end of {topic} within {_END_S} s"
+                    assert len(ended) == len(ends), f"no end of {topic} within {_END_S} s"
                     break  # what is left belongs to transactions that are still open
                 if not message.error():
                     found.append(message)
                 elif message.error().code() == KafkaError._PARTITION_EOF:
-                    told.add(message.partition())
+                    ended.add(message.partition())
                     if message.offset() >= ends[message.partition()]:
                         left.discard(message.partition())
                 elif not message.error().retriable():
@@ -87,12 +87,12 @@ class Kafka:
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
         try:
             partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
-            asked = [TopicPartition(topic, number) for number in partitions]
+            partitions_of = [TopicPartition(topic, number) for number in partitions]
             deadline = time.monotonic() + _END_S
             while True:
                 try:
-                    told = consumer.committed(asked, timeout=60)
-                    return {one.partition: one.offset for one in told}
+                    committed = consumer.committed(partitions_of, timeout=60)
+                    return {one.partition: one.offset for one in committed}
                 except KafkaException as error:
                     # The first to ask finds a coordinator that is still loading.
                     waits = error.args[0].code() in (
@@ -105,7 +105,7 @@ class Kafka:
             consumer.close()
 
     def ends(self, topic: str, isolation: str = "read_committed") -> Mapping[int, int]:
-        """The offset after the last record that such a reader may see, by partition."""
+        """The offset after the last record that a reader of this isolation level sees, by partition."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,

@@ -19,7 +19,7 @@ class Arrived(NamedTuple):
     time: int
 
 
-class Told(NamedTuple):
+class Output(NamedTuple):
     topic: str
     key: bytes | None
     value: bytes | None
@@ -50,8 +50,8 @@ def write_batches(directory: Path, batches: Sequence[Sequence[Arrived]]) -> None
         os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
 
 
-def run_batches(spark: Any, topology: Any, source: Path, checkpoint: Path, tasks: int) -> list[list[Told]]:
-    """What a topology gives out on Spark, batch by batch."""
+def run_batches(spark: Any, topology: Any, source: Path, checkpoint: Path, tasks: int) -> list[list[Output]]:
+    """The output of a topology on Spark, batch by batch."""
     from ottla.streams.planner.query import build, output_mode, plan_for_spark
     from ottla.streams.planner.rows import Tasks
 
@@ -59,13 +59,13 @@ def run_batches(spark: Any, topology: Any, source: Path, checkpoint: Path, tasks
     shuffles = int(spark.conf.get("spark.sql.shuffle.partitions"))
     plan = plan_for_spark(topology)
     out = build(records, plan, Tasks.spread(tasks, shuffles))
-    told: list[list[Told]] = []
+    output: list[list[Output]] = []
 
     def collect(frame: Any, _: int) -> None:
         rows = frame.collect()
-        told.append(
+        output.append(
             [
-                Told(
+                Output(
                     row.topic,
                     None if row.key is None else bytes(row.key),
                     None if row.value is None else bytes(row.value),
@@ -83,4 +83,4 @@ def run_batches(spark: Any, topology: Any, source: Path, checkpoint: Path, tasks
         .start()
     )
     query.awaitTermination()
-    return told
+    return output

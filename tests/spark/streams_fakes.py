@@ -1,4 +1,4 @@
-"""The stages of a plan one after the other in this process, on dictionaries: what Spark does, without Spark's time."""
+"""Runs the stages of a plan in this process on dictionaries: Spark's work without Spark's start-up time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.streams.planner.rows import NAMES, Tasks
 from ottla.streams.planner.stateful_stage import StatefulStage
 from ottla.streams.planner.stateless_stage import StatelessStage
 from ottla.streams.planner.window_counting_stage import WindowCountingStage
-from spark.streams_batches import Arrived, Told
+from spark.streams_batches import Arrived, Output
 
 
 class FakeMap:
@@ -51,7 +51,7 @@ class FakeHandle:
 
 
 class FakeSpark:
-    """Keeps the state of every stage and group from batch to batch; `forgetful` workers remember nothing between."""
+    """Keeps the state of every stage and group from batch to batch; `forgetful` workers keep nothing in memory."""
 
     def __init__(self, plan: Plan, tasks: Tasks, *, forgetful: bool = False) -> None:
         self._plan = plan
@@ -59,7 +59,7 @@ class FakeSpark:
         self._forgetful = forgetful
         self._stages: dict[tuple[int, int], StatefulStage] = {}
 
-    def run(self, batch: list[Arrived]) -> list[Told]:
+    def run(self, batch: list[Arrived]) -> list[Output]:
         import pandas as pd
 
         rows = pd.concat(
@@ -74,7 +74,7 @@ class FakeSpark:
                 )
             ]
             rows = pd.concat([pd.DataFrame(frame, columns=NAMES) for frame in frames] or [rows.iloc[:0]])
-        return told(rows)
+        return output(rows)
 
     def _first_rows(self, batch: list[Arrived]) -> Iterator[Any]:
         if self._plan.strategy is not Strategy.WINDOWED_COUNTS:
@@ -106,7 +106,7 @@ class FakeCounts:
         self._tasks = tasks
         self.held: dict[tuple[str, int, bytes], tuple[int, int]] = {}
 
-    def run(self, batch: list[Arrived]) -> list[Told]:
+    def run(self, batch: list[Arrived]) -> list[Output]:
         """Each partition of each topic is read by a task of its own, as Spark does it."""
         import pandas as pd
         import pyarrow as pa
@@ -127,11 +127,11 @@ class FakeCounts:
             return []
         finish = FinishingStage(self._plan, self._tasks, 0)
         out = [one.to_pandas() for one in finish(iter([pa.RecordBatch.from_pylist(rows)]))]
-        return told(pd.concat(out))
+        return output(pd.concat(out))
 
 
 def arrived_columns(batch: list[Arrived]) -> Any:
-    """Records as Spark hands them to a stage that reads them."""
+    """Records as Spark gives them to the stage that reads them."""
     import pyarrow as pa
 
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -150,9 +150,9 @@ def arrived_columns(batch: list[Arrived]) -> Any:
     )
 
 
-def told(rows: Any) -> list[Told]:
+def output(rows: Any) -> list[Output]:
     done = rows[rows["stage"] == OUT]
-    return [Told(row.topic, _bytes(row.key), _bytes(row.value), int(row.time)) for row in done.itertuples()]
+    return [Output(row.topic, _bytes(row.key), _bytes(row.value), int(row.time)) for row in done.itertuples()]
 
 
 def _bytes(value: Any) -> bytes | None:

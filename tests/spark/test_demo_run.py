@@ -1,4 +1,4 @@
-"""`ottla demo` as a user meets it: results appear, they are right, and Ctrl-C leaves nothing behind."""
+"""`ottla demo` as a user runs it: results appear, they are right, and Ctrl-C leaves no process behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STOP_S = 120.0
 
 
 def descendants(pid: int) -> list[int]:
-    """Everyone whom this process or its children have started and who has not ended while we look."""
+    """All processes that this process or its children have started and that still run."""
     try:
         children = [
             int(child)
@@ -95,7 +95,7 @@ def test_the_demo_counts_and_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def check_results(kafka: Kafka) -> None:
-    """Each result is that of the records before the offset that was committed with it."""
+    """Each result covers the records before the offset that was committed with it."""
     lines = [one.value().decode() for one in kafka.read(LINES)]
     assert lines == [line(SEED, number) for number in range(len(lines))]
     counted = lines[: kafka.committed(WORD_COUNT_APPLICATION, LINES)[0]]

@@ -1,4 +1,4 @@
-"""Programs of the DStream API, which find their Kafka source again."""
+"""Programs of the DStream API with our Kafka source."""
 
 from __future__ import annotations
 

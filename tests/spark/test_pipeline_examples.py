@@ -1,4 +1,4 @@
-"""The examples of plain Structured Streaming do what they say."""
+"""The examples of plain Structured Streaming give the results that they describe."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_kafka(example: Any, ottla_kafka: Any, lines: Any, name: Any, tmp_path: 
 
 
 def test_console(example: Any, lines: Any, tmp_path: Path) -> None:
-    """What it prints comes from Spark's own process; that it took all lines is told by the query."""
+    """Spark's own process prints the result; the query's progress says that it has read all lines."""
     assert run(example.to_console(lines), tmp_path).lastProgress["numInputRows"] == LINES
 
 
 def test_the_script_itself(
     example: Any, spark: Any, ottla_kafka: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As its first lines say: generate, then a part of it with --once."""
+    """The steps of its first lines: generate, then process a part with --once."""
     for topic in ("lines", "word-counts"):
         ottla_kafka.make(topic, 2)
 

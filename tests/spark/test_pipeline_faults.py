@@ -40,7 +40,7 @@ def test_each_result_once_while_processes_are_killed(
     kafka: Any, state: str, name: Any, tmp_path: Path
 ) -> None:
     source, target, application = kafka.make(name("in"), 4), kafka.make(name("out"), 3), name("app")
-    # Every id comes twice, so far apart that a batch has it once: 1 and 2 must be told of each, once.
+    # Every id comes twice, so far apart that a batch has it once: 1 and 2 must be written for each, once.
     for _ in range(2):
         kafka.fill(source, ((str(number), f"id-{number}") for number in range(IDS)))
     file = written(TEXTS[state], tmp_path, source, target)
@@ -63,7 +63,7 @@ def test_each_result_once_while_processes_are_killed(
     print(f"{2 * IDS:,} records, {dict(killed)}, {time.monotonic() - started:.0f} s, lags {lags}")
     assert sum(killed.values()) - killed["failed runs"] == KILLS, killed
     found = Counter((one.key(), int.from_bytes(one.value(), "big")) for one in kafka.read(target))
-    expected = {(b"id-%d" % number, told) for number in range(IDS) for told in (1, 2)}
+    expected = {(b"id-%d" % number, count) for number in range(IDS) for count in (1, 2)}
     assert set(found) == expected, f"{len(expected - set(found))} missing after {killed}"
     assert max(found.values()) == 1, f"{sum(found.values()) - len(found)} doubled after {killed}"
     assert lags[0] == 2 * IDS

@@ -1,4 +1,4 @@
-"""The sink as a user meets it: DataFrames in, records out, one transaction per batch."""
+"""The sink as a user sees it: DataFrames in, records out, one transaction per batch."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_rows_choose_their_topic_and_partition(spark: Any, ottla_kafka: Any, nam
 
 
 def test_topics_that_are_known_spread_over_the_tasks(spark: Any, ottla_kafka: Any, name: Any) -> None:
-    """The first batch learns of the topics; from the second on Spark computes Kafka's partitions itself."""
+    """The first batch finds the topics; from the second on Spark computes Kafka's partitions itself."""
     from pyspark.sql import functions as fn
 
     from ottla.pipeline import KafkaSink
@@ -125,7 +125,7 @@ def test_a_batch_that_was_committed_is_skipped(spark: Any, kafka: Any, name: Any
     second = KafkaSink(kafka.bootstrap, topic=topic, transactional_id=identity)
     assert second.write(lines(spark, 100), 0, lineage="query").skipped
     assert not second.write(lines(spark, 100), 1, lineage="query").skipped
-    # Another checkpoint counts its batches anew.
+    # Another checkpoint counts its batches from zero.
     third = KafkaSink(kafka.bootstrap, topic=topic, transactional_id=identity)
     assert not third.write(lines(spark, 100), 0, lineage="another query").skipped
     assert sum(kafka.values(topic).values()) == 300

@@ -127,17 +127,17 @@ def test_lag_is_seen_by_kafkas_own_tool(spark: Any, ottla_kafka: Any, name: Any,
     query.processAllAvailable()
     assert tracker.wait_for(ottla_kafka.ends(topic), topic, timeout_s=30)
     query.stop()
-    told = run_java(
+    output = run_java(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         *("--bootstrap-server", ottla_kafka.bootstrap, "--describe", "--group", group),
     )
-    lags = [line.split()[5] for line in told.splitlines() if topic in line.split()[1:2]]
-    assert lags == ["0", "0"], told
+    lags = [line.split()[5] for line in output.splitlines() if topic in line.split()[1:2]]
+    assert lags == ["0", "0"], output
     ottla_kafka.fill(topic, ((None, "late") for _ in range(7)), partition=1)
-    told = run_java(
+    output = run_java(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         *("--bootstrap-server", ottla_kafka.bootstrap, "--describe", "--group", group),
     )
-    lags = sorted(line.split()[5] for line in told.splitlines() if topic in line.split()[1:2])
-    assert lags == ["0", "7"], told
+    lags = sorted(line.split()[5] for line in output.splitlines() if topic in line.split()[1:2])
+    assert lags == ["0", "7"], output
     tracker.stop()

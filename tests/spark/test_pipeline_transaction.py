@@ -1,4 +1,4 @@
-"""The driver's side of a transaction, without Spark: who holds an id, which batch was the last, what a reader sees."""
+"""The driver's side of a transaction, without Spark: the owner of an id, the last batch, the view of a reader."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_committed_and_aborted_batches(kafka: Any, name: Any) -> None:
 
 
 def test_brokers_that_want_partitions_added_first(tmp_path: Path, name: Any) -> None:
-    """transaction.version 1: no write adds its partition by itself, and no end gives a new epoch."""
+    """transaction.version 1: a write does not add its partition, and EndTxn returns no new epoch."""
     if not java_is_here():
         pytest.skip("Apache Kafka needs Java and Maven")
     node = ApacheKafka(tmp_path)
@@ -83,7 +83,7 @@ def test_an_open_transaction_of_another_does_not_hide_our_last_batch(kafka: Any,
 
 
 def test_a_lost_answer_to_the_commit(kafka: Any, name: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commit is sent again in the same epoch, and the broker knows it for the one it has done."""
+    """The commit is sent again in the same epoch, and the broker recognizes it."""
     topic = kafka.make(name("t"))
     driver = driver_of(kafka, name("id"))
     really_ask = driver.brokers.ask

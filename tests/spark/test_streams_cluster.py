@@ -26,12 +26,12 @@ _LONGEST_S = 500.0
 
 
 def fall_asleep_in_a_transaction(job: Job, kafka: Any, target: str) -> None:
-    """Stop the driver with everything that it has started while what it wrote waits for the commit."""
+    """Stops the driver and all its processes while its writes wait for the commit."""
     consumer = watcher(kafka.bootstrap, target)
     deadline = time.monotonic() + _LONGEST_S
     try:
         while True:
-            assert job.poll() is None, f"it ended before it could be stopped\n{job.told()[-4000:]}"
+            assert job.poll() is None, f"it ended before it could be stopped\n{job.output()[-4000:]}"
             assert time.monotonic() < deadline, "it wrote nothing"
             if consumer.poll(0.5) is None:
                 continue
@@ -68,7 +68,7 @@ def test_an_application_goes_on_elsewhere_and_its_stale_driver_is_fenced(
         try:
             fall_asleep_in_a_transaction(stale, kafka, target)
             fresh.start()
-            assert fresh.wait(_LONGEST_S) == 0, fresh.told()[-4000:]
+            assert fresh.wait(_LONGEST_S) == 0, fresh.output()[-4000:]
             before = kafka.ends(target)
             stale.signal(signal.SIGCONT)
             assert stale.wait(_LONGEST_S) == 1
@@ -77,16 +77,16 @@ def test_an_application_goes_on_elsewhere_and_its_stale_driver_is_fenced(
             if fresh.process is not None:
                 fresh.kill()
     fenced = f"Error: transactional id {application} has been taken over by another driver"
-    assert any(line.startswith(fenced) for line in stale.told().splitlines()), stale.told()[-4000:]
-    assert "Traceback" not in stale.told()
+    assert any(line.startswith(fenced) for line in stale.output().splitlines()), stale.output()[-4000:]
+    assert "Traceback" not in stale.output()
 
     assert kafka.ends(target) == before
-    told = defaultdict(list)
+    output = defaultdict(list)
     for one in kafka.read(target):
-        told[one.key().decode()].append(int.from_bytes(one.value(), "big"))
+        output[one.key().decode()].append(int.from_bytes(one.value(), "big"))
     expected = Counter(word for line in lines for word in line.lower().split())
-    assert {word: counts[-1] for word, counts in told.items()} == expected
-    for counts in told.values():
-        assert counts == sorted(set(counts)), "a count was told twice, or out of order"
+    assert {word: counts[-1] for word, counts in output.items()} == expected
+    for counts in output.values():
+        assert counts == sorted(set(counts)), "a count was written twice, or out of order"
         assert len(counts) > 1
     assert kafka.committed(application, source) == kafka.ends(source)

@@ -1,4 +1,4 @@
-"""Applications that only count: by Spark's own aggregation, and still as the interpreter counts."""
+"""Applications that only count: Spark's own aggregation has the counts of the interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.streams.planner.count_patterns import has_only_plain_counts
 from ottla.streams.planner.plan import Strategy
 from ottla.streams.planner.query import plan_for_spark
 from ottla.streams.planner.rows import Tasks
-from spark.streams_batches import Arrived, Told, run_batches, write_batches
+from spark.streams_batches import Arrived, Output, run_batches, write_batches
 from spark.streams_fakes import FakeCounts
 
 
@@ -50,7 +50,7 @@ def every_step() -> StreamsBuilder:
 
 
 def two_ways() -> StreamsBuilder:
-    """Two counts of one stream, one of them behind a branch: no loop can do that."""
+    """Two counts of one stream, one of them behind a branch: there is no loop for that."""
     b = StreamsBuilder()
     stream = b.stream("in")
     stream.group_by(lambda value: value[:1]).count(store="letters").to_stream().to("out")
@@ -87,8 +87,8 @@ def batches(seed: int, partitions: int = 3) -> list[list[Arrived]]:
     return made
 
 
-def last_of(told: list[Told]) -> dict[tuple[str, bytes | None], Told]:
-    return {(one.topic, one.key): one for one in told}
+def last_of(output: list[Output]) -> dict[tuple[str, bytes | None], Output]:
+    return {(one.topic, one.key): one for one in output}
 
 
 def interpreted(make: Callable[[], StreamsBuilder], given: list[list[Arrived]]) -> list[Any]:
@@ -98,12 +98,12 @@ def interpreted(make: Callable[[], StreamsBuilder], given: list[list[Arrived]]) 
         for batch in given:
             for one in batch:
                 driver.pipe_input("in", one.value, one.key, timestamp=one.time)
-            told = [
-                Told(topic, record.key, record.value, record.timestamp)
+            output = [
+                Output(topic, record.key, record.value, record.timestamp)
                 for topic in ("out", "other")
                 for record in driver.read_all(topic, key_serde=bytes, value_serde=bytes)
             ]
-            found.append(last_of(told))
+            found.append(last_of(output))
     return found
 
 
@@ -115,8 +115,8 @@ def test_counts_are_those_of_the_interpreter(make: Callable[[], StreamsBuilder])
         given = batches(seed, partitions=1)
         counted = FakeCounts(plan, Tasks.spread(1, 2))
         on_spark = [counted.run(batch) for batch in given]
-        assert [last_of(told) for told in on_spark] == interpreted(make, given)
-        assert all(len(last_of(told)) == len(told) for told in on_spark)
+        assert [last_of(output) for output in on_spark] == interpreted(make, given)
+        assert all(len(last_of(output)) == len(output) for output in on_spark)
 
 
 def test_a_key_in_two_partitions_is_counted_in_each_unless_the_stream_is_regrouped() -> None:
@@ -126,12 +126,12 @@ def test_a_key_in_two_partitions_is_counted_in_each_unless_the_stream_is_regroup
     expected = {(one.partition, one.key) for one in given[0] if one.key is not None}
     assert {(task, name[1:]) for _, task, name in alone.held} == expected
     together = FakeCounts(plan_for_spark(words().build()), Tasks.spread(3, 2))
-    told = together.run(given[0])
+    output = together.run(given[0])
     with TopologyTestDriver(words()) as driver:
         for one in given[0]:
             driver.pipe_input("in", one.value, one.key, timestamp=one.time)
         expected_words = {record.key: record.value for record in driver.read_all("out", value_serde=int)}
-    assert {(one.key or b"").decode(): int.from_bytes(one.value or b"", "big") for one in told} == (
+    assert {(one.key or b"").decode(): int.from_bytes(one.value or b"", "big") for one in output} == (
         expected_words
     )
 
@@ -166,5 +166,5 @@ def test_who_needs_more_than_counts_is_left_alone() -> None:
 def test_spark_keeps_the_counts(spark: Any, tmp_path: Path) -> None:
     given = batches(seed=9, partitions=1)
     write_batches(tmp_path / "in", given)
-    told = run_batches(spark, two_ways().build(), tmp_path / "in", tmp_path / "checkpoint", tasks=1)
-    assert [last_of(one) for one in told if one] == interpreted(two_ways, given)
+    output = run_batches(spark, two_ways().build(), tmp_path / "in", tmp_path / "checkpoint", tasks=1)
+    assert [last_of(one) for one in output if one] == interpreted(two_ways, given)

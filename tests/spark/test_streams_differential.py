@@ -20,14 +20,14 @@ from ottla.streams.interpreter.record_cache import only_last_change_matters
 from ottla.streams.interpreter.task import is_global
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.stages import make_plan
-from spark.streams_batches import Arrived, Told, run_batches, write_batches
+from spark.streams_batches import Arrived, Output, run_batches, write_batches
 from spark.streams_fakes import FakeSpark
 
 BY_THE_CLOCK = {"processor"}
-"""Topologies whose results follow the wall clock, which a test on Spark cannot hold still."""
+"""Topologies whose results depend on the wall clock, which a test on Spark cannot stop."""
 
 ONLY_LAST = {"foreign-keys"}
-"""What is between two states of a foreign key join within one batch may differ."""
+"""The states of a foreign key join within one batch may differ."""
 
 NEVER_NULL = {"wordcount-a", "cogroup-b"}
 BATCHES = 3
@@ -119,34 +119,34 @@ def in_order_of_arrival(topology: Topology, batch: list[Arrived]) -> list[Arrive
 
 
 def one_partition_after_the_other(topology: Topology, batch: list[Arrived]) -> list[Arrived]:
-    """A key has one partition: what happens in the others makes no difference to it."""
+    """A key has one partition, and the others do not affect it."""
     partitions = sorted({one.partition for one in batch})
     parts = [[one for one in batch if one.partition == partition] for partition in partitions]
     return [one for part in parts for one in in_order_of_arrival(topology, part)]
 
 
-def interpreted(topology: Topology, batches: list[list[Arrived]]) -> list[list[Told]]:
-    told = []
+def interpreted(topology: Topology, batches: list[list[Arrived]]) -> list[list[Output]]:
+    output = []
     with TopologyTestDriver(topology) as driver:
         for batch in batches:
             for one in one_partition_after_the_other(topology, batch):
                 driver.pipe_input(one.topic, one.value, one.key, timestamp=one.time)
-            told.append(
+            output.append(
                 [
-                    Told(topic, record.key, record.value, record.timestamp)
+                    Output(topic, record.key, record.value, record.timestamp)
                     for topic in driver.output_topics()
                     for record in driver.read_all(topic, key_serde=bytes, value_serde=bytes)
                 ]
             )
-    return told
+    return output
 
 
-def last_values(told: list[Told]) -> dict[tuple[str, bytes | None], tuple[bytes | None, int]]:
-    return {(one.topic, one.key): (one.value, one.time) for one in told}
+def last_values(output: list[Output]) -> dict[tuple[str, bytes | None], tuple[bytes | None, int]]:
+    return {(one.topic, one.key): (one.value, one.time) for one in output}
 
 
-def table(batches: list[list[Told]], topic: str) -> dict[bytes | None, bytes]:
-    """What a table is after some batches of changes."""
+def table(batches: list[list[Output]], topic: str) -> dict[bytes | None, bytes]:
+    """The rows of a table after some batches of changes."""
     last = {one.key: one.value for batch in batches for one in batch if one.topic == topic}
     return {key: value for key, value in last.items() if value is not None}
 
@@ -175,7 +175,7 @@ def make_plan_of_everything() -> Any:
     return make_plan(with_replicas(topology, resolved_tables(topology)))
 
 
-def agree(topology: Topology, on_spark: list[list[Told]], in_python: list[list[Told]]) -> None:
+def agree(topology: Topology, on_spark: list[list[Output]], in_python: list[list[Output]]) -> None:
     """Tables by their last value of each batch, streams record by record."""
     assert len(on_spark) == len(in_python)
     gathered = gathered_topics(topology)

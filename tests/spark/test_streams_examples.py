@@ -21,7 +21,7 @@ Run = Callable[[str, str], StreamsApp]
 
 @pytest.fixture
 def run(spark: Any, ottla_kafka: Any, tmp_path: Path) -> Run:
-    """Runs an example, under an application id, over all that there is to read."""
+    """Runs an example under an application id until it has read all records."""
 
     def to_its_end(file: str, application_id: str) -> StreamsApp:
         settings = StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path)
@@ -36,13 +36,13 @@ def as_json(records: list[dict[str, Any]], key: str | None = None) -> list[tuple
     return [(key, json.dumps(record).encode()) for record in records]
 
 
-def told(kafka: Any, topic: str) -> dict[str, Any]:
+def output(kafka: Any, topic: str) -> dict[str, Any]:
     """The last value of each key."""
     return {one.key().decode(): one.value() for one in kafka.read(topic)}
 
 
 def test_sensor_alerts(run: Run, ottla_kafka: Any) -> None:
-    """A table whose rows are objects of the example's own class meets a stream."""
+    """A stream is joined with a table whose rows are objects of the example's own class."""
     for topic in ("limits", "readings", "alerts"):
         ottla_kafka.make(topic, 2)
     ottla_kafka.fill("limits", as_json([{"celsius": 30.0, "room": "attic"}], "s1"))
@@ -67,14 +67,16 @@ def test_clickstream(run: Run, ottla_kafka: Any) -> None:
         producer.produce("clicks", json.dumps({"page": page}), partition=0, timestamp=time)
     assert producer.flush(60) == 0
     app = run("clickstream.py", "clickstream")
-    found = {key: json.loads(value)["clicks"] for key, value in told(ottla_kafka, "clicks-per-page").items()}
+    found = {
+        key: json.loads(value)["clicks"] for key, value in output(ottla_kafka, "clicks-per-page").items()
+    }
     assert found == {"/@0": 3, "/about@0": 1, "/@10000": 1}
     windows = app.store("clicks-per-page").get("/")
     assert {window.start: count for window, count in windows.items()} == {0: 3, 10_000: 1}
 
 
 def test_a_kappa_replay(run: Run, ottla_kafka: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Version 2 reads the log from its beginning while version 1 has long gone on, and takes over without a lag."""
+    """Version 2 reads the log from its beginning while version 1 runs, and takes over without a lag."""
     for topic in ("orders", "revenue-v1", "revenue-v2"):
         ottla_kafka.make(topic, 2)
 
@@ -82,7 +84,7 @@ def test_a_kappa_replay(run: Run, ottla_kafka: Any, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("VERSION", str(version))
         run("kappa_replay.py", f"revenue-v{version}")
         topic = f"revenue-v{version}"
-        return {key: int.from_bytes(value, "big") for key, value in told(ottla_kafka, topic).items()}
+        return {key: int.from_bytes(value, "big") for key, value in output(ottla_kafka, topic).items()}
 
     orders = [("cz", 100, False), ("at", 50, True), ("cz", 30, True), ("at", 7, False)]
     rows = [{"country": country, "cents": cents, "returned": returned} for country, cents, returned in orders]

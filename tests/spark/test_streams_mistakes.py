@@ -1,4 +1,4 @@
-"""Mistakes as people make them at the command line: each ends with one sentence, and without a traceback."""
+"""Mistakes at the command line: each ends with one sentence and without a traceback."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Shell:
         return self
 
     def run(self, text: str, *, application_id: str = "mistaken", bootstrap: str | None = None) -> str:
-        """The sentence that the application ends with, or nothing if it did what it should."""
+        """The last line of a failed application; empty after a success."""
         file = self._directory / "app.py"
         file.write_text(text.format(source=self.source, target=self.target))
         return self.call(
@@ -106,29 +106,29 @@ def test_no_java(shell: Shell, no_session: None, monkeypatch: pytest.MonkeyPatch
 def test_no_network_for_the_jars(
     shell: Shell, no_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's own Ivy is asked, and the repository's address is one where nobody listens."""
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
+    """Spark's own Ivy fetches the jars, and nothing listens at the repository's address."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
         settings = tmp_path / "ivysettings.xml"
         settings.write_text(
             '<ivysettings><settings defaultResolver="gone"/><resolvers><ibiblio name="gone" m2compatible="true" '
-            f'root="http://127.0.0.1:{nobody.getsockname()[1]}/"/></resolvers></ivysettings>'
+            f'root="http://127.0.0.1:{unused.getsockname()[1]}/"/></resolvers></ivysettings>'
         )
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         monkeypatch.setenv(jars.SETTINGS_VARIABLE, str(settings))
-        told = shell.with_topics().run(COPY)
-    assert "spark-sql-kafka" in told
-    assert "there is no network to fetch them from" in told
+        output = shell.with_topics().run(COPY)
+    assert "spark-sql-kafka" in output
+    assert "there is no network to fetch them from" in output
 
 
 def test_no_broker(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.streams.settings.BROKER_TIMEOUT_MS", 100)
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        told = shell.run(COPY, bootstrap=address)
-        assert told == f"no broker answers at {address} (Connection refused); is a broker running there?"
-        assert shell.call("reset", "--application-id", "a", "--bootstrap-server", address) == told
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        output = shell.run(COPY, bootstrap=address)
+        assert output == f"no broker answers at {address} (Connection refused); is a broker running there?"
+        assert shell.call("reset", "--application-id", "a", "--bootstrap-server", address) == output
 
 
 def test_no_such_topic(shell: Shell) -> None:
@@ -141,8 +141,8 @@ def test_no_such_file(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_a_function_that_cannot_be_pickled(shell: Shell) -> None:
-    told = shell.with_topics().run(LOCKED)
-    assert told.startswith("the function of KSTREAM-MAPVALUES-0000000001 cannot be sent to Spark's workers")
+    output = shell.with_topics().run(LOCKED)
+    assert output.startswith("the function of KSTREAM-MAPVALUES-0000000001 cannot be sent to Spark's workers")
 
 
 def test_no_port_for_the_endpoint(shell: Shell, tmp_path: Path) -> None:
@@ -151,22 +151,22 @@ def test_no_port_for_the_endpoint(shell: Shell, tmp_path: Path) -> None:
         taken.listen()
         port = str(taken.getsockname()[1])
         (tmp_path / "app.py").write_text(COPY.format(source="a", target="b"))
-        told = shell.call("run", str(tmp_path / "app.py"), "--application-id", "a", "--http-port", port)
-    assert told == f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        output = shell.call("run", str(tmp_path / "app.py"), "--application-id", "a", "--http-port", port)
+    assert output == f"cannot listen on 127.0.0.1:{port}: Address already in use"
 
 
 def test_a_sink_with_too_few_partitions(spark: Any, shell: Shell) -> None:
-    told = shell.with_topics().run(FAR)
-    assert f"{shell.target} has no partition 2: it has 1" in told
+    output = shell.with_topics().run(FAR)
+    assert f"{shell.target} has no partition 2: it has 1" in output
 
 
 def test_a_checkpoint_of_another_application(spark: Any, shell: Shell) -> None:
     assert shell.with_topics().run(COUNTED) == ""
     shutil.copytree(shell.state / "mistaken", shell.state / "other")
-    told = shell.run(COUNTED, application_id="other")
-    assert "the checkpoint belongs to mistaken, not to other" in told
-    told = shell.run(REDUCED)
-    assert "the store counts was a plain count store and is a key-value store now" in told
+    output = shell.run(COUNTED, application_id="other")
+    assert "the checkpoint belongs to mistaken, not to other" in output
+    output = shell.run(REDUCED)
+    assert "the store counts was a plain count store and is a key-value store now" in output
     # A checkpoint without its plan is none of ours to go on with.
     (plan := shell.state / "mistaken" / "plan.json").write_text(json.dumps({"format": 99}))
     assert shell.run(COUNTED).startswith(f"{plan} was written by another version of Ottla: use another ")

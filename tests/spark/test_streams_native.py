@@ -1,4 +1,4 @@
-"""Expressions as Spark's own columns give what the interpreter gives."""
+"""Expressions as Spark's own columns have the results of the interpreter."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def records(seed: int) -> list[Arrived]:
 
 
 def by_value(data: bytes) -> str:
-    """JSON knows one kind of number and no order of names; other bytes are what they are."""
+    """JSON with one kind of number and sorted names; other bytes as text."""
     try:
         return json.dumps(as_doubles(json.loads(data)), sort_keys=True)
     except ValueError:
@@ -85,7 +85,7 @@ def test_columns_give_what_the_interpreter_gives(spark: Any, tmp_path: Path, mak
     plan = plan_for_spark(make().build())
     assert plan.strategy is Strategy.NATIVE
     frame = build(spark.read.schema(SCHEMA).parquet(str(tmp_path / "in")), plan, Tasks.spread(1, 2))
-    told = {
+    output = {
         (bytes(row.key), by_value(bytes(row.value)), round(row.timestamp.timestamp() * 1000))
         for row in frame.collect()
     }
@@ -96,7 +96,7 @@ def test_columns_give_what_the_interpreter_gives(spark: Any, tmp_path: Path, mak
             (record.key, by_value(record.value), record.timestamp)
             for record in driver.read_all("out", key_serde=bytes, value_serde=bytes)
         }
-    assert told == expected
+    assert output == expected
     assert len(expected) > 20
 
 

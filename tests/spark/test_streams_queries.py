@@ -1,4 +1,4 @@
-"""A running application, looked at from outside: its stores over HTTP, its status, its end, and a new beginning."""
+"""A running application seen from outside: stores over HTTP, status, stop and reset."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ lines.group_by(lambda _, word: word).count(store="counts").to_stream().to({targe
     )
 )
 """
-"""With a class of its own in its state, and a module beside it."""
+"""It has a class of its own in its state, and a module in its directory."""
 
 
 def ottla(*arguments: str) -> str:
@@ -67,14 +67,14 @@ def ottla(*arguments: str) -> str:
 
 
 def ask(address: str, path: str) -> Any:
-    """What the application answers, also where that is a refusal."""
+    """The response of the application, also with an error status."""
     try:
         with urllib.request.urlopen(address + path, timeout=120) as answer:
-            told = answer.read()
+            output = answer.read()
     except urllib.error.HTTPError as refusal:
         with refusal:
-            told = refusal.read()
-    return told.decode() if path == "/metrics" else json.loads(told)
+            output = refusal.read()
+    return output.decode() if path == "/metrics" else json.loads(output)
 
 
 @pytest.fixture
@@ -93,11 +93,11 @@ def job(ottla_kafka: Any, name: Any, tmp_path: Path) -> Iterator[Job]:
 
 def address_of(job: Job) -> str:
     deadline = time.monotonic() + _LONGEST_S
-    while not (found := re.search(r"metrics at (http://\S+)", job.told())):
+    while not (found := re.search(r"metrics at (http://\S+)", job.output())):
         assert time.monotonic() < deadline
         with contextlib.suppress(subprocess.TimeoutExpired):
             job.wait(0.1)
-            raise AssertionError(f"it ended: {job.told()}")
+            raise AssertionError(f"it ended: {job.output()}")
     return found[1]
 
 
@@ -108,8 +108,8 @@ def test_a_running_application_answers_stops_and_begins_anew(
     # Until the first batch is finished there is nothing to see, and a sentence says so.
     first = ask(address, "/stores/counts/hello")
     deadline = time.monotonic() + _LONGEST_S
-    while (told := ask(address, "/stores/counts/hello")) != {"value": 3}:
-        assert told == {"error": "the store counts has no content yet"}, told
+    while (output := ask(address, "/stores/counts/hello")) != {"value": 3}:
+        assert output == {"error": "the store counts has no content yet"}, output
         assert time.monotonic() < deadline
     assert first in ({"value": 3}, {"error": "the store counts has no content yet"})
     assert ask(address, "/stores/counts/nobody") == {"error": "there is no such key"}
@@ -129,7 +129,7 @@ def test_a_running_application_answers_stops_and_begins_anew(
         "error": "there is no state store words; there are counts, totals"
     }
 
-    # What is told of a batch comes a moment after what it has left in the stores.
+    # The status of a batch changes a moment after the stores.
     while "lag" not in (shown := ask(address, "/status")):
         assert time.monotonic() < deadline
     assert (shown["running"], shown["application_id"], shown["lag"]) == (True, application, 0)
@@ -144,13 +144,13 @@ def test_a_running_application_answers_stops_and_begins_anew(
     assert listed[1].split()[:2] == [application, "running"]
 
     assert ottla("stop", "--application-id", application, "--state-dir", state).endswith("asked to stop\n")
-    assert job.wait(_LONGEST_S) == 0, job.told()
-    assert job.told().endswith(f"{application}: stopped\n")
-    assert "Traceback" not in job.told()
-    told = ottla(
+    assert job.wait(_LONGEST_S) == 0, job.output()
+    assert job.output().endswith(f"{application}: stopped\n")
+    assert "Traceback" not in job.output()
+    output = ottla(
         *("reset", "--application-id", application, "--state-dir", state),
         *("--bootstrap-server", ottla_kafka.bootstrap),
     )
-    assert "state and checkpoint" in told
-    assert f"the offsets of the group {application} are gone" in told
+    assert "state and checkpoint" in output
+    assert f"the offsets of the group {application} are gone" in output
     assert not (tmp_path / "state" / application).exists()

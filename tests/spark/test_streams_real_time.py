@@ -1,4 +1,4 @@
-"""Real-time mode: expressions without state, records out as they come in and not in micro-batches."""
+"""Real-time mode: expressions without state; records leave as they arrive, not in micro-batches."""
 
 from __future__ import annotations
 

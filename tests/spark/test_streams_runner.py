@@ -1,4 +1,4 @@
-"""An application against a broker: topics in, topics out, state that outlives the process, mistakes with a sentence."""
+"""An application with a broker: topics in, topics out, state that survives a restart, and clear errors."""
 
 from __future__ import annotations
 
@@ -114,17 +114,17 @@ def test_a_function_that_fails_stops_the_application_with_its_reason(
 
 
 class Ticker(Processor):
-    """Counts records in a store, and tells the count when the clock says so."""
+    """Counts records in a store, and forwards the count by the clock."""
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self.store = context.store("seen")
-        context.schedule(200, PunctuationType.WALL_CLOCK_TIME, self.tell)
+        context.schedule(200, PunctuationType.WALL_CLOCK_TIME, self.emit)
 
     def process(self, record: Record) -> None:
         self.store.put("seen", (self.store.get("seen") or 0) + 1)
 
-    def tell(self, now: int) -> None:
+    def emit(self, now: int) -> None:
         self.context.forward(Record("seen", self.store.get("seen") or 0, now))
 
 
@@ -143,11 +143,11 @@ def test_a_processor_is_called_by_the_clock_and_stops_when_asked(
     app = StreamsApp(
         b, app_id, StreamsSettings(ottla_kafka.bootstrap, state_dir=tmp_path, trigger_ms=200)
     ).start()
-    told: list[int] = []
-    while not told:
+    output: list[int] = []
+    while not output:
         assert not app.wait(timeout_s=2)
-        told = [int.from_bytes(one.value(), "big") for one in ottla_kafka.read(target)]
-    assert told[-1] == 3
+        output = [int.from_bytes(one.value(), "big") for one in ottla_kafka.read(target)]
+    assert output[-1] == 3
     request_stop(tmp_path / app_id)
     assert app.wait(timeout_s=120)
     assert read_status(tmp_path / app_id)["running"] is False

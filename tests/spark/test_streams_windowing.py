@@ -1,4 +1,4 @@
-"""Windowed counts that are added up where records are read are those of the interpreter."""
+"""Windowed counts that are added up where records are read equal those of the interpreter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.streams.planner.plan import Strategy
 from ottla.streams.planner.query import needs_headers, plan_for_spark
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.windows import TimeWindows
-from spark.streams_batches import Arrived, Told, run_batches, write_batches
+from spark.streams_batches import Arrived, Output, run_batches, write_batches
 from spark.streams_fakes import FakeSpark
 
 WINDOWS = [tumbling(10), tumbling(10, grace=15), hopping(10, 4, grace=3), hopping(9, 4)]
@@ -50,21 +50,21 @@ def batches(seed: int, *, broken: float = 0.0) -> list[list[Arrived]]:
     return made
 
 
-def last_of(told: list[Told]) -> dict[Any, Told]:
-    return {one.key: one for one in told}
+def last_of(output: list[Output]) -> dict[Any, Output]:
+    return {one.key: one for one in output}
 
 
-def interpreted(builder: StreamsBuilder, given: list[list[Arrived]]) -> list[dict[Any, Told]]:
+def interpreted(builder: StreamsBuilder, given: list[list[Arrived]]) -> list[dict[Any, Output]]:
     """The last record of each window and batch; each partition has a time of its own."""
-    found: list[dict[Any, Told]] = [{} for _ in given]
+    found: list[dict[Any, Output]] = [{} for _ in given]
     for partition in range(PARTITIONS):
         with TopologyTestDriver(builder) as driver:
-            for batch, told in zip(given, found, strict=True):
+            for batch, output in zip(given, found, strict=True):
                 for one in batch:
                     if one.partition == partition:
                         driver.pipe_input("in", one.value, one.key, timestamp=one.time)
                 records = driver.read_all("out", key_serde=bytes, value_serde=bytes)
-                told.update(last_of([Told("out", one.key, one.value, one.timestamp) for one in records]))
+                output.update(last_of([Output("out", one.key, one.value, one.timestamp) for one in records]))
     return found
 
 
@@ -76,8 +76,8 @@ def test_counts_in_windows_are_those_of_the_interpreter(windows: TimeWindows, se
     given = batches(seed)
     stages = FakeSpark(plan, Tasks.spread(PARTITIONS, 2), forgetful=seed % 2 == 0)
     on_spark = [stages.run(batch) for batch in given]
-    assert [last_of(told) for told in on_spark] == interpreted(counting(windows), given)
-    assert all(len(last_of(told)) == len(told) for told in on_spark)
+    assert [last_of(output) for output in on_spark] == interpreted(counting(windows), given)
+    assert all(len(last_of(output)) == len(output) for output in on_spark)
 
 
 def test_records_that_cannot_be_read_are_left_out_or_told() -> None:
@@ -110,5 +110,5 @@ def test_spark_counts_in_windows(spark: Any, tmp_path: Path) -> None:
     given = [[one for one in batch if one.partition == 0] for batch in batches(11)]
     write_batches(tmp_path / "in", given)
     built = counting(hopping(10, 4, grace=3))
-    told = run_batches(spark, built.build(), tmp_path / "in", tmp_path / "checkpoint", tasks=1)
-    assert [last_of(one) for one in told] == interpreted(built, given)
+    output = run_batches(spark, built.build(), tmp_path / "in", tmp_path / "checkpoint", tasks=1)
+    assert [last_of(one) for one in output] == interpreted(built, given)

@@ -1,4 +1,4 @@
-"""Columns into record batches: what is written can be read, whatever the rows hold."""
+"""Columns into record batches: the rows can be read back, whatever they hold."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def read_back(rows: list, max_bytes: int, compression: int = 0) -> list:
 def test_rows_come_back_as_they_were(rows: list, max_bytes: int) -> None:
     found = read_back(rows, max_bytes)
     assert [(one.key, one.value, one.timestamp) for one in found] == [one[:3] for one in rows]
-    told = [list(one.headers) for one in found]
-    assert told == [list(one[3] or []) for one in rows]
+    output = [list(one.headers) for one in found]
+    assert output == [list(one[3] or []) for one in rows]
 
 
 @pytest.mark.parametrize("compression", [1, 2, 3, 4])

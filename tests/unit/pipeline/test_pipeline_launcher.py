@@ -1,4 +1,4 @@
-"""Finding Java and the jars, and what is said where they are not."""
+"""Finding Java and the jars, and the errors where they are missing."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def test_a_runtime_without_the_vector_module_is_not_asked_for_it(
     monkeypatch.setenv("JAVA_HOME", str(fake_java(alone / "lean", "21.0.1", modules="java.sql")))
     found = java.find_java()
     assert found.home.is_relative_to(alone / "cache")
-    told = subprocess.run(
+    output = subprocess.run(
         [found.home / "bin" / "java", "-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "Main"],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     ).stdout
-    assert told.splitlines() == ["-Xmx1g", "a b", "Main"]
+    assert output.splitlines() == ["-Xmx1g", "a b", "Main"]
 
 
 def test_the_java_of_the_wheel_is_the_last_resort(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,11 +116,11 @@ def test_a_master_that_is_not_there() -> None:
     check_master("k8s://anything")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        nobody = f"spark://127.0.0.1:{taken.getsockname()[1]}"
+        unused = f"spark://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(PipelineError, match="no Spark master answers at spark"):
-            check_master(nobody)
+            check_master(unused)
         taken.listen()
-        check_master(nobody)
+        check_master(unused)
 
 
 def test_the_doctor_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,13 +128,15 @@ def test_the_doctor_without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         raise PackageNotFoundError
 
     monkeypatch.setattr(jars, "version", missing)
-    told = CliRunner().invoke(spark, ["doctor"])
-    assert told.exit_code == 1
-    assert "!!  Spark        Spark is not installed: `pip install 'ottla[spark]'`" in told.output
-    assert "ok  Python" in told.output
+    result = CliRunner().invoke(spark, ["doctor"])
+    assert result.exit_code == 1
+    assert "!!  Spark        Spark is not installed: `pip install 'ottla[spark]'`" in result.output
+    assert "ok  Python" in result.output
 
 
 def test_importing_ottla_leaves_spark_alone() -> None:
     code = "import sys, ottla, ottla.pipeline, ottla.cli.main; print('pyspark' in sys.modules)"
-    told = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout
-    assert told.strip() == "False"
+    output = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    assert output.strip() == "False"

@@ -1,4 +1,4 @@
-"""`ottla streams`: what can be said of an application without Spark."""
+"""`ottla streams`: the commands that need no Spark."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def test_describe_shows_the_topology_in_four_ways(tmp_path: Path) -> None:
 def test_a_file_without_an_application_is_refused_with_a_sentence(tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     app.write_text("x = 1")
-    code, told = ottla("describe", str(app))
+    code, output = ottla("describe", str(app))
     assert code == 1
-    assert "defines 0 StreamsBuilders; an application has one" in told
+    assert "defines 0 StreamsBuilders; an application has one" in output
     assert "there is no file" in ottla("describe", str(tmp_path / "no.py"))[1]
 
 
 def test_status_and_stop_speak_to_what_an_application_left_behind(tmp_path: Path) -> None:
     directory = tmp_path / "counting"
     directory.mkdir()
-    told = {
+    output = {
         "application_id": "counting",
         "pid": 2**22 + 1,
         "running": True,
         "batch": 7,
         "rows_per_second": 1234.5,
     }
-    (directory / "status.json").write_text(json.dumps(told))
+    (directory / "status.json").write_text(json.dumps(output))
     code, table = ottla("status", "--state-dir", str(tmp_path))
     assert code == 0
     assert table.splitlines()[1].split() == ["counting", "stopped", "7", "1,234", "-", "-", "-"]

@@ -81,6 +81,6 @@ def test_what_is_not_there_is_said(endpoint: HttpEndpoint, path: str) -> None:
 def test_status_and_metrics_tell_how_it_goes(endpoint: HttpEndpoint) -> None:
     assert ask(endpoint, "/status")["batch"] == 7
     with urllib.request.urlopen(endpoint.address + "/metrics", timeout=60) as answer:
-        told = answer.read().decode()
-    assert 'ottla_streams_running{application_id="wordcount"} 1' in told
-    assert 'ottla_streams_rows_per_second{application_id="wordcount"} 1234.5' in told
+        output = answer.read().decode()
+    assert 'ottla_streams_running{application_id="wordcount"} 1' in output
+    assert 'ottla_streams_rows_per_second{application_id="wordcount"} 1234.5' in output

@@ -1,4 +1,4 @@
-"""An application's own file: what it defines is found again in another process, where its file is not."""
+"""The file of an application: another process without the file can use its functions and classes."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def test_functions_and_classes_travel_without_their_file(file: Path, monkeypatch
     source: Any = topology.sources[0].operator
     sent = dumps((own_classes(), source.value_serde, sys.modules[MODULE].is_cheap))
     monkeypatch.delenv("LIMIT")
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", WORKER], input=sent, stdout=subprocess.PIPE, check=True, timeout=60
     ).stdout
-    held, same, cheap = pickle.loads(told)
+    held, same, cheap = pickle.loads(output)
     assert (same, cheap) == (True, True)
     offer = pickle.loads(held)
     assert type(offer) is sys.modules[MODULE].Offer
@@ -110,7 +110,7 @@ def test_a_file_is_one_application(tmp_path: Path) -> None:
 
 
 class Query:
-    """A query that has ended, well or with a failure."""
+    """A query that has ended, with or without a failure."""
 
     isActive = False
     lastProgress = None

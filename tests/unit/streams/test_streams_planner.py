@@ -1,4 +1,4 @@
-"""Where nodes run on Spark, what a checkpoint remembers, and which changes it refuses."""
+"""Where nodes run on Spark, and which changes of an application its checkpoint refuses."""
 
 from __future__ import annotations
 

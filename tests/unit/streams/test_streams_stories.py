@@ -1,4 +1,4 @@
-"""What a user does with the test driver: applications of a few lines, records in, results out."""
+"""Small applications with the test driver: records in, results out."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_headers_travel_along_and_can_be_changed() -> None:
 
 
 class Batcher(Processor):
-    """Gathers values and lets them go every ten seconds of the clock."""
+    """Collects values and forwards them every ten seconds of the clock."""
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
