@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jars import cached_connector_jars, connector_jars, spark_home, spark_version
 from ottla.pipeline.java import find_java
+from ottla.pipeline.session import spark_session
 
 _LIBRARIES = ("pyarrow", "pandas", "protobuf")
 
@@ -63,8 +64,6 @@ def _connector() -> str:
 
 
 def _session() -> str:
-    from ottla.pipeline.session import spark_session
-
     session = spark_session("ottla-doctor", settings={"spark.ui.enabled": "false"})
     try:
         counted = session.range(1000).repartition(2).mapInArrow(lambda batches: batches, "id long").count()

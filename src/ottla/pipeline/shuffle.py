@@ -7,14 +7,16 @@ partitions are not known yet, or whose keys cannot be hashed here, belongs to on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql.types import BinaryType, StringType, TimestampType
 
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jvm import gateway_of, java_column, java_context, jvm_of
 from ottla.pipeline.partitions import KEYLESS_RUN
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 TASK_COLUMN: Final = "ottla_task"
 _BYTES: Final = ("key", "value")
@@ -77,9 +79,6 @@ def checked(df: DataFrame, topic: str | None) -> DataFrame:
 
 
 def _checked_columns(df: DataFrame, topic: str | None) -> list[Column]:
-    from pyspark.sql import functions as fn
-    from pyspark.sql.types import BinaryType, StringType, TimestampType
-
     fields = {field.name: field.dataType for field in df.schema.fields}
     if "value" not in fields:
         raise PipelineError(
@@ -114,8 +113,6 @@ def _spread_columns(
     df: DataFrame, topic: str | None, partitions: Mapping[str, int], tasks: int
 ) -> list[list[Column]]:
     """First the partition, then the task, in two steps: a row without a key gets its partition once only."""
-    from pyspark.sql import functions as fn
-
     if "topic" in df.columns:
         named = fn.coalesce("topic", fn.lit(topic)) if topic is not None else fn.col("topic")
         count = _looked_up(partitions, named)
@@ -133,8 +130,6 @@ def _spread_columns(
 
 
 def _looked_up(partitions: Mapping[str, int], topic: Column) -> Column:
-    from pyspark.sql import functions as fn
-
     if not partitions:
         return fn.lit(None).cast("int")
     pairs = [fn.lit(word) for pair in partitions.items() for word in pair]
@@ -143,8 +138,6 @@ def _looked_up(partitions: Mapping[str, int], topic: Column) -> Column:
 
 def _partition(df: DataFrame, hashed: Column | None, count: Column) -> Column:
     """A row's own partition, else that of its key, else the next in turn; null where the count is not known."""
-    from pyspark.sql import functions as fn
-
     chosen = fn.pmod(fn.floor(fn.monotonically_increasing_id() / KEYLESS_RUN), count).cast("int")
     if hashed is not None:
         by_key = fn.pmod(hashed.bitwiseAND(fn.lit(0x7FFFFFFF)), count).cast("int")
@@ -154,10 +147,6 @@ def _partition(df: DataFrame, hashed: Column | None, count: Column) -> Column:
 
 def _murmur2(session: SparkSession) -> Column | None:
     """Kafka's own murmur2 of the column `key`, called in generated code; None if the connector is not loaded."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.sql import Column as ColumnClass
-    from pyspark.sql import functions as fn
-
     jvm = jvm_of(session)
     key = java_column(fn.col("key"))
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -172,7 +161,7 @@ def _murmur2(session: SparkSession) -> Column | None:
     call = jvm.org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke(
         utils, number, "murmur2", arguments, kinds, True, False, True, jvm.scala.Option.empty()
     )
-    return ColumnClass(bridge.column(call))
+    return Column(bridge.column(call))
 
 
 def retried_stage(session: SparkSession, report: list[Row]) -> bool:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MOST_ATTEMPTS: Final = 5
 _METADATA_MAX_AGE_S: Final = 60.0
@@ -148,7 +148,7 @@ class KafkaSink:
             return WriteResult(batch_id, self._run(rows, grant))
         driver = self._ready(lineage)
         if batch_id is not None and batch_id <= self._last_batch:
-            log.info("batch %d of %s is already committed", batch_id, driver.transactional_id)
+            _logger.info("batch %d of %s is already committed", batch_id, driver.transactional_id)
             return WriteResult(batch_id, 0, skipped=True)
         # A batch without a number gets one too: after a lost response to its commit, the sink looks it up.
         batch = self._last_batch + 1 if batch_id is None else batch_id
@@ -166,7 +166,7 @@ class KafkaSink:
                 if attempt == MOST_ATTEMPTS:
                     assert error.__cause__ is not None
                     raise error.__cause__ from None
-                log.warning("batch %s failed and is written again: %s", batch_id, str(error)[:300])
+                _logger.warning("batch %s failed and is written again: %s", batch_id, str(error)[:300])
         raise PipelineError(f"batch {batch_id} could not be committed in {MOST_ATTEMPTS} attempts")
 
     def _ready(self, lineage: str) -> TransactionDriver:
@@ -203,7 +203,7 @@ class KafkaSink:
             if offsets and group:
                 unknown = driver.commit_offsets(group, offsets, f"batch={batch}")
                 if unknown:
-                    log.debug("partitions of another cluster are left out of the offsets: %s", unknown)
+                    _logger.debug("partitions of another cluster are left out of the offsets: %s", unknown)
         except SinkFenced:
             raise
         except Exception as error:
@@ -249,7 +249,7 @@ class KafkaSink:
             try:
                 self._max_batch_bytes = max_message_bytes(self._brokers, self._topic)
             except ApiException as error:
-                log.debug("max.message.bytes is not known: %s", error)
+                _logger.debug("max.message.bytes is not known: %s", error)
                 self._max_batch_bytes = max_message_bytes(self._brokers, None)
         return self._max_batch_bytes
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from ottla.streams.dsl.branched import BranchedKStream
 from ottla.streams.dsl.builder import StreamsBuilder
 from ottla.streams.dsl.cogrouped import CogroupedKStream, WindowedCogroupedKStream
+from ottla.streams.dsl.global_ktable import GlobalKTable
 from ottla.streams.dsl.grouped import KGroupedStream, KGroupedTable
 from ottla.streams.dsl.kstream import KStream
-from ottla.streams.dsl.ktable import GlobalKTable, KTable
+from ottla.streams.dsl.ktable import KTable
 from ottla.streams.dsl.windowed import WindowedKStream
 from ottla.streams.errors import ProcessingError, SerializationError, StreamsError, TopologyError
 from ottla.streams.expressions import Expression, col, lit, struct

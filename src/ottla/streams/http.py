@@ -20,7 +20,7 @@ from ottla.streams.status import Status
 if TYPE_CHECKING:
     from ottla.streams.queries import QueryableStore
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MAX_ENTRIES: Final = 10_000
 """The most entries of a store in one response."""
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         except StreamsError as problem:
             self._respond({"error": str(problem)}, HTTPStatus.NOT_FOUND)
         except Exception as problem:
-            log.exception("the request for %s failed", self.path)
+            _logger.exception("the request for %s failed", self.path)
             reason = str(problem).strip().partition("\n")[0] or type(problem).__name__
             self._respond({"error": reason}, HTTPStatus.INTERNAL_SERVER_ERROR)
 

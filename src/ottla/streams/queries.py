@@ -7,18 +7,20 @@ import pickle
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, cast
+from typing import Final, Generic, cast
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph.operators import Store, StoreKind
 from ottla.streams.interpreter.keys import KeyCodec
+from ottla.streams.planner.state import possible_buckets, read_bucket
+from ottla.streams.planner.stateful_stage import state_name
 from ottla.streams.records import ValueAndTimestamp, Window, Windowed
 from ottla.streams.serdes import AnySerde, bool_serde, bytes_serde, float_serde, json_serde, long_serde
 from ottla.streams.type_variables import K, Unknown, V
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 _NOTHING_YET: Final = re.compile(r"STDS_\w*UNAVAILABLE|STDS_FAILED_TO_READ|PATH_NOT_FOUND")
 """Spark's errors for a checkpoint in which no batch is finished."""
@@ -118,11 +120,6 @@ class QueryableStore(Generic[K, V]):
         return sorted(found, key=lambda entry: entry[0])
 
     def _buckets(self, name: bytes | None) -> list[tuple[bytes, Unknown]]:
-        from pyspark.sql import functions as f
-
-        from ottla.streams.planner.state import possible_buckets, read_bucket
-        from ottla.streams.planner.stateful_stage import state_name
-
         variable = state_name(self._store.name)
         reader = (
             self._spark.read.format("statestore")
@@ -137,8 +134,6 @@ class QueryableStore(Generic[K, V]):
         return [entry for bucket in buckets for entry in bucket.items() if name is None or entry[0] == name]
 
     def _counts(self, name: bytes | None) -> list[tuple[bytes, Unknown]]:
-        from pyspark.sql import functions as f
-
         frame = self._spark.read.format("statestore").load(self._checkpoint)
         held = cast("StructType", frame.schema["value"].dataType)
         records = f.col("value").getField(held.names[0])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ottla.streams.queries import QueryableStore
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MOST_STARTS: Final = 5
 _SLOW_WORKER: Final = "Python worker failed to connect back"
@@ -188,7 +188,7 @@ class StreamsApp:
             return not self.query.isActive
         except Exception as problem:
             if _SLOW_WORKER in str(problem) and self._start is not None and self._starts < MOST_STARTS:
-                log.warning("a Python worker did not start in time: the query starts again")
+                _logger.warning("a Python worker did not start in time: the query starts again")
                 self._starts += 1
                 self.query = self._start()
                 return False

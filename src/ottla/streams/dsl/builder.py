@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, overload
 
+from ottla.streams.dsl.global_ktable import GlobalKTable
 from ottla.streams.dsl.kstream import KStream
-from ottla.streams.dsl.ktable import GlobalKTable, KTable
+from ottla.streams.dsl.ktable import KTable
 from ottla.streams.dsl.wiring import Wiring
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph.operators import (

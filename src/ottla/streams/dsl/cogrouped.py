@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic
 
-from ottla.streams.dsl.grouped import KGroupedStream
 from ottla.streams.dsl.windowed import AnyWindows, windowed_key_serde, windowed_operator, windowed_store
 from ottla.streams.dsl.wiring import Wiring
 from ottla.streams.functions import Aggregator
@@ -24,6 +23,7 @@ from ottla.streams.serdes import AnySerde, SerdeLike, as_serde
 from ottla.streams.type_variables import V2, K, R, Unknown
 
 if TYPE_CHECKING:
+    from ottla.streams.dsl.grouped import KGroupedStream
     from ottla.streams.dsl.ktable import KTable
 
 _AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic
 
+from ottla.streams.dsl.cogrouped import CogroupedKStream
 from ottla.streams.dsl.windowed import AnyWindows, WindowedKStream, count_one
 from ottla.streams.dsl.wiring import Repartition, Wiring, repartition
 from ottla.streams.functions import Aggregator, Reducer
@@ -26,7 +27,6 @@ from ottla.streams.serdes import AnySerde, Serde, SerdeLike, as_serde, long_serd
 from ottla.streams.type_variables import K, R, V
 
 if TYPE_CHECKING:
-    from ottla.streams.dsl.cogrouped import CogroupedKStream
     from ottla.streams.dsl.ktable import KTable
 
 
@@ -85,8 +85,6 @@ class KGroupedStream(Generic[K, V]):
         >>> [record.value for record in driver.read_all("out", value_serde=int)]
         [1, 0]
         """
-        from ottla.streams.dsl.cogrouped import CogroupedKStream
-
         return CogroupedKStream[K, R](self._wiring).cogroup(self, aggregator)
 
     def count(self, *, store: str | None = None, name: str | None = None) -> KTable[K, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Unpack, overload
 
 from ottla.streams.dsl.branched import BranchedKStream
+from ottla.streams.dsl.global_ktable import GlobalKTable
 from ottla.streams.dsl.grouped import KGroupedStream
 from ottla.streams.dsl.join_options import JoinOptions, StreamJoinOptions, TableJoinOptions
 from ottla.streams.dsl.stream_joins import join_streams, join_table
@@ -36,7 +37,7 @@ from ottla.streams.type_variables import K2, V2, K, R, V
 from ottla.streams.windows import JoinWindows
 
 if TYPE_CHECKING:
-    from ottla.streams.dsl.ktable import GlobalKTable, KTable
+    from ottla.streams.dsl.ktable import KTable
 
 
 class KStream(Flow[K, V]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypedDict, Unpack, overload
+from typing import TypedDict, Unpack, overload
 
 from ottla.streams.dsl.grouped import KGroupedTable
 from ottla.streams.dsl.kstream import KStream
@@ -45,24 +45,6 @@ class _TableOptions(TypedDict, total=False):
     value_serde: SerdeLike
     store: str | None
     name: str | None
-
-
-class GlobalKTable(Generic[K, V]):
-    """A table of which every task holds all rows; streams join it by any key.
-
-    >>> builder = StreamsBuilder()
-    >>> cities = builder.global_table("cities")
-    >>> people = builder.stream("people")
-    >>> people.join(cities, lambda code, city: city, key=lambda name, code: code).to("out")
-    >>> driver = TopologyTestDriver(builder)
-    >>> driver.pipe_input("cities", "Brno", key="BRQ")
-    >>> driver.pipe_input("people", "BRQ", key="ann")
-    >>> driver.read_all("out")
-    [Record('ann', 'Brno', timestamp=0)]
-    """
-
-    def __init__(self, store: str) -> None:
-        self.store = store
 
 
 class KTable(Flow[K, V]):

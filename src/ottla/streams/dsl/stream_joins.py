@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.streams.dsl.global_ktable import GlobalKTable
 from ottla.streams.errors import TopologyError
 from ottla.streams.functions import Function, Joiner
 from ottla.streams.graph.operators import (
@@ -20,7 +21,7 @@ from ottla.streams.windows import JoinWindows
 
 if TYPE_CHECKING:
     from ottla.streams.dsl.kstream import KStream
-    from ottla.streams.dsl.ktable import GlobalKTable, KTable
+    from ottla.streams.dsl.ktable import KTable
 
 MaybeSerde = AnySerde | None
 
@@ -114,8 +115,6 @@ def join_table(
     serdes: tuple[MaybeSerde, MaybeSerde],
 ) -> KStream:
     """Adds the lookup of a table, or of a global table by a key of its own."""
-    from ottla.streams.dsl.ktable import GlobalKTable
-
     wiring = stream._wiring
     if isinstance(other, GlobalKTable):
         if key is None:

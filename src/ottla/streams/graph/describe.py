@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ottla.streams.graph.java_order import TreeSet, java_set_order
 from ottla.streams.graph.operators import Sink, Source
-from ottla.streams.graph.topology import Node, Subtopology, Topology
+
+if TYPE_CHECKING:
+    from ottla.streams.graph.topology import Node, Subtopology, Topology
 
 
 def describe(topology: Topology) -> str:

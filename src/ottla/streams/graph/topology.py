@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ottla.streams.errors import TopologyError
+from ottla.streams.graph.describe import describe
 from ottla.streams.graph.operators import (
     GlobalTableSource,
     Operator,
@@ -261,8 +262,6 @@ class Topology:
         >>> builder.build().describe().splitlines()[1].strip()
         'Sub-topology: 0'
         """
-        from ottla.streams.graph.describe import describe
-
         return describe(self)
 
 

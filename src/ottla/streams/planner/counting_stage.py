@@ -29,7 +29,7 @@ from ottla.streams.planner.stateless_stage import arrow_rows
 from ottla.streams.records import Change, Record
 from ottla.streams.serdes import AnySerde
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MAX_NAMES: Final = 500_000
 """A task holds this many counts before it passes them on."""
@@ -153,7 +153,7 @@ class _Counter:
             loop(keys, values, times.tolist(), counts, latest)
         except Exception:
             # The interpreter reads the same record again, and applies the error rule of its source.
-            log.debug("the records of %s are processed one by one", source.name, exc_info=True)
+            _logger.debug("the records of %s are processed one by one", source.name, exc_info=True)
             return False
         for store, task in self._ends(end):
             for name, records in counts.items():

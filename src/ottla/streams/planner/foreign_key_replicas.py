@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.streams.graph.operators import ForeignResolve, Store, StoreKind, TableReplica
+from ottla.streams.graph.operators import (
+    ForeignResolve,
+    ForeignSend,
+    Sink,
+    Source,
+    Store,
+    StoreKind,
+    TableReplica,
+)
 from ottla.streams.graph.topology import Topology
 from ottla.streams.graph.views import StoreView
 
@@ -29,8 +37,6 @@ def with_replicas(topology: Topology, tables: dict[str, str]) -> Topology:
 
 def resolved_tables(topology: Topology) -> dict[str, str]:
     """For each resolver the node of the table whose rows asked: where their subscriptions are sent from."""
-    from ottla.streams.graph.operators import ForeignSend, Sink, Source
-
     tables: dict[str, str] = {}
     senders = [node for node in topology.nodes.values() if isinstance(node.operator, ForeignSend)]
     for sender in senders:
