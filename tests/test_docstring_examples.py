@@ -9,13 +9,17 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from importlib import import_module
 
 import pytest
 
-PACKAGES = ["ottla.streams", "ottla.pipeline"]
+from ottla.testing import running_broker, running_cluster
+
+PACKAGES = ["ottla.streams", "ottla.pipeline", "ottla.testing"]
 """Packages whose public names all have examples; add yours."""
 
 MODULES = [
@@ -52,6 +56,20 @@ def public_objects(package: str) -> Iterator[tuple[str, object]]:
                     yield f"{package}.{name}.{member}", function
 
 
+@contextmanager
+def running_nodes() -> Iterator[dict[str, object]]:
+    """A broker, a cluster with a topic, and a directory, for the examples of `ottla.testing`."""
+    with tempfile.TemporaryDirectory() as tmp, running_broker() as broker, running_cluster() as cluster:
+        cluster.create_topic("orders")
+        yield {"broker": broker, "cluster": cluster, "tmp": tmp}
+
+
+GIVEN: dict[str, Callable[[], AbstractContextManager[dict[str, object] | None]]] = {
+    "ottla.testing": running_nodes
+}
+"""Names that the examples of a package can use besides those that it exports."""
+
+
 def has_example(documented: object) -> bool:
     text = inspect.getdoc(documented) or ""
     return ">>> " in text or LITERAL_BLOCK.search(text) is not None
@@ -72,6 +90,7 @@ def modules_of(package: str) -> list[str]:
     return sorted({package, *homes, *(one for one in MODULES if one.startswith(f"{package}."))})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_examples_run(package: str) -> None:
     """The names that a package exports need no import in an example."""
@@ -81,8 +100,10 @@ def test_the_examples_run(package: str) -> None:
     runner = doctest.DocTestRunner(optionflags=OPTIONS)
     finder = doctest.DocTestFinder(exclude_empty=True)
     report: list[str] = []
-    for name in modules_of(package):
-        module = import_module(name)
-        for test in finder.find(module, name, globs={**vars(module), **exported, "__name__": name}):
-            runner.run(test, out=report.append)
+    with GIVEN.get(package, nullcontext)() as given:
+        for name in modules_of(package):
+            module = import_module(name)
+            names = {**vars(module), **exported, **(given or {}), "__name__": name}
+            for test in finder.find(module, name, globs=names):
+                runner.run(test, out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)

@@ -1,4 +1,4 @@
-"""Tools for tests, of Ottla and of programs that use it: real broker processes, and faults to put them through.
+"""Tools for tests of programs that use Kafka: real broker processes, clusters, and failures on demand.
 
     from ottla.testing import running_broker, running_cluster
 
@@ -8,8 +8,8 @@
     with running_cluster(3) as cluster:
         cluster.kill(cluster.leader_of("orders", 0))
 
-With pytest, the fixtures `ottla_broker`, `start_ottla_broker` and `ottla_cluster` are there once the package is
-installed.
+The package installs a pytest plugin with the fixtures `ottla_broker`, `start_ottla_broker`, `shared_ottla_broker` and
+`ottla_cluster` (`ottla.testing.pytest_plugin`).
 """
 
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ __all__ = ["BrokerFailed", "BrokerProcess", "Cluster", "running_broker", "runnin
 
 
 def __getattr__(name: str) -> object:
-    # Every run of pytest imports this package: what formats a cluster is loaded by those who want one.
+    # Every run of pytest imports this package, so the modules of a cluster load on demand.
     if name in ("Cluster", "running_cluster"):
         from ottla.testing import cluster
 

@@ -1,4 +1,4 @@
-"""A cluster of real processes: started, killed, paused and asked who leads, the way a day in production goes."""
+"""A cluster of real broker processes that a test can kill, pause, restart and query."""
 
 from __future__ import annotations
 
@@ -24,18 +24,23 @@ T = TypeVar("T")
 
 _HOST: Final = "127.0.0.1"
 FIRST_CONTROLLER_ID: Final = 101
-"""Ids of controllers that are no brokers; brokers count from 1."""
+"""The first id of dedicated controllers. Broker ids begin with 1."""
 _LOOK_EACH_S: Final = 0.02
 
 
 class Cluster:
-    """`n` brokers with the ids 1 to n, each also a controller, or with `controllers` of their own (ids from 101).
+    """`n` brokers with the ids 1 to n. Each is also a controller, unless `controllers` asks for dedicated ones.
 
-    `spares` are brokers with the ids after those, which `start` leaves for later. Nodes listen on `hosts` by id, and
-    start with the words of `launchers` in front, which may put them into a place of their own.
+    Dedicated controllers have ids from 101. `spares` are further brokers that `start` does not start. `hosts` gives the
+    address of a node by id. `launchers` gives words that come before the command of a node, for example to run it in
+    its own network namespace.
 
-    Nodes are named by id throughout. `kill` is -9, `stop` an orderly stop; `restart` stops what runs and starts
-    it again on the same data and ports.
+    Methods take node ids. `kill` sends SIGKILL, `stop` stops cleanly; `restart` uses the same data and ports.
+
+    >>> from pathlib import Path
+    >>> dedicated = Cluster(Path(tmp) / "dedicated", 2, controllers=1)
+    >>> dedicated.broker_ids, dedicated.controller_ids
+    ([1, 2], [101])
     """
 
     def __init__(
@@ -77,44 +82,83 @@ class Cluster:
         self.spares = list(range(n + 1, n + spares + 1))
         self.cluster_id = ""
 
-    # -- who there is
+    # -- nodes
 
     @property
     def broker_ids(self) -> list[int]:
+        """The ids of all brokers, spares included.
+
+        >>> cluster.broker_ids
+        [1, 2, 3]
+        """
         return [node_id for node_id, plan in self.plans.items() if plan.broker is not None]
 
     @property
     def controller_ids(self) -> list[int]:
+        """The ids of all controllers.
+
+        >>> cluster.controller_ids
+        [1, 2, 3]
+        """
         return [node_id for node_id, plan in self.plans.items() if plan.controller is not None]
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers, as clients take them."""
+        """The addresses of all brokers for clients, separated by commas.
+
+        >>> cluster.bootstrap.count(",")
+        2
+        """
         return ",".join(self.address(node_id) for node_id in self.broker_ids)
 
     def address(self, node_id: int) -> str:
-        """Where one node listens, for clients if it is a broker."""
+        """Return the address of one node: the client listener of a broker, else the controller listener.
+
+        >>> cluster.address(1)
+        '127.0.0.1:...'
+        """
         return str(self.plans[node_id].address)
 
     def running(self, node_id: int) -> bool:
+        """Return whether the process of a node runs.
+
+        >>> cluster.running(1)
+        True
+        """
         return self.nodes[node_id].running
 
     def log(self, node_id: int) -> str:
-        """What a node has written to standard error so far."""
+        """Return everything that a node has written to standard error so far.
+
+        >>> "Traceback" in cluster.log(1)
+        False
+        """
         return self.nodes[node_id].log
 
     def logs(self) -> str:
-        """The end of every node's, to be read when something went wrong."""
+        """Return the end of every node's log, for the message of a failed test.
+
+        >>> cluster.logs().splitlines()[0]
+        '-- node 1'
+        """
         return "\n".join(f"-- node {node_id}\n{self.log(node_id)[-4000:]}" for node_id in self.nodes)
 
-    # -- what is done to it
+    # -- start, stop and failures
 
     def prepare(self) -> None:
-        """Write the nodes' files and format their directories, as one cluster."""
+        """Write the configuration files and format the directories of all nodes. `start` does this, too.
+
+        >>> cluster.prepare()
+        """
         self.cluster_id = prepare_nodes(list(self.plans.values()))
 
     def start(self, timeout_s: float = 120.0) -> Cluster:
-        """Start all nodes but the spares at once and wait until each is ready."""
+        """Start all nodes except the spares, and wait until each is ready.
+
+        For example::
+
+            cluster = Cluster(Path("data")).start()
+        """
         self.prepare()
         started = [process for node_id, process in self.nodes.items() if node_id not in self.spares]
         deadline = time.monotonic() + timeout_s
@@ -129,10 +173,23 @@ class Cluster:
         return self
 
     def kill(self, node_id: int) -> None:
+        """Kill a node with SIGKILL.
+
+        >>> cluster.kill(3)
+        >>> cluster.running(3)
+        False
+        >>> cluster.start_node(3)
+        """
         self.nodes[node_id].kill()
 
     def kill_all(self) -> None:
-        """All at once: none sees another go before it is gone itself."""
+        """Kill all nodes at the same moment, so that none reacts to the loss of another.
+
+        For example::
+
+            cluster.kill_all()
+            cluster.start()
+        """
         for process in self.nodes.values():
             if process.running:
                 process.resume()
@@ -140,32 +197,71 @@ class Cluster:
             process.kill()
 
     def stop(self, node_id: int, timeout_s: float = 60.0) -> int:
+        """Stop a node cleanly and return its exit code.
+
+        For example::
+
+            assert cluster.stop(3) == 0
+        """
         return self.nodes[node_id].stop(timeout_s)
 
     def stop_all(self) -> None:
-        """Brokers first, so that they can hand over to a controller that is still there."""
+        """Stop all nodes cleanly: brokers first, so that a controller can move their leaderships.
+
+        For example::
+
+            cluster.stop_all()
+        """
         for node_id in sorted(self.nodes, key=lambda i: self.plans[i].broker is None):
             if self.running(node_id):
                 self.stop(node_id)
 
     def start_node(self, node_id: int, timeout_s: float = 120.0) -> None:
+        """Start a node that does not run, and wait until it is ready.
+
+        For example::
+
+            cluster.kill(2)
+            cluster.start_node(2)
+        """
         self.nodes[node_id].start(timeout_s)
 
     def restart(self, node_id: int, timeout_s: float = 120.0) -> None:
+        """Stop a node if it runs, and start it again on the same data and ports.
+
+        For example::
+
+            cluster.restart(2)
+        """
         self.nodes[node_id].restart(timeout_s)
 
     def pause(self, node_id: int) -> None:
+        """Pause a node (SIGSTOP): it stops responding, and its connections stay open.
+
+        >>> cluster.pause(2)
+        >>> cluster.resume(2)
+        """
         self.nodes[node_id].pause()
 
     def resume(self, node_id: int) -> None:
+        """Let a paused node go on (SIGCONT).
+
+        >>> cluster.pause(2)
+        >>> cluster.resume(2)
+        """
         self.nodes[node_id].resume()
 
-    # -- what it says of itself
+    # -- queries
 
     def ask(
         self, request: WireRequest[Resp], version: int, *, node_id: int | None = None, timeout_s: float = 10.0
     ) -> Resp:
-        """One request to one node; without an id to any broker that answers. Those that are paused are not asked."""
+        """Send a request to a node and return its response. Without an id, any broker that is not paused will do.
+
+        >>> from ottla.wire import messages
+        >>> len(cluster.ask(messages.MetadataRequest(topics=[]), 12).brokers)
+        3
+        """
         if node_id is not None:
             with RawClient(*self.plans[node_id].address, timeout_s=timeout_s) as client:
                 return client.ask(request, version)
@@ -179,7 +275,11 @@ class Cluster:
         raise reason or ConnectionError("no broker runs")
 
     def controller_id(self) -> int | None:
-        """The active controller, as a node that can tell says."""
+        """Return the id of the active controller; None during an election.
+
+        >>> cluster.wait_for(cluster.controller_id) in cluster.controller_ids
+        True
+        """
         request = messages.DescribeQuorumRequest
         asked = request(
             topics=[
@@ -198,7 +298,11 @@ class Cluster:
     def partition(
         self, topic: str, partition: int = 0, *, node_id: int | None = None
     ) -> messages.MetadataResponse.MetadataResponsePartition | None:
-        """A partition as Metadata shows it (`leader_id`, `replica_nodes`, `isr_nodes`); None if it is not there."""
+        """Return a partition as Metadata describes it (`leader_id`, `replica_nodes`, `isr_nodes`), or None.
+
+        >>> sorted(cluster.partition("orders", 0).replica_nodes)
+        [1, 2, 3]
+        """
         request = messages.MetadataRequest
         asked = request(
             topics=[request.MetadataRequestTopic(name=TopicName(topic))], allow_auto_topic_creation=False
@@ -209,10 +313,21 @@ class Cluster:
         return next((p for p in found.partitions if p.partition_index == partition), None)
 
     def leader_of(self, topic: str, partition: int = 0) -> int | None:
+        """Return the id of a partition's leader; None while there is none.
+
+        >>> cluster.leader_of("orders", 0) in cluster.broker_ids
+        True
+        """
         found = self.partition(topic, partition)
         return None if found is None or found.leader_id < 0 else found.leader_id
 
     def isr_of(self, topic: str, partition: int = 0) -> list[int]:
+        """Return the ids of a partition's in-sync replicas.
+
+        >>> cluster.wait_in_sync("orders")
+        >>> cluster.isr_of("orders", 0)
+        [1, 2, 3]
+        """
         found = self.partition(topic, partition)
         return [] if found is None else sorted(found.isr_nodes)
 
@@ -224,7 +339,10 @@ class Cluster:
         configs: Mapping[str, object] | None = None,
         assignments: Sequence[Sequence[int]] = (),
     ) -> None:
-        """Create a topic, and wait until every broker that runs and is not paused knows it."""
+        """Create a topic, and wait until every broker that runs and is not paused knows it.
+
+        >>> cluster.create_topic("payments", partitions=2, configs={"min.insync.replicas": 2})
+        """
         request = messages.CreateTopicsRequest
         new = request.CreatableTopic(
             name=TopicName(topic),
@@ -243,15 +361,15 @@ class Cluster:
         )
         asked = request(topics=[new], timeout_ms=30_000)
         if self.partition(topic) is not None:
-            raise AssertionError(f"{topic} is there already")
+            raise AssertionError(f"topic {topic} exists already")
 
         def created() -> bool:
             result = self.ask(asked, 7, timeout_s=40).topics[0]
             code = ErrorCode(result.error_code)
-            # One that is there by now was created by a request whose answer got lost.
+            # A topic that exists now was created by an earlier request whose response got lost.
             if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 return True
-            # Brokers count as soon as the controller has let them in again.
+            # A broker counts as soon as the controller has unfenced it.
             if code is ErrorCode.INVALID_REPLICATION_FACTOR or code.retriable:
                 return False
             raise AssertionError(f"{code.name}: {result.error_message}")
@@ -262,7 +380,11 @@ class Cluster:
                 self.wait_for(lambda node_id=node_id: self.partition(topic, node_id=node_id))  # type: ignore[misc]
 
     def wait_for(self, condition: Callable[[], T], timeout_s: float = 120.0) -> T:
-        """Ask again and again until the answer is something; gives it back."""
+        """Call `condition` until it returns something true, and return that. A connection error counts as false.
+
+        >>> cluster.wait_for(lambda: cluster.leader_of("orders", 0)) > 0
+        True
+        """
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -274,11 +396,14 @@ class Cluster:
             if found:
                 return found
             if time.monotonic() > deadline:
-                raise AssertionError(f"it did not come to be within {timeout_s} s: {reason}\n{self.logs()}")
+                raise AssertionError(f"timed out after {timeout_s} s: {reason}\n{self.logs()}")
             time.sleep(_LOOK_EACH_S)
 
     def wait_in_sync(self, topic: str, partitions: int = 1, timeout_s: float = 120.0) -> None:
-        """Until every replica of these partitions is in the ISR and there is a leader."""
+        """Wait until the partitions of a topic have a leader and all replicas are in the ISR.
+
+        >>> cluster.wait_in_sync("orders", partitions=1)
+        """
 
         def in_sync() -> bool:
             for index in range(partitions):
@@ -290,7 +415,10 @@ class Cluster:
         self.wait_for(in_sync, timeout_s)
 
     def wait_all_in_sync(self, timeout_s: float = 120.0) -> None:
-        """The same for every partition of every topic, the coordinators' own among them."""
+        """Wait until all partitions of all topics, internal ones included, are in sync.
+
+        >>> cluster.wait_all_in_sync()
+        """
 
         def in_sync() -> bool:
             topics = self.ask(messages.MetadataRequest(topics=None), 12).topics
@@ -322,10 +450,16 @@ def running_cluster(
     settings: Mapping[str, object] | None = None,
     racks: Sequence[str] = (),
 ) -> Iterator[Cluster]:
-    """A cluster that answers on `cluster.bootstrap` until the block ends.
+    """Run a cluster until the block ends. Clients connect to `cluster.bootstrap`.
 
-    Its nodes are processes: `cluster.kill(2)`, `cluster.stop(2)`, `cluster.pause(2)` and `cluster.restart(2)` do to
-    one what may happen to it. Without a directory of the caller's its data is gone at the end.
+    The nodes are processes: `cluster.kill(2)`, `cluster.stop(2)`, `cluster.pause(2)` and `cluster.restart(2)` simulate
+    failures. Without `data` the cluster uses a temporary directory, which is removed at the end.
+
+    >>> with running_cluster(3) as cluster:
+    ...     cluster.create_topic("orders")
+    ...     cluster.kill(cluster.leader_of("orders"))
+    ...     cluster.wait_for(lambda: cluster.leader_of("orders")) in cluster.broker_ids
+    True
     """
     with contextlib.ExitStack() as stack:
         directory = (

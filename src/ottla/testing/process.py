@@ -1,4 +1,4 @@
-"""A broker as a process of its own, the way a user runs it: started, waited for, stopped or killed."""
+"""A broker as its own process, as users run it: start it, wait for it, stop it, kill it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,27 @@ _READY = re.compile(r"ready on (?P<host>\[[^\]]+\]|[^\s:]+):(?P<port>\d+)")
 
 
 class BrokerFailed(Exception):
-    """The process ended, or did not get ready in time; the text is what it printed."""
+    """The broker process ended, or was not ready in time. The message has what it printed.
+
+    >>> from pathlib import Path
+    >>> try:
+    ...     BrokerProcess(Path(tmp) / "refused", settings={"node.id": "none"}).start()
+    ... except BrokerFailed as failed:
+    ...     print(str(failed).splitlines()[0])
+    the broker ended with code 1 before it was ready
+    """
 
 
 class BrokerProcess:
-    """`ottla start` on a data directory. After `start()` the broker answers on `bootstrap`.
+    """`ottla start` on a data directory. After `start()` the broker serves clients on `bootstrap`.
 
-    With `config` it is started from that properties file, which then says where it listens and has its data. The words
-    of `launcher` come in front of the command; they must end in it, not wait for it.
+    With `config` it starts from that properties file, which then gives its listeners and its data directory. The words
+    of `launcher` come before the command; the launcher must replace itself by the command (`exec`).
+
+    >>> from pathlib import Path
+    >>> with BrokerProcess(Path(tmp) / "alone", settings={"num.partitions": 3}) as alone:
+    ...     alone.running
+    True
     """
 
     def __init__(
@@ -55,23 +68,47 @@ class BrokerProcess:
 
     @property
     def bootstrap(self) -> str:
+        """The address for clients, `host:port`.
+
+        >>> broker.bootstrap
+        '127.0.0.1:...'
+        """
         return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
+        """The process id.
+
+        >>> broker.pid > 0
+        True
+        """
         assert self._process is not None
         return self._process.pid
 
     @property
     def running(self) -> bool:
+        """Whether the process runs; a paused process counts as running.
+
+        >>> broker.running
+        True
+        """
         return self._process is not None and self._process.poll() is None
 
     @property
     def log(self) -> str:
-        """What the broker has written to standard error so far."""
+        """Everything that the broker has written to standard error so far.
+
+        >>> "Traceback" in broker.log
+        False
+        """
         return self._log_path.read_text() if self._log_path.exists() else ""
 
     def command(self) -> list[str]:
+        """Return the command that starts the broker.
+
+        >>> broker.command()[1:4]
+        ['-m', 'ottla', 'start']
+        """
         words = [*self.launcher, sys.executable, "-m", "ottla", "start"]
         if self.config is not None:
             words += ["--config", str(self.config)]
@@ -82,12 +119,24 @@ class BrokerProcess:
         return words + self.arguments
 
     def start(self, timeout_s: float = 120.0) -> BrokerProcess:
-        """Start it and wait for its ready line. A second start keeps the port that the first one got."""
+        """Start the broker and wait until it is ready. A second start uses the port of the first.
+
+        For example::
+
+            broker.kill()
+            broker.start()
+        """
         self.launch()
         return self.wait_ready(timeout_s)
 
     def launch(self) -> None:
-        """Start the process and do not wait."""
+        """Start the process without waiting for it.
+
+        For example::
+
+            broker.launch()
+            broker.wait_ready()
+        """
         self.paused = False
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -99,7 +148,13 @@ class BrokerProcess:
             )
 
     def wait_ready(self, timeout_s: float = 120.0) -> BrokerProcess:
-        """Wait for the ready line of a process that was launched."""
+        """Wait until a launched process is ready to serve clients.
+
+        >>> broker.kill()
+        >>> broker.launch()
+        >>> broker.wait_ready(timeout_s=60).ready_line
+        '...ready on 127.0.0.1:...'
+        """
         self.ready_line = self._wait_for_line(timeout_s)
         found = _READY.search(self.ready_line)
         if found is None:
@@ -124,7 +179,12 @@ class BrokerProcess:
         raise BrokerFailed(f"the broker was not ready within {timeout_s} s\n{self.log}")
 
     def stop(self, timeout_s: float = 60.0) -> int:
-        """Ask it to stop, as Ctrl-C does, and give back its exit code."""
+        """Stop the broker as Ctrl-C does, and return its exit code.
+
+        For example::
+
+            assert broker.stop() == 0
+        """
         if self._process is None:
             return 0
         if self._process.poll() is None:
@@ -138,7 +198,13 @@ class BrokerProcess:
             self._close_pipe()
 
     def kill(self) -> None:
-        """kill -9: no last word, no flush."""
+        """Kill the process with SIGKILL: nothing is flushed.
+
+        For example::
+
+            broker.kill()
+            assert not broker.running
+        """
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
@@ -146,17 +212,34 @@ class BrokerProcess:
             self._close_pipe()
 
     def pause(self) -> None:
-        """SIGSTOP: it falls silent, but its connections stay."""
+        """Pause the process (SIGSTOP): it stops responding, and its connections stay open.
+
+        >>> broker.pause()
+        >>> broker.paused
+        True
+        >>> broker.resume()
+        """
         os.kill(self.pid, signal.SIGSTOP)
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT: it goes on as if nothing had been."""
+        """Let a paused process go on (SIGCONT).
+
+        >>> broker.pause()
+        >>> broker.resume()
+        >>> broker.paused
+        False
+        """
         os.kill(self.pid, signal.SIGCONT)
         self.paused = False
 
     def restart(self, timeout_s: float = 120.0) -> BrokerProcess:
-        """Stop it, if it runs, and start it again on the same data and port."""
+        """Stop the broker if it runs, and start it again on the same data and port.
+
+        >>> before = broker.bootstrap
+        >>> broker.restart().bootstrap == before
+        True
+        """
         if self.running:
             self.stop(timeout_s)
         return self.start(timeout_s)

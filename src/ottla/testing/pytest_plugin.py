@@ -1,6 +1,9 @@
-"""Fixtures of real brokers for any project's tests; pytest finds them through the package's entry point.
+"""The pytest plugin: fixtures with real brokers for the tests of any project. pytest loads it by its entry point.
 
-Importing this costs next to nothing: what a fixture needs is loaded when a test asks for it.
+    def test_orders(ottla_broker):
+        producer = KafkaProducer(bootstrap_servers=ottla_broker.bootstrap)
+
+Importing this module costs next to nothing: a fixture loads what it needs when a test uses it.
 """
 
 from __future__ import annotations
@@ -19,8 +22,13 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def start_ottla_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
-    """Starts brokers of the test's own: `start_ottla_broker("second", settings={...})`; the end of the test
-    ends them."""
+    """Start brokers for one test: `start_ottla_broker("second", settings={...})`. They are killed after the test.
+
+    def test_two_brokers(start_ottla_broker):
+        first = start_ottla_broker("first")
+        second = start_ottla_broker("second", settings={"num.partitions": 3})
+        assert first.bootstrap != second.bootstrap
+    """
     from ottla.testing.running import quick_broker
 
     started: list[BrokerProcess] = []
@@ -37,13 +45,21 @@ def start_ottla_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]
 
 @pytest.fixture
 def ottla_broker(start_ottla_broker: Callable[..., BrokerProcess]) -> BrokerProcess:
-    """A broker on a fresh directory, of this test alone; `ottla_broker.bootstrap` is its address."""
+    """A broker on an empty directory for one test. Clients connect to `ottla_broker.bootstrap`.
+
+    def test_restart(ottla_broker):
+        assert ottla_broker.restart().running
+    """
     return start_ottla_broker()
 
 
 @pytest.fixture(scope="session")
 def shared_ottla_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for all tests that ask for it: quicker, but they see each other's topics and groups."""
+    """One broker for all tests of a session: faster, but the tests share its topics and groups.
+
+    def test_address(shared_ottla_broker):
+        assert shared_ottla_broker.bootstrap
+    """
     from ottla.testing.running import quick_broker
 
     broker = quick_broker(tmp_path_factory.mktemp("ottla") / "data")
@@ -55,7 +71,13 @@ def shared_ottla_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Br
 
 @pytest.fixture
 def ottla_cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes on fresh directories, of this test alone; `ottla_cluster.bootstrap` are their addresses."""
+    """Three nodes on empty directories for one test. Clients connect to `ottla_cluster.bootstrap`.
+
+    def test_failover(ottla_cluster):
+        ottla_cluster.create_topic("orders")
+        ottla_cluster.kill(ottla_cluster.leader_of("orders"))
+        assert ottla_cluster.wait_for(lambda: ottla_cluster.leader_of("orders"))
+    """
     from ottla.testing.cluster import running_cluster
 
     with running_cluster(3, tmp_path / "cluster") as cluster:

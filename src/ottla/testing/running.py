@@ -1,4 +1,4 @@
-"""A real broker for a test or an example: `with running_broker() as broker:` and its directory goes with it."""
+"""A real broker for a test or an example: `with running_broker() as broker:`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from ottla.testing.process import BrokerProcess
 
 QUICK_SETTINGS: Mapping[str, object] = {
-    # The first member of a group does not wait for others: a test knows how many it has.
+    # The first member of a group does not wait for others.
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.num.partitions": 4,
     "transaction.state.log.num.partitions": 4,
 }
-"""What differs from a broker's defaults, so that tests do not wait for what helps production only."""
+"""Settings that differ from the defaults, so that tests do not wait for delays that only help production."""
 
 
 def quick_broker(data: Path, settings: Mapping[str, object] | None = None) -> BrokerProcess:
-    """A broker with the settings of tests, not started yet."""
+    """Return a broker with settings for tests, not started yet."""
     return BrokerProcess(data, settings={**QUICK_SETTINGS, **(settings or {})})
 
 
@@ -27,10 +27,16 @@ def quick_broker(data: Path, settings: Mapping[str, object] | None = None) -> Br
 def running_broker(
     data: Path | str | None = None, settings: Mapping[str, object] | None = None
 ) -> Iterator[BrokerProcess]:
-    """A broker that answers on `broker.bootstrap`, on a port of its own, until the block ends.
+    """Run a broker on a free port until the block ends. Clients connect to `broker.bootstrap`.
 
-    It is a process: `broker.stop()`, `broker.kill()` and `broker.restart()` do to it what a day in production
-    does. Without a directory of the caller's its data is gone at the end.
+    The broker is a process: `broker.stop()`, `broker.kill()`, `broker.pause()` and `broker.restart()` simulate
+    failures. Without `data` the broker uses a temporary directory, which is removed at the end.
+
+    >>> from ottla import KafkaProducer
+    >>> with running_broker(settings={"num.partitions": 3}) as broker:
+    ...     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+    ...     producer.send("orders", b"first").get(timeout=30).topic
+    'orders'
     """
     with contextlib.ExitStack() as stack:
         directory = (
