@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from doc_blocks import ROOT, blocks
 
+from docs.doc_blocks import ROOT, blocks
 from ottla.testing import BrokerProcess
 
 EXAMPLES = ROOT / "examples"

@@ -169,7 +169,9 @@ def test_the_hash_of_the_topics_is_kafkas(both: Both) -> None:
             registration = PartitionRegistration((1,), (b"",), (1,), 1, 0, 0)
             topic = TopicImage(side.ids[name], name, dict.fromkeys(range(count), registration))
             hashes[name] = topic_hash(topic, {})
-        written = [record.value for record in side.decoded() if record.key.NAME == "ConsumerGroupMetadataKey"]
+        written: list[Any] = [
+            record.value for record in side.decoded() if record.key.NAME == "ConsumerGroupMetadataKey"
+        ]
         assert [value.metadata_hash for value in written] == [group_hash(hashes)]
 
 

@@ -199,7 +199,7 @@ def records_of(group: str, directory: Path) -> list[tuple[Any, Any]]:
         data = log.read_bytes()
         for position, header in iter_batches(data):
             for record in iter_records(data[position : position + header.size_in_bytes]):
-                decoded = SERDE.decode(record.key, record.value)
+                decoded: Any = SERDE.decode(record.key, record.value)
                 if decoded.key.group_id != group:
                     continue
                 for field in ("metadata_hash", "assignment_timestamp"):

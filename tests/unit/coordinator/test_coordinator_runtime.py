@@ -37,13 +37,15 @@ class Store:
         self.unloaded = 0
 
     def replay(self, offset: int, producer_id: int, producer_epoch: int, record: CoordinatorRecord) -> None:
-        if record.key.group == "poison":
+        key: Any = record.key
+        value: Any = record.value
+        if key.group == "poison":
             raise ValueError("poison")
         where = self.values if producer_id < 0 else self.pending.setdefault(producer_id, {})
-        if record.value is None:
-            where.pop(record.key.group, None)
+        if value is None:
+            where.pop(key.group, None)
         else:
-            where[record.key.group] = record.value.protocol_type
+            where[key.group] = value.protocol_type
 
     def replay_end_transaction_marker(self, producer_id: int, producer_epoch: int, commit: bool) -> None:
         pending = self.pending.pop(producer_id, {})

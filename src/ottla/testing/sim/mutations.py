@@ -88,7 +88,9 @@ def _ignore_epochs(undo: _Undo) -> None:
 def _shrink_early(undo: _Undo) -> None:
     """A leader counts without the followers that lag before the controller knows."""
 
-    def propose(self: InSyncSet, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> Proposal:
+    def propose(
+        self: InSyncSet, isr: tuple[BrokerId, ...], leader_epoch: int, partition_epoch: int
+    ) -> Proposal:
         self.pending = Proposal(isr, leader_epoch, partition_epoch)
         self.maximal = frozenset(isr)
         return self.pending

@@ -45,7 +45,8 @@ class Here:
     def ask(self, api: StateApi, key: StateKey, part: Any, done: Any) -> None:
         self.asked.append(key)
         code = ErrorCode.NONE if self.runtime.partition_count else ErrorCode.COORDINATOR_NOT_AVAILABLE
-        done(api.response.PartitionResult(partition=key.partition, error_code=code))
+        response: Any = api.response
+        done(response.PartitionResult(partition=key.partition, error_code=code))
 
 
 class Scene(Brokers):

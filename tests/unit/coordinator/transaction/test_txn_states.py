@@ -21,6 +21,7 @@ from ottla.coordinator.transaction.state import (
 )
 from ottla.errors import ErrorCode
 from ottla.log.types import TopicPartition
+from ottla.wire import messages
 from unit.coordinator.transaction.txn_box import NOW, TIMEOUT_MS, A, B, Box, refused
 
 S = TransactionState
@@ -374,6 +375,7 @@ def test_the_records_are_kafkas() -> None:
 
 def test_an_empty_state_has_no_partitions_at_all() -> None:
     record = to_record(TransactionMetadata("tx", 7, 0, 1), 2)
+    assert isinstance(record.value, messages.TransactionLogValue)
     assert record.value.transaction_partitions is None
 
 
