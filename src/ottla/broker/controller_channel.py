@@ -1,36 +1,45 @@
-"""Sends requests to the active controller: finds it, and retries if another node has become the controller.
+"""Requests to the active controller: finds it, sends to it, and tries again when it is not active or is gone.
 
-On the active controller's own node the same handlers answer without the network.
+On the active controller's own node the same handlers answer without a connection.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from ottla.broker.response_errors import reports
 from ottla.errors import ApiException, ErrorCode
 from ottla.limits import MAX_WAITING_FOR_CONTROLLER
-from ottla.peers import Endpoint, Peer, PeerFailure, Peers, Resp
-from ottla.wire.classes import WireRequest, WireResponse, WireStruct
+from ottla.peers import Endpoint, Peer, PeerFailure, Peers
+from ottla.wire.classes import WireRequest, WireResponse
 
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
+    from ottla.ids import BrokerId
+
+Resp = TypeVar("Resp", bound=WireResponse)
 
 Failed = Callable[[ApiException], object]
-Serve = Callable[[WireRequest[WireResponse], Callable[[WireResponse], object]], None]
-"""Answers a request in this process, as a controller listener of this node would."""
+
+
+class Serve(Protocol):
+    """Handles a request in this process, as a controller listener of this node would."""
+
+    def __call__(self, request: WireRequest[Resp], done: Callable[[Resp], object], /) -> None: ...
+
 
 _RETRY_S: Final = 0.05
-"""The back-off before a retry, unless a new leader is elected earlier."""
-_FINAL_FAILURES: Final = {
+"""Pause before the next attempt while no new leader is known."""
+_GIVEN_UP: Final = {
     PeerFailure.UNSUPPORTED_VERSION: ErrorCode.UNSUPPORTED_VERSION,
     PeerFailure.OVERLOADED: ErrorCode.REQUEST_TIMED_OUT,
 }
-"""Failures that a retry would not fix."""
+"""Failures that another attempt would not fix."""
 
 
 class Quorum(Protocol):
-    """The state of the metadata quorum that the channel uses."""
+    """The part of the raft driver that the channel uses."""
 
     @property
     def is_leader(self) -> bool: ...
@@ -38,32 +47,27 @@ class Quorum(Protocol):
     @property
     def leader_endpoint(self) -> Endpoint | None: ...
 
-    def on_leader_change(self, callback: Callable[[int | None, int], object]) -> None: ...
+    def on_leader_change(self, callback: Callable[[BrokerId | None, int], object]) -> None: ...
 
 
-class _Pending:
-    """A request without a response so far."""
+class _Waiting(Generic[Resp]):
+    """A request without a response yet."""
 
     __slots__ = ("deadline", "done", "failed", "request")
 
     def __init__(
-        self,
-        request: WireRequest[Resp],
-        done: Callable[[Resp], object],
-        failed: Failed,
-        deadline: float,
+        self, request: WireRequest[Resp], done: Callable[[Resp], object], failed: Failed, deadline: float
     ) -> None:
-        self.request: WireRequest[WireResponse] = request
-        # The response of this request is of the type that `done` takes.
-        self.done: Callable[[WireResponse], object] = done  # type: ignore[assignment]
+        self.request = request
+        self.done = done
         self.failed = failed
         self.deadline = deadline
 
 
 class ControllerChannel:
-    """Requests of this node to the active controller. One of two callbacks is called, on the event loop.
+    """Requests of this node to the active controller. One of the two callbacks is called, on the event loop.
 
-    It can be called before `send` returns if this node is the controller.
+    When this node is the controller, the callback may be called before `send` has returned.
     """
 
     def __init__(self, quorum: Quorum, peers: Peers, clock: Clock, serve: Serve | None) -> None:
@@ -73,87 +77,88 @@ class ControllerChannel:
         self._clock = clock
         self._serve = serve
         self._peer: Peer | None = None
-        self._waiting: list[_Pending] = []
-        """Requests to retry when there is a new leader, or after the back-off."""
+        self._waiting: list[_Waiting[Any]] = []
+        """Requests to send again when there is a new leader, or after a pause."""
         self._timer: Timer | None = None
         self._closed = False
         quorum.on_leader_change(self._leader_changed)
 
     def send(
-        self, request: WireRequest[Resp], done: Callable[[Resp], object], failed: Failed, *, timeout_s: float
+        self,
+        request: WireRequest[Resp],
+        done: Callable[[Resp], object],
+        failed: Failed,
+        *,
+        timeout_s: float,
     ) -> None:
-        """Retry until there is a response or the time is up (REQUEST_TIMED_OUT)."""
-        self._send(_Pending(request, done, failed, self._clock.monotonic() + timeout_s))
+        """Try until there is a response or the time is over (REQUEST_TIMED_OUT)."""
+        self._send(_Waiting(request, done, failed, self._clock.monotonic() + timeout_s))
 
     def close(self) -> None:
-        """Fail the requests that wait."""
+        """Fail all waiting requests."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         if self._peer is not None:
             self._peer.close()
         waiting, self._waiting = self._waiting, []
-        for pending in waiting:
-            pending.failed(_closed())
+        for request in waiting:
+            request.failed(_closed())
 
-    def _send(self, pending: _Pending) -> None:
-        left_s = pending.deadline - self._clock.monotonic()
+    def _send(self, waiting: _Waiting[Resp]) -> None:
+        left_s = waiting.deadline - self._clock.monotonic()
         if self._closed:
-            pending.failed(_closed())
+            waiting.failed(_closed())
         elif left_s <= 0:
-            pending.failed(
+            waiting.failed(
                 ApiException(ErrorCode.REQUEST_TIMED_OUT, "No active controller answered in time.")
             )
         elif self._serve is not None and self._quorum.is_leader:
-            self._serve(pending.request, lambda response: self._answered(pending, response))
+            self._serve(waiting.request, lambda response: self._answered(waiting, response))
         elif (endpoint := self._quorum.leader_endpoint) is not None:
             self._peer_at(endpoint).send(
-                pending.request,
-                lambda response: self._answered(pending, response),
-                lambda failure: self._failed(pending, failure),
+                waiting.request,
+                lambda response: self._answered(waiting, response),
+                lambda failure: self._failed(waiting, failure),
                 timeout_s=left_s,
             )
         else:
-            self._wait(pending)
+            self._wait(waiting)
 
     def _peer_at(self, endpoint: Endpoint) -> Peer:
         peer = self._peer
         if peer is None or peer.endpoint != endpoint:
             self._peer = self._peers.open(endpoint, "to-controller")
             if peer is not None:
-                # Its unanswered requests fail, and are sent to the new controller.
+                # Its open requests fail, and are sent to the new one.
                 peer.close()
             peer = self._peer
         return peer
 
-    def _answered(self, pending: _Pending, response: WireResponse) -> None:
-        if mentions(response, ErrorCode.NOT_CONTROLLER):
-            self._wait(pending)
+    def _answered(self, waiting: _Waiting[Resp], response: Resp) -> None:
+        if reports(response, ErrorCode.NOT_CONTROLLER):
+            self._wait(waiting)
         else:
-            pending.done(response)
+            waiting.done(response)
 
-    def _failed(self, pending: _Pending, failure: PeerFailure) -> None:
-        code = _FINAL_FAILURES.get(failure)
+    def _failed(self, waiting: _Waiting[Resp], failure: PeerFailure) -> None:
+        code = _GIVEN_UP.get(failure)
         if code is None:
-            self._wait(pending)
+            self._wait(waiting)
         else:
-            pending.failed(
-                ApiException(code, f"The request cannot be sent to the controller: {failure.value}.")
-            )
+            waiting.failed(ApiException(code, f"The request did not reach the controller: {failure.value}."))
 
-    def _wait(self, pending: _Pending) -> None:
+    def _wait(self, waiting: _Waiting[Resp]) -> None:
         if self._closed or len(self._waiting) >= MAX_WAITING_FOR_CONTROLLER:
-            pending.failed(
+            waiting.failed(
                 _closed()
                 if self._closed
-                else ApiException(
-                    ErrorCode.REQUEST_TIMED_OUT, "Too many requests wait for an active controller."
-                )
+                else ApiException(ErrorCode.REQUEST_TIMED_OUT, "Too many requests wait for a controller.")
             )
             return
-        self._waiting.append(pending)
+        self._waiting.append(waiting)
         if self._timer is None:
-            self._timer = self._clock.call_later(_RETRY_S, self._retry)
+            self._timer = self._clock.call_later(_RETRY_S, self._send_again)
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
         endpoint = self._quorum.leader_endpoint
@@ -161,29 +166,16 @@ class ControllerChannel:
             peer, self._peer = self._peer, None
             peer.close()
         if leader_id is not None and self._waiting and self._timer is not None:
-            # In a separate turn, because other listeners have not seen this change yet.
+            # In a later turn of the loop: the quorum is still notifying others.
             self._timer.cancel()
-            self._timer = self._clock.call_later(0, self._retry)
+            self._timer = self._clock.call_later(0, self._send_again)
 
-    def _retry(self) -> None:
+    def _send_again(self) -> None:
         self._timer = None
         waiting, self._waiting = self._waiting, []
-        for pending in waiting:
-            self._send(pending)
+        for request in waiting:
+            self._send(request)
 
 
 def _closed() -> ApiException:
     return ApiException(ErrorCode.NOT_CONTROLLER, "This node is stopping.")
-
-
-def mentions(response: WireStruct, code: ErrorCode) -> bool:
-    """Whether a response contains this error, as its own error or in a struct inside."""
-    if getattr(response, "error_code", ErrorCode.NONE) == code:
-        return True
-    for name in response.__struct_fields__:
-        value = getattr(response, name)
-        if type(value) is list and any(
-            hasattr(item, "__struct_fields__") and mentions(item, code) for item in value
-        ):
-            return True
-    return False

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.broker.auto_topic_creation import auto_create_topics
 from ottla.broker.coordinator_log import CoordinatedPartitions
 from ottla.broker.coordinators import CoordinatorSet
 from ottla.broker.share_services import ShareServices
+from ottla.broker.topic_creation import auto_create_topics
 from ottla.coordinator.group import shard as group_shard
 from ottla.coordinator.group.service import GroupCoordinator
 from ottla.coordinator.group.share.service import ShareGroupService

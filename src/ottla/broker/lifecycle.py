@@ -1,7 +1,6 @@
-"""The broker's side of its registration: register, send heartbeats, controlled shutdown.
+"""The broker's side of its registration: registers, sends heartbeats, and shuts down in order.
 
-It sends BrokerRegistration and BrokerHeartbeat requests to the active controller through a given function, which finds
-the controller and retries if another node takes over.
+It sends BrokerRegistration and BrokerHeartbeat requests through a function that finds the active controller.
 """
 
 from __future__ import annotations
@@ -9,35 +8,36 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.wire.classes import WireRequest, WireResponse
 from ottla.wire.messages import BrokerHeartbeatRequest
 
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
     from ottla.metadata.delta import MetadataDelta
     from ottla.metadata.image import MetadataImage
-    from ottla.peers import Resp
-    from ottla.wire.classes import WireRequest
     from ottla.wire.messages import (
         BrokerHeartbeatResponse,
         BrokerRegistrationRequest,
         BrokerRegistrationResponse,
     )
 
-_logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
+
+Resp = TypeVar("Resp", bound=WireResponse)
 
 _RETRY_S: Final = 0.1
-"""The back-off after a failure."""
+"""Pause after a failure."""
 _SOON_S: Final = 0.01
-"""The interval of heartbeats while this broker only waits for a broker to apply the metadata log."""
+"""Pause while only a replica of the metadata log is behind."""
 _TIMEOUT_INTERVALS: Final = 2
-"""The timeout of a request, in heartbeat intervals."""
+"""Heartbeat intervals after which a request without response times out and a new one is sent."""
 
 
 class Send(Protocol):
-    """Sends a request to the active controller; calls one of the two callbacks, once."""
+    """Sends a request to the active controller and calls one of the callbacks, once."""
 
     def __call__(
         self,
@@ -61,14 +61,14 @@ class BrokerState(IntEnum):
 
 
 class BrokerLifecycle:
-    """Registers this broker with the controller, and keeps its session alive with heartbeats.
+    """Registers this node's broker with the controller and keeps its session alive.
 
         NOT_RUNNING ─start─▶ STARTING ─registered, caught up─▶ RECOVERY ─ready, unfenced─▶ RUNNING
         ─begin_controlled_shutdown─▶ PENDING_CONTROLLED_SHUTDOWN ─granted─▶ SHUTTING_DOWN
 
-    `registration` is the BrokerRegistrationRequest to send. `metadata_offset()` is the offset up to which this
-    broker has applied the metadata log; `cordoned_directories()` are the ids of the log directories that get no new
-    partitions, or None if the metadata.version has no cordoned directories.
+    `registration` is the request to send. `metadata_offset()` is the offset up to which this broker has applied the
+    metadata log. `cordoned_directories()` are the ids of the cordoned log directories; None where the cluster does not
+    support them.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class BrokerLifecycle:
         self._timer: Timer | None = None
         self._in_flight = False
         self._send_again = False
-        """The state changed after the request in flight was built."""
+        """Something changed that the heartbeat in flight does not contain."""
         self._failed_directories: dict[bytes, Timer | None] = {}
         """Failed directories. The timer runs until the controller knows."""
         self._is_registered = False
         self._fenced = True
-        """As in the controller's last response."""
+        """The last state that the controller reported."""
         self._ready = True
         self._on_caught_up: Callable[[], None] | None = None
         self._on_running: Callable[[], None] | None = None
@@ -109,8 +109,8 @@ class BrokerLifecycle:
     ) -> None:
         """Register, then send heartbeats. `on_running` is called once when the controller has unfenced the broker.
 
-        With `on_caught_up` the broker stays fenced until `ready`. It is called once when this broker has applied the
-        metadata log up to its registration, and so knows which logs it has to load.
+        With `on_caught_up` the broker stays fenced until `ready`. The callback is called once when this broker has
+        applied the metadata log up to its registration, and so knows which logs to load before it can serve.
         """
         self.state = BrokerState.STARTING
         self._on_running = on_running
@@ -119,55 +119,55 @@ class BrokerLifecycle:
         self._send_registration()
 
     def ready(self) -> None:
-        """The broker can serve: ask to be unfenced."""
+        """The broker can serve: request to be unfenced."""
         self._ready = True
-        self._send_soon()
+        self._heartbeat_now()
 
-    # -- events on this node
+    # Events on this node
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """This broker has applied more of the metadata log, which the controller may wait for."""
-        if self.state is BrokerState.STARTING or self._waits_for_unfencing:
-            self._send_soon()
+        """This broker has applied more of the metadata log. The controller may wait for this."""
+        if self.state is BrokerState.STARTING or self._wants_unfencing:
+            self._heartbeat_now()
             return
         changed = (image.brokers.get(broker_id) for broker_id in delta.changed_brokers)
         if any(broker is not None and broker.in_controlled_shutdown for broker in changed):
-            # That broker can stop when all others know the new leaders of its partitions.
-            self._send_soon()
+            # That broker may stop when all others know the new leaders of its partitions.
+            self._heartbeat_now()
 
     def controller_changed(self) -> None:
-        """Another controller is active and needs a heartbeat of this broker."""
-        self._send_soon()
+        """Another controller is active, and has had no heartbeat of this broker yet."""
+        self._heartbeat_now()
 
     def directory_failed(self, directory_id: bytes, timeout_s: float, on_timeout: Callable[[], None]) -> None:
-        """Report the directory to the controller. `on_timeout` is called if that does not succeed in time."""
+        """Report a failed directory to the controller. `on_timeout` is called if that takes too long."""
         if directory_id not in self._failed_directories:
             timer = self._clock.call_later(timeout_s, on_timeout)
             self._failed_directories[directory_id] = timer
-            self._send_soon()
+            self._heartbeat_now()
 
     def configs_changed(self) -> None:
-        """The cordoned directories may have changed."""
-        self._send_soon()
+        """The content of the next heartbeat may have changed."""
+        self._heartbeat_now()
 
     def begin_controlled_shutdown(self, on_done: Callable[[], None]) -> None:
-        """Ask the controller to move leaderships away. `on_done` is called when the broker may stop."""
+        """Request the controller to move leadership away. `on_done` is called when the broker may stop."""
         self._on_stopped = on_done
         if self.state is not BrokerState.RUNNING:
             self._stopped()
             return
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-        self._send_soon()
+        self._heartbeat_now()
 
     def stop(self) -> None:
-        """Stop the heartbeats."""
+        """Stop sending heartbeats."""
         self.state = BrokerState.SHUTTING_DOWN
         self._cancel_timer()
         for timer in self._failed_directories.values():
             if timer is not None:
                 timer.cancel()
 
-    # -- registration
+    # Registration
 
     def _send_registration(self) -> None:
         self._timer = None
@@ -187,17 +187,15 @@ class BrokerLifecycle:
         self.broker_epoch = response.broker_epoch
         self._is_registered = True
         self._fenced = True
-        self._send_soon()
+        self._heartbeat_now()
 
     def _registration_failed(self, error: ApiException) -> None:
-        _logger.warning(
-            "Broker %d could not register: %s. Trying again", self._registration.broker_id, error.message
-        )
+        log.warning("The registration of broker %d failed: %s", self._registration.broker_id, error.message)
         self._schedule(_RETRY_S, self._send_registration)
 
-    # -- heartbeats
+    # Heartbeats
 
-    def _send_soon(self) -> None:
+    def _heartbeat_now(self) -> None:
         if not self._is_registered or self.state is BrokerState.SHUTTING_DOWN:
             return
         if self._in_flight:
@@ -216,7 +214,7 @@ class BrokerLifecycle:
             want_fence=not self._ready,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._failed_directories),
-            # Before `ready` this broker may not know its own dynamic configs.
+            # Before the broker is ready, its own configs may not have been read.
             cordoned_log_dirs=self._cordoned_directories() if self._ready else None,
         )
         self._send(
@@ -250,12 +248,12 @@ class BrokerLifecycle:
             return
         waits = (
             self.state in (BrokerState.STARTING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
-            or self._waits_for_unfencing
+            or self._wants_unfencing
         )
         self._schedule(_SOON_S if waits else self._interval_s, self._send_heartbeat)
 
     @property
-    def _waits_for_unfencing(self) -> bool:
+    def _wants_unfencing(self) -> bool:
         return self._ready and self._fenced
 
     def _caught_up(self) -> None:
@@ -278,12 +276,12 @@ class BrokerLifecycle:
     def _heartbeat_failed(self, error: ApiException) -> None:
         self._in_flight = False
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
-            # No controller is left to move leaderships; the next start finds out what happened to the partitions.
+            # No controller is left to move leadership away; the next start reads the state of the partitions.
             self._stopped()
             return
-        _logger.warning("A heartbeat of broker %d failed: %s", self._registration.broker_id, error.message)
+        log.warning("A heartbeat of broker %d failed: %s", self._registration.broker_id, error.message)
         if error.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-            # An operator has unregistered this broker while it runs: register again.
+            # The broker was unregistered while it was alive: register again.
             self._is_registered = False
             self._schedule(_RETRY_S, self._send_registration)
             return

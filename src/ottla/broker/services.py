@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ottla.broker.internal_topic_creation import InternalTopicCreations
+from ottla.broker.topic_creation import InternalTopicCreations
 from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ottla.controller.controller import Controller
     from ottla.coordinator.group.service import GroupCoordinator
     from ottla.coordinator.transaction.service import TransactionCoordinator
+    from ottla.ids import BrokerId, TopicName
     from ottla.log.manager import LogManager
     from ottla.log.write_gate import WriteGate
     from ottla.metadata.image import MetadataImage
@@ -42,7 +43,7 @@ class Node:
     `config` and `image` are replaced as the cluster changes: read them for each request.
     """
 
-    node_id: int
+    node_id: BrokerId
     cluster_id: str
     config: BrokerConfig
     """Static settings, overridden by the dynamic broker configs of the published image."""
@@ -89,7 +90,7 @@ class Broker(Node):
     """Brokers that were fenced a moment ago, which Metadata still lists."""
     creations: InternalTopicCreations = field(default_factory=InternalTopicCreations)
     """Internal topics of streams groups that are being created, or could not be."""
-    auto_creating: set[str] = field(default_factory=set)
+    auto_creating: set[TopicName] = field(default_factory=set)
     """Topics whose creation by the controller is in progress because a client named them."""
 
     @property

@@ -1,32 +1,34 @@
-"""What a controller writes when it becomes active: a new cluster's first records, or the end of what was left open."""
+"""The records that a controller writes when it becomes active: those of a new cluster, or the end of a transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.controller.result import ControllerResult, Message
+from ottla.controller.result import ControllerResult
 from ottla.controller.settings import MIN_ISR_KEY, Settings
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import ELR_VERSION, METADATA_VERSION, TRANSACTIONS_FROM
 from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage
+from ottla.wire.classes import WireMessage
 from ottla.wire.enums import ConfigResourceType
 from ottla.wire.messages import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
+    FeatureLevelRecord,
 )
 
 
 def activation_records(
-    image: MetadataImage, bootstrap: Sequence[Message], settings: Settings, *, in_transaction: bool
+    image: MetadataImage, bootstrap: Sequence[WireMessage], settings: Settings, *, in_transaction: bool
 ) -> ControllerResult[None]:
-    """`bootstrap` is what formatting left for a new cluster; `in_transaction` that the log ends within one."""
-    abort: list[Message] = [AbortTransactionRecord(reason="Controller failover")] if in_transaction else []
+    """`bootstrap` are the records that formatting wrote for a new cluster. `in_transaction`: the log ends in one."""
+    abort = [AbortTransactionRecord(reason="Controller failover")] if in_transaction else []
     if image.metadata_version >= 0:
         return ControllerResult(abort, None)
     levels = {
-        record.name: record.feature_level for record in bootstrap if record.NAME == "FeatureLevelRecord"
+        record.name: record.feature_level for record in bootstrap if isinstance(record, FeatureLevelRecord)
     }
     if METADATA_VERSION not in levels:
         raise ApiException(
@@ -35,7 +37,7 @@ def activation_records(
         )
     records = list(bootstrap)
     if levels.get(ELR_VERSION, 0) > 0:
-        # ELR works with one min.insync.replicas for all: the one of the file becomes the cluster's.
+        # ELR needs one min.insync.replicas for all brokers: the value of the file becomes the cluster's.
         records.append(
             ConfigRecord(
                 resource_type=ConfigResourceType.BROKER,

@@ -1,4 +1,4 @@
-"""AlterPartition: a partition's leader asks for another in-sync set, and gets it if it knows what it speaks of."""
+"""AlterPartition: a partition's leader requests another in-sync set. Its epochs must be current."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Final
 from ottla.controller.cluster import check_broker_epoch
 from ottla.controller.partition_change import PartitionId, Target, change_partition
 from ottla.controller.partitions import TopicRules
-from ottla.controller.result import ControllerResult, Message
+from ottla.controller.result import ControllerResult
 from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode
+from ottla.ids import BrokerId
 from ottla.metadata.image import (
     NO_LEADER_CHANGE,
     LeaderRecoveryState,
@@ -18,19 +19,19 @@ from ottla.metadata.image import (
     TopicImage,
 )
 from ottla.metadata.partitions import merge_partition
-from ottla.wire.messages import AlterPartitionRequest, AlterPartitionResponse
+from ottla.wire.messages import AlterPartitionRequest, AlterPartitionResponse, PartitionChangeRecord
 
 _ANY_EPOCH: Final = -1
-"""A broker epoch that is not checked: from before version 3, or of a follower that did not tell its own."""
+"""A broker epoch that is not checked: of a version before 3, or of a follower that has not reported its epoch."""
 _WITH_BROKER_EPOCHS: Final = 3
 
 
 def alter_partition(
-    image: MetadataImage, request: Message, settings: Settings, version: int
-) -> ControllerResult[Message]:
-    """AlterPartitionRequest -> AlterPartitionResponse. Raises STALE_BROKER_EPOCH."""
+    image: MetadataImage, request: AlterPartitionRequest, settings: Settings, version: int
+) -> ControllerResult[AlterPartitionResponse]:
+    """Decide AlterPartition. Raises STALE_BROKER_EPOCH."""
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
-    records: list[Message] = []
+    records: list[PartitionChangeRecord] = []
     response = AlterPartitionResponse()
     for wanted_topic in request.topics:
         answer = AlterPartitionResponse.TopicData(topic_id=wanted_topic.topic_id)
@@ -57,8 +58,12 @@ def alter_partition(
 
 
 def _alter_one(
-    image: MetadataImage, broker_id: int, topic: TopicImage, wanted: Message, rules: TopicRules
-) -> tuple[Message | None, Message]:
+    image: MetadataImage,
+    broker_id: BrokerId,
+    topic: TopicImage,
+    wanted: AlterPartitionRequest.PartitionData,
+    rules: TopicRules,
+) -> tuple[PartitionChangeRecord | None, AlterPartitionResponse.PartitionData]:
     index = wanted.partition_index
     partition = topic.partitions.get(index)
     if partition is None:
@@ -74,7 +79,7 @@ def _alter_one(
     if record is not None:
         partition = merge_partition(partition, record)
         if record.leader not in (broker_id, NO_LEADER_CHANGE):
-            # The change ended a reassignment that takes the lead from who asks: it has to read the metadata first.
+            # The change completed a reassignment that moved the lead away: the old leader must read the metadata first.
             return record, _refused(index, ErrorCode.NEW_LEADER_ELECTED)
     return record, AlterPartitionResponse.PartitionData(
         partition_index=index,
@@ -86,16 +91,19 @@ def _alter_one(
     )
 
 
-def _refused(index: int, error: ErrorCode) -> Message:
+def _refused(index: int, error: ErrorCode) -> AlterPartitionResponse.PartitionData:
     return AlterPartitionResponse.PartitionData(partition_index=index, error_code=error)
 
 
 def _why_not(
-    image: MetadataImage, broker_id: int, partition: PartitionRegistration, wanted: Message
+    image: MetadataImage,
+    broker_id: BrokerId,
+    partition: PartitionRegistration,
+    wanted: AlterPartitionRequest.PartitionData,
 ) -> ErrorCode | None:
-    """In the order in which Kafka checks: callers tell the cases apart by their codes."""
+    """The first failed check, in Kafka's order: callers distinguish the cases by their codes."""
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
-        # The leader knows more than this controller, which then is not the active one any more.
+        # The leader knows a later epoch than this controller, which is therefore not active any more.
         return ErrorCode.NOT_CONTROLLER
     if wanted.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -115,7 +123,7 @@ def _why_not(
     return None
 
 
-def _is_eligible(image: MetadataImage, state: Message) -> bool:
+def _is_eligible(image: MetadataImage, state: AlterPartitionRequest.BrokerState) -> bool:
     broker = image.brokers.get(state.broker_id)
     if broker is None or broker.fenced or broker.in_controlled_shutdown:
         return False

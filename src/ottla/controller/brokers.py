@@ -1,23 +1,26 @@
-"""Brokers and controllers coming and going: registration, heartbeats, controlled shutdown, unregistration.
+"""Registration, heartbeats, controlled shutdown and unregistration of brokers; registration of controllers.
 
-    FENCED ──caught up and wants in──▶ UNFENCED ──wants to shut down, leads──▶ CONTROLLED_SHUTDOWN
+    FENCED ──caught up, wants unfencing──▶ UNFENCED ──wants to shut down, leads──▶ CONTROLLED_SHUTDOWN
        ▲                                   │ wants to be fenced                        │ leads nothing any more,
        └───────────────────────────────────┘                                           ▼ others know
        └──────────wants to shut down───────────────────────────────────────────▶ SHUTDOWN_NOW
 
-Pure functions of the image; sessions and offsets that only the running controller knows are arguments.
+Pure functions of the image. Sessions and offsets, which only the running controller knows, are arguments.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.controller import partitions
 from ottla.controller.cluster import check_broker_epoch
-from ottla.controller.result import ControllerResult, Message
+from ottla.controller.result import ControllerResult
 from ottla.controller.settings import Settings
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
+from ottla.metadata.cluster import features_as, listeners_as
 from ottla.metadata.features import (
     CONTROLLER_REGISTRATION_FROM,
     CORDONED_LOG_DIRS_FROM,
@@ -25,7 +28,8 @@ from ottla.metadata.features import (
     KRAFT_VERSION,
     METADATA_VERSION,
 )
-from ottla.metadata.image import BrokerRegistration, MetadataImage
+from ottla.metadata.image import BrokerRegistration, MetadataImage, VersionRange
+from ottla.wire.classes import WireMessage
 from ottla.wire.messages import (
     BrokerHeartbeatResponse,
     BrokerRegistrationChangeRecord,
@@ -37,15 +41,23 @@ from ottla.wire.messages import (
     UnregisterBrokerResponse,
 )
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import (
+        BrokerHeartbeatRequest,
+        BrokerRegistrationRequest,
+        ControllerRegistrationRequest,
+        UnregisterBrokerRequest,
+    )
+
 _FENCE: Final = 1
 _UNFENCE: Final = -1
 _IN_CONTROLLED_SHUTDOWN: Final = 1
 _RESERVED_DIRECTORIES: Final = 100
-"""Directory ids below this number, as integers, have a meaning of their own."""
+"""Directory ids below this number, as integers, have a special meaning."""
 
 
 class BrokerControlState(Enum):
-    """What the controller makes of a broker."""
+    """The state of a broker in the controller."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -59,13 +71,13 @@ class BrokerControlState(Enum):
 
 def register_broker(
     image: MetadataImage,
-    request: Message,
+    request: BrokerRegistrationRequest,
     settings: Settings,
     *,
     next_offset: int,
     session_is_alive: bool,
-) -> ControllerResult[Message]:
-    """BrokerRegistrationRequest -> BrokerRegistrationResponse with the broker epoch, which is `next_offset`."""
+) -> ControllerResult[BrokerRegistrationResponse]:
+    """Decide BrokerRegistration. The new broker epoch is `next_offset`."""
     if request.cluster_id != settings.cluster_id:
         raise ApiException(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -77,29 +89,29 @@ def register_broker(
         raise ApiException(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"Another broker is registered with the id {request.broker_id}. If it was restarted just now, "
-            "this resolves itself once its session has run out.",
+            "this resolves itself when its session has expired.",
         )
     if request.is_migrating_zk_broker:
         raise ApiException(ErrorCode.BROKER_ID_NOT_REGISTERED, "Brokers with ZooKeeper cannot register.")
     _check_directories(image, request)
     _check_features(image, request)
     record = _registration_record(image, request)
-    records: list[Message] = []
+    records: list[WireMessage] = []
     if existing is None or new_incarnation:
-        records = _previous_incarnation_gone(image, request, settings, existing)
+        records += _previous_incarnation_gone(image, request, settings, existing)
         record.broker_epoch = next_offset
     else:
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         record.broker_epoch = existing.epoch
-    # The registration goes last: should only a part be written, the broker registers again and all is done again.
+    # The registration comes last: if only a part is written, the broker registers again and everything is repeated.
     records.append(record)
     return ControllerResult(
         records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), atomic=False
     )
 
 
-def _check_directories(image: MetadataImage, request: Message) -> None:
+def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
     if image.metadata_version < DIRECTORY_ASSIGNMENT_FROM:
         return
     if not request.log_dirs:
@@ -115,12 +127,9 @@ def _check_directories(image: MetadataImage, request: Message) -> None:
             )
 
 
-def _check_features(image: MetadataImage, request: Message) -> None:
-    """The broker must support every finalized level; a feature it does not name it supports at level 0 only."""
-    ranges = {
-        feature.name: (feature.min_supported_version, feature.max_supported_version)
-        for feature in request.features
-    }
+def _check_features(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
+    """The broker must support every finalized level. A feature that it does not name has level 0 only."""
+    ranges = dict(_features(request))
     if METADATA_VERSION not in ranges:
         raise _invalid_registration(f"The registration's features do not contain {METADATA_VERSION}.")
     for name in {*ranges, *image.features} - {KRAFT_VERSION}:
@@ -134,28 +143,13 @@ def _check_features(image: MetadataImage, request: Message) -> None:
             )
 
 
-def _registration_record(image: MetadataImage, request: Message) -> Message:
+def _registration_record(image: MetadataImage, request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
     record = RegisterBrokerRecord(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
         rack=request.rack,
-        end_points=[
-            RegisterBrokerRecord.BrokerEndpoint(
-                name=listener.name,
-                host=listener.host,
-                port=listener.port,
-                security_protocol=listener.security_protocol,
-            )
-            for listener in request.listeners
-        ],
-        features=[
-            RegisterBrokerRecord.BrokerFeature(
-                name=feature.name,
-                min_supported_version=feature.min_supported_version,
-                max_supported_version=feature.max_supported_version,
-            )
-            for feature in request.features
-        ],
+        end_points=listeners_as(RegisterBrokerRecord.BrokerEndpoint, request.listeners),
+        features=features_as(RegisterBrokerRecord.BrokerFeature, _features(request)),
     )
     if image.metadata_version >= DIRECTORY_ASSIGNMENT_FROM:
         record.log_dirs = list(request.log_dirs)
@@ -163,9 +157,12 @@ def _registration_record(image: MetadataImage, request: Message) -> Message:
 
 
 def _previous_incarnation_gone(
-    image: MetadataImage, request: Message, settings: Settings, existing: BrokerRegistration | None
-) -> list[Message]:
-    """What a restart means for the partitions: out of the ISRs, and after a crash not eligible either."""
+    image: MetadataImage,
+    request: BrokerRegistrationRequest,
+    settings: Settings,
+    existing: BrokerRegistration | None,
+) -> Sequence[WireMessage]:
+    """Partition changes for a restart: the broker leaves the ISRs, and after a crash it is not eligible either."""
     clean = existing is not None and existing.epoch == request.previous_broker_epoch
     if image.elr_enabled and not clean:
         return partitions.changes_for_unclean_shutdown(image, settings, request.broker_id)
@@ -174,23 +171,23 @@ def _previous_incarnation_gone(
 
 def heartbeat(
     image: MetadataImage,
-    request: Message,
+    request: BrokerHeartbeatRequest,
     settings: Settings,
     *,
     registration_offset: int,
     others_know_shutdown: bool,
-) -> tuple[BrokerControlState, ControllerResult[Message]]:
-    """BrokerHeartbeatRequest -> the broker's next state, and BrokerHeartbeatResponse.
+) -> tuple[BrokerControlState, ControllerResult[BrokerHeartbeatResponse]]:
+    """Decide BrokerHeartbeat. Returns the broker's next state too.
 
-    `others_know_shutdown`: all active brokers have read what began this broker's controlled shutdown.
+    `others_know_shutdown`: all active brokers have read the records that started this broker's controlled shutdown.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= registration_offset
     current = _current_state(broker)
     state = _next_state(image, current, request, caught_up, others_know_shutdown)
-    records: list[Message] = []
+    records: list[WireMessage] = []
     if state is not current:
-        records = _records_for_state(image, settings, broker, state)
+        records += _records_for_state(image, settings, broker, state)
     records += _records_for_directories(image, settings, broker, request)
     response = BrokerHeartbeatResponse(
         is_caught_up=caught_up,
@@ -211,7 +208,7 @@ def _current_state(broker: BrokerRegistration) -> BrokerControlState:
 def _next_state(
     image: MetadataImage,
     current: BrokerControlState,
-    request: Message,
+    request: BrokerHeartbeatRequest,
     caught_up: bool,
     others_know_shutdown: bool,
 ) -> BrokerControlState:
@@ -233,7 +230,7 @@ def _next_state(
 
 def _records_for_state(
     image: MetadataImage, settings: Settings, broker: BrokerRegistration, state: BrokerControlState
-) -> list[Message]:
+) -> list[WireMessage]:
     change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch)
     if state is BrokerControlState.UNFENCED:
         change.fenced = _UNFENCE
@@ -249,21 +246,21 @@ def _records_for_state(
 
 
 def fence_broker(
-    image: MetadataImage, settings: Settings, broker_id: int, broker_epoch: int
+    image: MetadataImage, settings: Settings, broker_id: BrokerId, broker_epoch: int
 ) -> ControllerResult[None]:
-    """The broker is not heard of any more, or its process is gone: it may neither lead nor be in sync."""
+    """Fence a broker whose session has expired or whose process is gone: it may not lead or be in sync."""
     broker = image.brokers.get(broker_id)
-    records: list[Message] = []
+    records: list[WireMessage] = []
     if broker is not None and broker.epoch == broker_epoch and not broker.fenced:
         records = _records_for_state(image, settings, broker, BrokerControlState.FENCED)
     return ControllerResult(records, None, atomic=False)
 
 
 def _records_for_directories(
-    image: MetadataImage, settings: Settings, broker: BrokerRegistration, request: Message
-) -> list[Message]:
-    """The broker tells which of its log directories have failed, or are to get nothing new."""
-    records = []
+    image: MetadataImage, settings: Settings, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+) -> list[WireMessage]:
+    """Records for log directories that the broker reports as failed or cordoned."""
+    records: list[WireMessage] = []
     failed = set(broker.directories).intersection(request.offline_log_dirs)
     if failed and image.metadata_version >= DIRECTORY_ASSIGNMENT_FROM:
         records.append(
@@ -275,8 +272,11 @@ def _records_for_directories(
         )
         records += partitions.changes_for_failed_directories(image, settings, broker.id, failed)
     cordoned = request.cordoned_log_dirs
-    changed = cordoned is not None and set(cordoned) != set(broker.cordoned_directories)
-    if changed and image.metadata_version >= CORDONED_LOG_DIRS_FROM:
+    if (
+        cordoned is not None
+        and set(cordoned) != set(broker.cordoned_directories)
+        and image.metadata_version >= CORDONED_LOG_DIRS_FROM
+    ):
         records.append(
             BrokerRegistrationChangeRecord(
                 broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned)
@@ -286,21 +286,23 @@ def _records_for_directories(
 
 
 def unregister_broker(
-    image: MetadataImage, request: Message, settings: Settings
-) -> ControllerResult[Message]:
-    """UnregisterBrokerRequest -> UnregisterBrokerResponse: forget a broker that will not come back."""
-    broker = image.brokers.get(request.broker_id)
+    image: MetadataImage, request: UnregisterBrokerRequest, settings: Settings
+) -> ControllerResult[UnregisterBrokerResponse]:
+    """Decide UnregisterBroker: remove a broker that will not come back."""
+    broker = image.brokers.get(BrokerId(request.broker_id))
     if broker is None:
         raise ApiException(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered."
         )
-    records = partitions.changes_for_broker_unregistered(image, settings, broker.id)
+    records: list[WireMessage] = [*partitions.changes_for_broker_unregistered(image, settings, broker.id)]
     records.append(UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch))
     return ControllerResult(records, UnregisterBrokerResponse(error_message=None), atomic=False)
 
 
-def register_controller(image: MetadataImage, request: Message) -> ControllerResult[Message]:
-    """ControllerRegistrationRequest -> ControllerRegistrationResponse."""
+def register_controller(
+    image: MetadataImage, request: ControllerRegistrationRequest
+) -> ControllerResult[ControllerRegistrationResponse]:
+    """Decide ControllerRegistration."""
     if image.metadata_version < CONTROLLER_REGISTRATION_FROM:
         raise ApiException(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -310,25 +312,19 @@ def register_controller(image: MetadataImage, request: Message) -> ControllerRes
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
         zk_migration_ready=False,
-        end_points=[
-            RegisterControllerRecord.ControllerEndpoint(
-                name=listener.name,
-                host=listener.host,
-                port=listener.port,
-                security_protocol=listener.security_protocol,
-            )
-            for listener in request.listeners
-        ],
-        features=[
-            RegisterControllerRecord.ControllerFeature(
-                name=feature.name,
-                min_supported_version=feature.min_supported_version,
-                max_supported_version=feature.max_supported_version,
-            )
-            for feature in request.features
-        ],
+        end_points=listeners_as(RegisterControllerRecord.ControllerEndpoint, request.listeners),
+        features=features_as(RegisterControllerRecord.ControllerFeature, _features(request)),
     )
     return ControllerResult([record], ControllerRegistrationResponse(error_message=None))
+
+
+def _features(
+    request: BrokerRegistrationRequest | ControllerRegistrationRequest,
+) -> list[tuple[str, VersionRange]]:
+    return [
+        (feature.name, VersionRange(feature.min_supported_version, feature.max_supported_version))
+        for feature in request.features
+    ]
 
 
 def _invalid_registration(message: str) -> ApiException:

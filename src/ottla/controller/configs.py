@@ -1,14 +1,14 @@
-"""AlterConfigs and IncrementalAlterConfigs: which ConfigRecords a change of dynamic configuration needs.
+"""AlterConfigs and IncrementalAlterConfigs: the ConfigRecords of a change of dynamic configuration.
 
-Topic, broker, group and client-metrics resources; each resource succeeds or fails as a whole. Broker loggers are
-not stored, and are the API's own business. What the values do when they are in force is up to who reads the image.
+It covers topics, brokers, groups and client-metrics subscriptions; each resource succeeds or fails as a whole. Broker
+loggers are not stored: the API changes them itself. The readers of the image apply the values.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import TOPIC_KEYS, ConfigDef
@@ -22,12 +22,14 @@ from ottla.controller.resource_configs import (
     check_client_metrics,
     check_group,
 )
-from ottla.controller.result import NO_ERROR, ApiError, ControllerResult, Message
+from ottla.controller.result import NO_ERROR, ApiError, ControllerResult
 from ottla.controller.settings import CORDONED_KEY, MIN_ISR_KEY, Settings
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId, TopicName
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM, metadata_version_name
 from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage
 from ottla.metadata.topic_names import validate_topic_name
+from ottla.wire.classes import WireMessage
 from ottla.wire.enums import AlterConfigOp, ConfigResourceType, ConfigType
 from ottla.wire.messages import (
     AlterConfigsResponse,
@@ -35,6 +37,11 @@ from ottla.wire.messages import (
     ConfigRecord,
     IncrementalAlterConfigsResponse,
 )
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest
+
+T = TypeVar("T", covariant=True)
 
 MAX_VALUE_LENGTH: Final = 32_767
 """Kafka's bound on one value; lists grow by appending."""
@@ -44,31 +51,82 @@ Resource = tuple[int, str]
 """A resource's type and name."""
 Changes = Mapping[str, str | None]
 """New values by key; None removes the key."""
-ChangesOf = Callable[[MetadataImage, Message], Changes]
-"""What a request changes of one of its resources."""
+
+
+class NamedConfig(Protocol):
+    """A config of a resource in a request."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class ConfigResource(Protocol):
+    """A resource in an AlterConfigs or IncrementalAlterConfigs request."""
+
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+    @property
+    def configs(self) -> Sequence[NamedConfig]: ...
+
+
+class ResultClass(Protocol[T]):
+    """A response's class for the result of one resource."""
+
+    def __call__(
+        self, *, error_code: int, error_message: str | None, resource_type: int, resource_name: str
+    ) -> T: ...
+
+
+Res = TypeVar("Res", bound=ConfigResource)
+ChangesOf = Callable[[MetadataImage, Res], Changes]
+"""Returns what a request changes in one of its resources."""
 
 
 def incremental_alter_configs(
-    image: MetadataImage, request: Message, settings: Settings, *, forwarded: bool
-) -> ControllerResult[Message]:
-    """IncrementalAlterConfigsRequest -> IncrementalAlterConfigsResponse.
+    image: MetadataImage, request: IncrementalAlterConfigsRequest, settings: Settings, *, forwarded: bool
+) -> ControllerResult[IncrementalAlterConfigsResponse]:
+    """Decide IncrementalAlterConfigs.
 
-    `forwarded` tells that a broker has passed the request on, and so has seen to its own configs.
+    `forwarded`: a broker has forwarded the request, so it has already checked its own configs.
     """
-    return _alter(
-        image, request, settings, incremental_changes, IncrementalAlterConfigsResponse, forwarded=forwarded
-    )
+    response = IncrementalAlterConfigsResponse
+    records, errors = _alter(image, request.resources, settings, incremental_changes, forwarded=forwarded)
+    results = [
+        result_as(response.AlterConfigsResourceResponse, resource, error)
+        for resource, error in zip(request.resources, errors, strict=True)
+    ]
+    return ControllerResult([] if request.validate_only else records, response(responses=results))
 
 
 def alter_configs(
-    image: MetadataImage, request: Message, settings: Settings, *, forwarded: bool
-) -> ControllerResult[Message]:
-    """AlterConfigsRequest -> AlterConfigsResponse: what the request does not name is removed."""
-    return _alter(image, request, settings, replacing_changes, AlterConfigsResponse, forwarded=forwarded)
+    image: MetadataImage, request: AlterConfigsRequest, settings: Settings, *, forwarded: bool
+) -> ControllerResult[AlterConfigsResponse]:
+    """Decide AlterConfigs. Configs that the request does not name are removed."""
+    response = AlterConfigsResponse
+    records, errors = _alter(image, request.resources, settings, replacing_changes, forwarded=forwarded)
+    results = [
+        result_as(response.AlterConfigsResourceResponse, resource, error)
+        for resource, error in zip(request.resources, errors, strict=True)
+    ]
+    return ControllerResult([] if request.validate_only else records, response(responses=results))
 
 
-def incremental_changes(image: MetadataImage, resource: Message) -> Changes:
-    """What IncrementalAlterConfigs changes of one resource."""
+def result_as(cls: ResultClass[T], resource: ConfigResource, error: ApiError) -> T:
+    """The result of one resource as an entry of a response."""
+    return cls(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def incremental_changes(
+    image: MetadataImage, resource: IncrementalAlterConfigsRequest.AlterConfigsResource
+) -> Changes:
+    """The changes of IncrementalAlterConfigs in one resource."""
     current = image.configs.of(resource.resource_type, resource.resource_name)
     return {
         config.name: _apply(resource.resource_type, config, current.get(config.name))
@@ -76,8 +134,8 @@ def incremental_changes(image: MetadataImage, resource: Message) -> Changes:
     }
 
 
-def replacing_changes(image: MetadataImage, resource: Message) -> Changes:
-    """What AlterConfigs changes of one resource."""
+def replacing_changes(image: MetadataImage, resource: AlterConfigsRequest.AlterConfigsResource) -> Changes:
+    """The changes of AlterConfigs in one resource."""
     current = image.configs.of(resource.resource_type, resource.resource_name)
     missing = [config.name for config in resource.configs if config.value is None]
     if missing:
@@ -86,7 +144,7 @@ def replacing_changes(image: MetadataImage, resource: Message) -> Changes:
 
 
 def check_with_file(image: MetadataImage, config: BrokerConfig, changes: Changes) -> None:
-    """Refuse changes of a broker's own configs that do not fit its file, which only that broker knows."""
+    """Refuse changes of a broker's own configs that conflict with its file, which only that broker knows."""
     current = image.configs.of(ConfigResourceType.BROKER, str(config.node_id))
     wanted = {key: value for key, value in {**current, **changes}.items() if value is not None}
     try:
@@ -97,39 +155,33 @@ def check_with_file(image: MetadataImage, config: BrokerConfig, changes: Changes
 
 def _alter(
     image: MetadataImage,
-    request: Message,
+    resources: Sequence[Res],
     settings: Settings,
-    changes_of: ChangesOf,
-    response_class: Any,
+    changes_of: ChangesOf[Res],
     *,
     forwarded: bool,
-) -> ControllerResult[Message]:
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
-    records: list[Message] = []
-    answers = []
-    for resource in request.resources:
+) -> tuple[list[WireMessage], list[ApiError]]:
+    """The records of all resources, and the result of each."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    records: list[WireMessage] = []
+    errors: list[ApiError] = []
+    for resource in resources:
         key = (resource.resource_type, resource.resource_name)
-        error = NO_ERROR
         try:
             if times[key] > 1:
                 raise _invalid_request("Each resource must appear at most once.")
             if len({config.name for config in resource.configs}) < len(resource.configs):
                 raise _invalid_request("A config key is given more than once.")
             records += _records_for(image, key, changes_of(image, resource), settings, forwarded=forwarded)
+            errors.append(NO_ERROR)
         except ApiException as refused:
-            error = ApiError.of(refused)
-        answers.append(
-            response_class.AlterConfigsResourceResponse(
-                error_code=error.code,
-                error_message=error.message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
-    return ControllerResult([] if request.validate_only else records, response_class(responses=answers))
+            errors.append(ApiError.of(refused))
+    return records, errors
 
 
-def _apply(resource_type: int, config: Message, current: str | None) -> str | None:
+def _apply(
+    resource_type: int, config: IncrementalAlterConfigsRequest.AlterableConfig, current: str | None
+) -> str | None:
     """The value of one key after the operation."""
     try:
         operation = AlterConfigOp(config.config_operation)
@@ -137,7 +189,7 @@ def _apply(resource_type: int, config: Message, current: str | None) -> str | No
         raise _invalid_request(f"Unknown operation type {config.config_operation}.") from None
     if operation is AlterConfigOp.DELETE:
         return None
-    value: str | None = config.value
+    value = config.value
     if value is None:
         raise _invalid_request(f"Null value not supported for: {config.name}")
     if operation is AlterConfigOp.SET:
@@ -173,7 +225,7 @@ def _definition(resource_type: int, name: str) -> ConfigDef | None:
 
 def _records_for(
     image: MetadataImage, resource: Resource, changes: Changes, settings: Settings, *, forwarded: bool
-) -> list[Message]:
+) -> list[WireMessage]:
     resource_type, name = resource
     _check_name(resource)
     current = image.configs.of(resource_type, name)
@@ -183,22 +235,24 @@ def _records_for(
     wanted = {key: value for key, value in {**current, **changes}.items() if value is not None}
     _check_values(image, resource, changes, wanted, settings)
     _check_exists(image, resource)
-    records: list[Message] = [
+    records = [
         ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
         for key, value in changes.items()
-        # A broker's value is written again even if it is the same: brokers take it as a reason to reload files.
+        # A broker's value is written even if it is the same: brokers then reload the files that it names.
         if value != current.get(key) or resource_type == ConfigResourceType.BROKER
     ]
-    return records + _clear_elr(image, records)
+    return [*records, *_clear_elr(image, records)]
 
 
-def _clear_elr(image: MetadataImage, config_records: Iterable[Message]) -> list[Message]:
-    """Who is eligible was decided by the old min.insync.replicas: begin anew with the new one."""
+def _clear_elr(image: MetadataImage, config_records: Iterable[ConfigRecord]) -> list[ClearElrRecord]:
+    """The old min.insync.replicas decided which replicas are eligible: clear them when it changes."""
     if not image.elr_enabled:
         return []
     return [
         ClearElrRecord(
-            topic_name=record.resource_name if record.resource_type == ConfigResourceType.TOPIC else ""
+            topic_name=TopicName(
+                record.resource_name if record.resource_type == ConfigResourceType.TOPIC else ""
+            )
         )
         for record in config_records
         if record.name == MIN_ISR_KEY
@@ -227,11 +281,11 @@ def _check_name(resource: Resource) -> None:
 
 def _check_exists(image: MetadataImage, resource: Resource) -> None:
     resource_type, name = resource
-    if resource_type == ConfigResourceType.TOPIC and name not in image.topics.by_name:
+    if resource_type == ConfigResourceType.TOPIC and TopicName(name) not in image.topics.by_name:
         raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
     if resource_type != ConfigResourceType.BROKER or name == ENTITY_DEFAULT:
         return
-    if int(name) not in image.brokers and int(name) not in image.controllers:
+    if BrokerId(int(name)) not in image.brokers and int(name) not in image.controllers:
         raise ApiException(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {name} is registered.")
 
 
@@ -250,7 +304,7 @@ def _check_min_isr(image: MetadataImage, resource: Resource, changes: Changes) -
 
 
 def _check_cordoned(image: MetadataImage, resource: Resource, changes: Changes, *, forwarded: bool) -> None:
-    """A controller knows directories by their ids only: without their broker they can be given free, not cordoned."""
+    """A controller knows only the ids of directories. Without their broker it can uncordon them, but not cordon."""
     if resource[0] != ConfigResourceType.BROKER or CORDONED_KEY not in changes:
         return
     if image.metadata_version < CORDONED_LOG_DIRS_FROM:
@@ -293,7 +347,7 @@ def _check_values(
         try:
             _check_broker_values(image, resource[1], changes, wanted, settings)
         except ConfigError as error:
-            # Kafka answers so; a client that waits for INVALID_CONFIG here would wait for it there too.
+            # Kafka returns this code here, not INVALID_CONFIG.
             raise _invalid_request(error.message) from error
 
 
@@ -306,7 +360,7 @@ def _check_broker_values(
             check_dynamic(key, value, per_broker=per_broker)
     default, own = settings.dynamic_broker_configs(image)
     static = settings.static.static
-    # Values that fit one by one may not fit together; another broker's file is not known here.
+    # Valid values may conflict with each other. The file of another broker is not known here.
     if not per_broker:
         BrokerConfig(static, wanted, own)
     elif int(name) == settings.node_id:
@@ -315,21 +369,21 @@ def _check_broker_values(
 
 def records_for_new_topic(
     image: MetadataImage, name: str, overrides: Mapping[str, str], settings: Settings
-) -> list[Message]:
+) -> list[WireMessage]:
     """The ConfigRecords of a topic that is being created. Raises INVALID_CONFIG."""
     _check_lengths(overrides)
     TopicConfig.build(settings.current(image), overrides)
-    records: list[Message] = [
+    records = [
         ConfigRecord(resource_type=ConfigResourceType.TOPIC, resource_name=name, name=key, value=value)
         for key, value in overrides.items()
     ]
-    return records + _clear_elr(image, records)
+    return [*records, *_clear_elr(image, records)]
 
 
 def effective_topic_configs(
     image: MetadataImage, overrides: Mapping[str, str], settings: Settings
 ) -> list[ConfigEntry]:
-    """All of a topic's configuration in force, with where each value comes from; sorted by name."""
+    """A topic's configuration in force, with the source of each value, sorted by name."""
     return describe_topic(settings.current(image), overrides)
 
 

@@ -1,57 +1,55 @@
-"""The controller's runtime: every request that the active controller answers, and what it does by itself.
+"""The controller's runtime: handles the requests of the active controller, and its periodic tasks.
 
-The decisions are the pure modules' (`topics.py`, `alter_partition.py`, `brokers.py` ...); appending and answering is
-`operations.py`; sessions of brokers are `sessions.py` and `liveness.py`.
+Pure modules make the decisions (`topics.py`, `alter_partition.py`, `brokers.py` ...; `decisions.py` is their table).
+`operations.py` appends and answers. `sessions.py` and `liveness.py` watch the brokers.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from ottla.controller import (
-    alter_partition,
-    brokers,
-    configs,
-    directories,
-    elections,
-    features,
-    producer_ids,
-    reassignments,
-    topics,
-)
+from ottla.controller import brokers, configs, elections
 from ottla.controller.activation import activation_records
+from ottla.controller.decisions import DECISIONS, Inputs
 from ottla.controller.liveness import LivenessWatch
-from ottla.controller.operations import MAX_PENDING_OPERATIONS, Done, Failed, MetadataLog, Operations
+from ottla.controller.operations import MAX_PENDING_OPERATIONS, MetadataLog, Operations
 from ottla.controller.periodic import PeriodicTasks
-from ottla.controller.result import ControllerResult, Message
+from ottla.controller.result import ControllerResult
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings import UNCLEAN_KEY, Settings
 from ottla.errors import ApiException
 from ottla.metadata.image import MetadataImage
 from ottla.peers import Endpoint
-from ottla.wire.messages import NoOpRecord
+from ottla.promise import Done, Failed
+from ottla.wire.classes import WireRequest, WireResponse
+from ottla.wire.messages import ConfigRecord, NoOpRecord
 
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
+    from ottla.ids import BrokerId
     from ottla.peers import Peers
     from ottla.raft.types import CommittedBatch, OffsetAndEpoch
+    from ottla.wire import messages
+    from ottla.wire.classes import WireMessage
 
 log = logging.getLogger(__name__)
 
+Resp = TypeVar("Resp", bound=WireResponse)
+
 _LATEST: Final = 1 << 15
-"""A version beyond all: what a caller inside this process speaks."""
+"""Larger than every version: the version of a caller in this process."""
 _STALLED_PART: Final = 8
-"""A session timer that is late by this part of the session says that it was this process that stood still."""
+"""A session timer that is late by this fraction of the session proves that this process was stalled."""
 
 
 class Controller:
-    """The active (or waiting) controller of this node. All methods are called on the event loop.
+    """The active or standby controller of this node. All methods are called on the event loop.
 
-    Requests and responses are Kafka's own messages, so that the same methods serve a request of a client, of
-    another broker or of this node's own broker. It is a listener of the raft driver, to be added after the
-    one that publishes images: who gets an answer then finds its effect in the published image.
+    Requests and responses are Kafka's own messages, so the same methods serve a client, another broker or this node's
+    own broker. The controller is a listener of the raft driver. Add it after the listener that publishes images: then
+    the published image contains the effect of a request before the request is answered.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class Controller:
         settings: Settings,
         *,
         peers: Peers | None = None,
-        bootstrap_records: Sequence[Message] = (),
+        bootstrap_records: Sequence[WireMessage] = (),
         max_pending: int = MAX_PENDING_OPERATIONS,
     ) -> None:
         self.settings = settings
@@ -77,21 +75,13 @@ class Controller:
         self._tasks = PeriodicTasks(clock)
         self._idle_since = -1
         self._operations = Operations(metadata_log, clock, self._sessions.note_registrations, max_pending)
-        self._when_active: list[Callable[[], None]] = []
 
     @property
     def image(self) -> MetadataImage:
-        """Everything appended so far, committed or not: what decisions are made on."""
+        """Everything appended so far, committed or not. Decisions are made on it."""
         return self._operations.state.image
 
-    def on_active(self, callback: Callable[[], None]) -> None:
-        """Call back once the activation records are committed (at once if they are)."""
-        if self.active:
-            callback()
-        else:
-            self._when_active.append(callback)
-
-    # The quorum speaks
+    # Events of the quorum
 
     def handle_load_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
         self._sessions.forget_registrations()
@@ -100,12 +90,12 @@ class Controller:
     def handle_commit(self, batches: Iterable[CommittedBatch]) -> None:
         self._operations.committed(batches)
 
-    def handle_leader_change(self, leader_id: int | None, epoch: int) -> None:
+    def handle_leader_change(self, leader_id: BrokerId | None, epoch: int) -> None:
         leads = leader_id == self.settings.node_id
         if leads and epoch == self._claimed_epoch:
             return
         if self._claimed_epoch is not None:
-            self._renounce()
+            self._resign()
         if leads:
             self._claim(epoch)
 
@@ -121,23 +111,20 @@ class Controller:
     def _activated(self, _response: None) -> None:
         self.active = True
         self._watch_sessions()
-        for broker_id, session in self._sessions.unheard():
+        for broker_id, session in self._sessions.without_heartbeat():
             self._watch_liveness(broker_id, session.epoch)
         settings, tasks = self.settings, self._tasks
         tasks.start("elect preferred leaders", settings.balance_interval_s, self._balance_leaders)
         tasks.start(
             "elect unclean leaders", settings.unclean_election_interval_s, self._elect_unclean_leaders
         )
-        self._break_silence_for_others()
-        waiting, self._when_active = self._when_active, []
-        for callback in waiting:
-            callback()
+        self._start_no_op_records()
 
     def _activation_failed(self, error: ApiException) -> None:
         log.warning("This controller did not become active: %s", error.message)
 
-    def _renounce(self) -> None:
-        """Another leads now, or nobody."""
+    def _resign(self) -> None:
+        """Another node leads now, or none."""
         if self.active:
             log.info("This controller is not active any more")
         self._claimed_epoch = None
@@ -148,16 +135,16 @@ class Controller:
         if self._session_timer is not None:
             self._session_timer.cancel()
             self._session_timer = None
-        self._operations.renounce()
+        self._operations.resign()
 
     def shutdown(self) -> None:
-        """Fail what waits with NOT_CONTROLLER, and refuse what comes."""
-        self._renounce()
+        """Fail waiting and later requests with NOT_CONTROLLER."""
+        self._resign()
 
-    # Brokers that are silent
+    # Sessions of brokers
 
     def _watch_sessions(self) -> None:
-        """Have one timer at the earliest time at which a session may run out."""
+        """Keep one timer for the earliest time at which a session may expire."""
         if self._session_timer is not None:
             return
         deadline_s = self._sessions.next_deadline_s()
@@ -169,32 +156,34 @@ class Controller:
         self._session_timer = None
         now_s = self._clock.monotonic()
         if now_s - due_s > self.settings.session_timeout_s / _STALLED_PART:
-            # This process stood still: heartbeats may lie unread, and nobody else is to blame.
-            log.warning("The controller stood still for %.1f s; sessions start afresh", now_s - due_s)
-            self._sessions.start_afresh(now_s)
-        # One after the other, so that each decision sees the one before it.
+            # This process was stalled and may not have read the heartbeats yet: the brokers are not at fault.
+            log.warning(
+                "The controller was stalled for %.1f s; all broker sessions are renewed", now_s - due_s
+            )
+            self._sessions.renew_all(now_s)
+        # One at a time, so that each decision sees the previous one.
         for broker_id, epoch in self._sessions.expired(now_s):
-            log.warning("Broker %d is fenced: its session has run out", broker_id)
+            log.warning("Broker %d is fenced: its session has expired", broker_id)
             self._fence(broker_id, epoch)
         self._watch_sessions()
 
-    def _fence(self, broker_id: int, epoch: int) -> None:
+    def _fence(self, broker_id: BrokerId, epoch: int) -> None:
         self._sessions.end(broker_id)
-        self._liveness.heard(broker_id)
+        self._liveness.stop_watching(broker_id)
         self._operations.run(
             lambda: brokers.fence_broker(self.image, self.settings, broker_id, epoch),
-            _nobody_waits,
+            _ignore_response,
             _log_failure,
         )
 
-    def broker_disconnected(self, broker_id: int, epoch: int, connection: str) -> None:
-        """The connection that a broker's heartbeats came by is lost: find out whether the broker is."""
+    def broker_disconnected(self, broker_id: BrokerId, epoch: int, connection: str) -> None:
+        """The connection of a broker's heartbeats is lost: find out whether its process is gone."""
         session = self._sessions.of(broker_id, epoch)
         if session is not None and session.connection == connection:
             session.connection = None
             self._watch_liveness(broker_id, epoch)
 
-    def _watch_liveness(self, broker_id: int, epoch: int) -> None:
+    def _watch_liveness(self, broker_id: BrokerId, epoch: int) -> None:
         broker = self.image.brokers.get(broker_id)
         if broker is None or broker.epoch != epoch or broker_id == self.settings.node_id:
             return
@@ -203,15 +192,15 @@ class Controller:
         if listener is not None:
             self._liveness.watch(broker_id, epoch, Endpoint(broker_id, listener.host, listener.port))
 
-    def _has_session(self, broker_id: int, epoch: int) -> bool:
+    def _has_session(self, broker_id: BrokerId, epoch: int) -> bool:
         return self._sessions.of(broker_id, epoch) is not None
 
-    def _broker_is_gone(self, broker_id: int, epoch: int) -> None:
+    def _broker_is_gone(self, broker_id: BrokerId, epoch: int) -> None:
         if self.active and self._has_session(broker_id, epoch):
-            log.warning("Broker %d is fenced: nobody listens there any more", broker_id)
+            log.warning("Broker %d is fenced: its listener refuses connections", broker_id)
             self._fence(broker_id, epoch)
 
-    # By the clock
+    # Periodic tasks
 
     def _elect(self, operation: Callable[[], ControllerResult[bool]]) -> bool:
         more = False
@@ -222,7 +211,7 @@ class Controller:
             more = result.response
             return result
 
-        self._operations.run(decide, _nobody_waits, _log_failure)
+        self._operations.run(decide, _ignore_response, _log_failure)
         return more
 
     def _balance_leaders(self) -> bool:
@@ -231,45 +220,43 @@ class Controller:
     def _elect_unclean_leaders(self) -> bool:
         return self._elect(lambda: elections.elect_unclean_leaders(self.image, self.settings))
 
-    def _break_silence_for_others(self) -> None:
-        """Write a NoOpRecord into an idle log, by which other nodes see that they keep up; alone, it would be vain."""
+    def _start_no_op_records(self) -> None:
+        """Write a NoOpRecord into an idle log, so that other nodes can measure their lag. A single node needs none."""
         image, own = self.image, self.settings.node_id
         if self.active and (image.brokers.keys() | image.controllers.keys()) - {own}:
             self._tasks.start("write no-op records", self.settings.max_idle_s, self._write_if_idle)
 
     def _write_if_idle(self) -> bool:
         if self._log.log_end_offset == self._idle_since:
-            self._operations.run(lambda: ControllerResult([NoOpRecord()], None), _nobody_waits, _log_failure)
+            self._operations.run(
+                lambda: ControllerResult([NoOpRecord()], None), _ignore_response, _log_failure
+            )
         self._idle_since = self._log.log_end_offset
         return False
 
-    # Requests of clients
+    # Requests
 
-    def create_topics(self, request: Message, done: Done, failed: Failed) -> None:
+    def handle(
+        self, request: WireRequest[Resp], done: Done[Resp], failed: Failed, *, version: int = _LATEST
+    ) -> None:
+        """Handle a request of the table `DECISIONS`. `done` is called when its records are committed."""
+        decision = DECISIONS[request.API_KEY]
+        inputs = Inputs(self.image, self.settings, self._clock, version)
         self._operations.run(
-            lambda: topics.create_topics(self.image, request, self.settings, self._clock),
+            lambda: decision.decide(inputs, request),
             done,
             failed,
-            request.timeout_ms,
+            None if decision.timeout_ms is None else decision.timeout_ms(request),
         )
 
-    def delete_topics(self, request: Message, done: Done, failed: Failed, *, version: int = _LATEST) -> None:
-        self._operations.run(
-            lambda: topics.delete_topics(self.image, request, self.settings, version),
-            done,
-            failed,
-            request.timeout_ms,
-        )
-
-    def create_partitions(self, request: Message, done: Done, failed: Failed) -> None:
-        self._operations.run(
-            lambda: topics.create_partitions(self.image, request, self._clock),
-            done,
-            failed,
-            request.timeout_ms,
-        )
-
-    def alter_configs(self, request: Message, done: Done, failed: Failed, *, forwarded: bool) -> None:
+    def alter_configs(
+        self,
+        request: messages.AlterConfigsRequest,
+        done: Done[messages.AlterConfigsResponse],
+        failed: Failed,
+        *,
+        forwarded: bool,
+    ) -> None:
         self._change_configs(
             lambda: configs.alter_configs(self.image, request, self.settings, forwarded=forwarded),
             done,
@@ -277,7 +264,12 @@ class Controller:
         )
 
     def incremental_alter_configs(
-        self, request: Message, done: Done, failed: Failed, *, forwarded: bool
+        self,
+        request: messages.IncrementalAlterConfigsRequest,
+        done: Done[messages.IncrementalAlterConfigsResponse],
+        failed: Failed,
+        *,
+        forwarded: bool,
     ) -> None:
         self._change_configs(
             lambda: configs.incremental_alter_configs(
@@ -288,63 +280,32 @@ class Controller:
         )
 
     def _change_configs(
-        self, operation: Callable[[], ControllerResult[Message]], done: Done, failed: Failed
+        self, operation: Callable[[], ControllerResult[Resp]], done: Done[Resp], failed: Failed
     ) -> None:
         allows_unclean = False
 
-        def decide() -> ControllerResult[Message]:
+        def decide() -> ControllerResult[Resp]:
             nonlocal allows_unclean
             result = operation()
-            allows_unclean = any(getattr(record, "name", None) == UNCLEAN_KEY for record in result.records)
+            allows_unclean = any(
+                isinstance(record, ConfigRecord) and record.name == UNCLEAN_KEY for record in result.records
+            )
             return result
 
         self._operations.run(decide, done, failed)
         if allows_unclean:
-            # Whoever sets it waits for partitions that have no leader; the clock would take minutes.
+            # The user waits for partitions without a leader; the periodic task would take minutes.
             self._elect_unclean_leaders()
 
-    def update_features(
-        self, request: Message, done: Done, failed: Failed, *, version: int = _LATEST
+    def register_broker(
+        self,
+        request: messages.BrokerRegistrationRequest,
+        done: Done[messages.BrokerRegistrationResponse],
+        failed: Failed,
     ) -> None:
-        self._operations.run(
-            lambda: features.update_features(self.image, request, self.settings, version),
-            done,
-            failed,
-            request.timeout_ms,
-        )
+        """Handle BrokerRegistration. The response has the broker epoch."""
 
-    def elect_leaders(self, request: Message, done: Done, failed: Failed, *, version: int = _LATEST) -> None:
-        self._operations.run(
-            lambda: elections.elect_leaders(self.image, request, self.settings, version),
-            done,
-            failed,
-            request.timeout_ms,
-        )
-
-    def alter_partition_reassignments(self, request: Message, done: Done, failed: Failed) -> None:
-        self._operations.run(
-            lambda: reassignments.alter_partition_reassignments(self.image, request, self.settings),
-            done,
-            failed,
-            request.timeout_ms,
-        )
-
-    def list_partition_reassignments(self, request: Message, done: Done, failed: Failed) -> None:
-        self._operations.run(
-            lambda: reassignments.list_partition_reassignments(self.image, request), done, failed
-        )
-
-    def unregister_broker(self, request: Message, done: Done, failed: Failed) -> None:
-        self._operations.run(
-            lambda: brokers.unregister_broker(self.image, request, self.settings), done, failed
-        )
-
-    # Requests of other nodes
-
-    def register_broker(self, request: Message, done: Done, failed: Failed) -> None:
-        """BrokerRegistrationRequest -> BrokerRegistrationResponse (with the broker epoch)."""
-
-        def operation() -> ControllerResult[Message]:
+        def operation() -> ControllerResult[messages.BrokerRegistrationResponse]:
             existing = self.image.brokers.get(request.broker_id)
             return brokers.register_broker(
                 self.image,
@@ -356,23 +317,33 @@ class Controller:
             )
 
         self._operations.run(operation, done, failed)
-        self._break_silence_for_others()
+        self._start_no_op_records()
 
-    def register_controller(self, request: Message, done: Done, failed: Failed) -> None:
-        """ControllerRegistrationRequest -> ControllerRegistrationResponse."""
+    def register_controller(
+        self,
+        request: messages.ControllerRegistrationRequest,
+        done: Done[messages.ControllerRegistrationResponse],
+        failed: Failed,
+    ) -> None:
+        """Handle ControllerRegistration."""
         self._operations.run(lambda: brokers.register_controller(self.image, request), done, failed)
-        self._break_silence_for_others()
+        self._start_no_op_records()
 
     def broker_heartbeat(
-        self, request: Message, done: Done, failed: Failed, *, connection: str = "in process"
+        self,
+        request: messages.BrokerHeartbeatRequest,
+        done: Done[messages.BrokerHeartbeatResponse],
+        failed: Failed,
+        *,
+        connection: str = "in process",
     ) -> None:
-        """BrokerHeartbeatRequest -> BrokerHeartbeatResponse; unfences, fences or shuts down the broker.
+        """Handle BrokerHeartbeat: unfence or fence the broker, or shut it down.
 
-        `connection` is what the heartbeat came by, to be told of in `broker_disconnected` when it is lost.
+        `connection` is the heartbeat's connection. Call `broker_disconnected` with it when it is lost.
         """
         broker_id = request.broker_id
 
-        def operation() -> ControllerResult[Message]:
+        def operation() -> ControllerResult[messages.BrokerHeartbeatResponse]:
             state, result = brokers.heartbeat(
                 self.image,
                 request,
@@ -382,34 +353,16 @@ class Controller:
             )
             self._sessions.touch(request, connection, self._clock.monotonic())
             self._sessions.note_state(broker_id, state, self._log.log_end_offset + len(result.records) - 1)
-            self._liveness.heard(broker_id)
+            self._liveness.stop_watching(broker_id)
             return result
 
         self._operations.run(operation, done, failed)
         self._watch_sessions()
 
-    def alter_partition(
-        self, request: Message, done: Done, failed: Failed, *, version: int = _LATEST
-    ) -> None:
-        """AlterPartitionRequest -> AlterPartitionResponse: another in-sync set."""
-        self._operations.run(
-            lambda: alter_partition.alter_partition(self.image, request, self.settings, version), done, failed
-        )
 
-    def assign_replicas_to_dirs(self, request: Message, done: Done, failed: Failed) -> None:
-        """AssignReplicasToDirsRequest -> AssignReplicasToDirsResponse."""
-        self._operations.run(
-            lambda: directories.assign_replicas_to_dirs(self.image, request, self.settings), done, failed
-        )
-
-    def allocate_producer_ids(self, request: Message, done: Done, failed: Failed) -> None:
-        """AllocateProducerIdsRequest -> AllocateProducerIdsResponse: a block of 1,000 ids."""
-        self._operations.run(lambda: producer_ids.allocate_producer_ids(self.image, request), done, failed)
-
-
-def _nobody_waits(_response: Any) -> None:
-    """What the controller does by itself needs no answer."""
+def _ignore_response(_response: object) -> None:
+    """The controller's own operations need no response."""
 
 
 def _log_failure(error: ApiException) -> None:
-    log.warning("The controller could not do what it had to: %s", error.message)
+    log.warning("An operation of the controller failed: %s", error.message)

@@ -1,29 +1,32 @@
-"""AssignReplicasToDirs: a broker tells in which of its log directories its replicas lie."""
+"""AssignReplicasToDirs: a broker reports the log directories of its replicas."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ottla.controller.cluster import check_broker_epoch
 from ottla.controller.partition_change import Election, PartitionId, Target, change_partition
 from ottla.controller.partitions import TopicRules, changes_for_lost_replicas, is_online_directory
-from ottla.controller.result import ControllerResult, Message
+from ottla.controller.result import ControllerResult
 from ottla.controller.settings import Settings
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_FROM
 from ottla.metadata.image import MetadataImage
-from ottla.wire.messages import AssignReplicasToDirsResponse
+from ottla.wire.messages import AssignReplicasToDirsResponse, PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import AssignReplicasToDirsRequest
 
 
 def assign_replicas_to_dirs(
-    image: MetadataImage, request: Message, settings: Settings
-) -> ControllerResult[Message]:
-    """AssignReplicasToDirsRequest -> AssignReplicasToDirsResponse.
-
-    Replicas told to lie in a directory that is not online leave their ISRs.
-    """
+    image: MetadataImage, request: AssignReplicasToDirsRequest, settings: Settings
+) -> ControllerResult[AssignReplicasToDirsResponse]:
+    """Decide AssignReplicasToDirs. Replicas in a directory that is not online leave their ISRs."""
     if image.metadata_version < DIRECTORY_ASSIGNMENT_FROM:
         raise ApiException(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
-    records: list[Message] = []
+    records: list[PartitionChangeRecord] = []
     lost: list[PartitionId] = []
     response = AssignReplicasToDirsResponse()
     for directory in request.directories:
@@ -50,8 +53,8 @@ def assign_replicas_to_dirs(
 
 
 def _assign(
-    image: MetadataImage, settings: Settings, broker_id: int, partition_id: PartitionId, directory: bytes
-) -> tuple[Message | None, ErrorCode]:
+    image: MetadataImage, settings: Settings, broker_id: BrokerId, partition_id: PartitionId, directory: bytes
+) -> tuple[PartitionChangeRecord | None, ErrorCode]:
     topic = image.topics.by_id.get(partition_id.topic_id)
     if topic is None:
         return None, ErrorCode.UNKNOWN_TOPIC_ID

@@ -1,8 +1,8 @@
-"""Elections on request and by the clock: ElectLeaders, the return to preferred leaders, unclean elections."""
+"""Elections: ElectLeaders, and the periodic ones (preferred leaders, unclean elections)."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.controller.partition_change import Election, PartitionId, change_partition
 from ottla.controller.partitions import TopicRules
@@ -11,29 +11,32 @@ from ottla.controller.result import (
     NO_ERROR,
     ApiError,
     ControllerResult,
-    Message,
 )
 from ottla.controller.settings import Settings
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.metadata.image import NO_LEADER, MetadataImage, PartitionRegistration, TopicImage
 from ottla.wire.enums import ElectionType
-from ottla.wire.messages import ElectLeadersResponse
+from ottla.wire.messages import ElectLeadersResponse, PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import ElectLeadersRequest
 
 MAX_ELECTIONS_PER_TURN: Final = 1000
-"""Elections that the clock brings about in one batch; what is left has its turn soon after."""
+"""Periodic elections in one batch; the rest follow soon after."""
 
 
 _ELECTIONS: Final = {ElectionType.PREFERRED: Election.PREFERRED, ElectionType.UNCLEAN: Election.UNCLEAN}
-_IN_VAIN: Final = {
+_NO_LEADER_ELECTED: Final = {
     ElectionType.PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     ElectionType.UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
 }
 
 
 def elect_leaders(
-    image: MetadataImage, request: Message, settings: Settings, version: int
-) -> ControllerResult[Message]:
-    """ElectLeadersRequest -> ElectLeadersResponse. Without partitions named, all that need an election."""
+    image: MetadataImage, request: ElectLeadersRequest, settings: Settings, version: int
+) -> ControllerResult[ElectLeadersResponse]:
+    """Decide ElectLeaders. A request without partitions means all that need an election."""
     election = ElectionType.PREFERRED
     if version >= 1:
         try:
@@ -42,12 +45,12 @@ def elect_leaders(
             raise ApiException(
                 ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}"
             ) from None
-    wanted: list[tuple[str, list[int]]]
+    wanted: list[tuple[TopicName, list[int]]]
     if request.topic_partitions is None:
         wanted = [(name, sorted(topic.partitions)) for name, topic in image.topics.by_name.items()]
     else:
         wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-    records: list[Message] = []
+    records: list[PartitionChangeRecord] = []
     results = []
     for name, indexes in wanted:
         result = ElectLeadersResponse.ReplicaElectionResult(topic=name)
@@ -72,8 +75,8 @@ def elect_leaders(
 
 
 def _elect(
-    image: MetadataImage, settings: Settings, name: str, index: int, election: ElectionType
-) -> tuple[Message | None, ApiError]:
+    image: MetadataImage, settings: Settings, name: TopicName, index: int, election: ElectionType
+) -> tuple[PartitionChangeRecord | None, ApiError]:
     topic = image.topics.by_name.get(name)
     if topic is None:
         return None, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
@@ -84,7 +87,7 @@ def _elect(
         return None, _no_election(ErrorCode.ELECTION_NOT_NEEDED)
     rules = TopicRules(image, settings, topic).of(partition, _ELECTIONS[election])
     record = change_partition(PartitionId(topic.id, index), partition, rules)
-    return record, NO_ERROR if record is not None else _no_election(_IN_VAIN[election])
+    return record, NO_ERROR if record is not None else _no_election(_NO_LEADER_ELECTED[election])
 
 
 _SENTENCES: Final = {
@@ -102,11 +105,11 @@ def has_preferred_leader(partition: PartitionRegistration) -> bool:
     return partition.leader == partition.replicas[0]
 
 
-def _elections_by_the_clock(
+def _periodic_elections(
     image: MetadataImage, settings: Settings, election: Election
 ) -> ControllerResult[bool]:
-    """The response says that there may be more to do."""
-    records: list[Message] = []
+    """The response is whether there may be more to do."""
+    records: list[PartitionChangeRecord] = []
     for topic in image.topics.by_name.values():
         waiting = [(i, p) for i, p in topic.partitions.items() if _needs(p, election)]
         if not waiting:
@@ -131,16 +134,16 @@ def _try(
     waiting: list[tuple[int, PartitionRegistration]],
     rules: TopicRules,
     election: Election,
-) -> list[Message]:
+) -> list[PartitionChangeRecord]:
     records = (change_partition(PartitionId(topic.id, i), p, rules.of(p, election)) for i, p in waiting)
     return [record for record in records if record is not None]
 
 
 def balance_leaders(image: MetadataImage, settings: Settings) -> ControllerResult[bool]:
-    """Give the lead back to preferred replicas that may lead."""
-    return _elections_by_the_clock(image, settings, Election.PREFERRED)
+    """Return the lead to preferred replicas that may lead."""
+    return _periodic_elections(image, settings, Election.PREFERRED)
 
 
 def elect_unclean_leaders(image: MetadataImage, settings: Settings) -> ControllerResult[bool]:
-    """Elect leaders for partitions that have none, of topics that allow it to lose records."""
-    return _elections_by_the_clock(image, settings, Election.UNCLEAN)
+    """Elect leaders for partitions without one, in topics that allow elections with a loss of records."""
+    return _periodic_elections(image, settings, Election.UNCLEAN)

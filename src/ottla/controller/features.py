@@ -1,11 +1,11 @@
-"""UpdateFeatures: raising and lowering finalized feature levels within what every node supports."""
+"""UpdateFeatures: raises and lowers finalized feature levels within the range that every node supports."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.controller.result import NO_ERROR, ApiError, ControllerResult, Message
+from ottla.controller.result import NO_ERROR, ApiError, ControllerResult
 from ottla.controller.settings import MIN_ISR_KEY, Settings
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import (
@@ -16,27 +16,31 @@ from ottla.metadata.features import (
     SUPPORTED_FEATURES,
 )
 from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage, VersionRange
+from ottla.wire.classes import WireMessage
 from ottla.wire.enums import ConfigResourceType, UpgradeType
 from ottla.wire.messages import ConfigRecord, FeatureLevelRecord, UpdateFeaturesResponse
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import UpdateFeaturesRequest
+
 _RECORDS_CHANGED_AT: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
-"""Levels of metadata.version that brought records or fields which an earlier level cannot hold."""
+"""Levels of metadata.version that added records or fields which an earlier level cannot represent."""
 
 _UPGRADE_TYPES: Final = frozenset(UpgradeType) - {UpgradeType.UNKNOWN}
 
 
 def update_features(
-    image: MetadataImage, request: Message, settings: Settings, version: int
-) -> ControllerResult[Message]:
-    """UpdateFeaturesRequest -> UpdateFeaturesResponse: all of the updates, or none."""
+    image: MetadataImage, request: UpdateFeaturesRequest, settings: Settings, version: int
+) -> ControllerResult[UpdateFeaturesResponse]:
+    """Decide UpdateFeatures: all of the updates, or none."""
     updates = {update.feature: update for update in request.feature_updates}
     proposed = {**image.features, **{name: update.max_version_level for name, update in updates.items()}}
-    records: list[Message] = []
+    records: list[WireMessage] = []
     error = NO_ERROR
     try:
         for update in updates.values():
             if version == 0:
-                # Version 0 had only a flag; a downgrade it allows is the safe one.
+                # Version 0 has only a flag, which allows a safe downgrade.
                 update.upgrade_type = (
                     UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
                 )
@@ -48,7 +52,7 @@ def update_features(
         )
         records = []
     if records and proposed.get(ELR_VERSION, 0) > 0 and ELR_VERSION in updates:
-        records = _make_elr_safe(image, settings) + records
+        records = [*_make_elr_safe(image, settings), *records]
     response = UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
     if not error.failed and version <= 1:
         response.results = [
@@ -58,7 +62,9 @@ def update_features(
     return ControllerResult([] if request.validate_only else records, response)
 
 
-def _update(image: MetadataImage, update: Message, proposed: Mapping[str, int]) -> list[Message]:
+def _update(
+    image: MetadataImage, update: UpdateFeaturesRequest.FeatureUpdateKey, proposed: Mapping[str, int]
+) -> list[FeatureLevelRecord]:
     name, level = update.feature, update.max_version_level
 
     def refuse(why: str) -> ApiException:
@@ -109,13 +115,13 @@ def _why_unsupported(image: MetadataImage, name: str, level: int) -> str | None:
         if level and not low <= level <= high:
             return f"{node} only supports versions {low}-{high}."
         if not level and low > 0:
-            return f"{node} cannot do without it."
+            return f"{node} requires this feature."
     return None
 
 
-def _make_elr_safe(image: MetadataImage, settings: Settings) -> list[Message]:
+def _make_elr_safe(image: MetadataImage, settings: Settings) -> list[ConfigRecord]:
     """ELR needs one min.insync.replicas for all brokers: set it for the cluster, remove it from single brokers."""
-    records: list[Message] = []
+    records: list[ConfigRecord] = []
     broker = ConfigResourceType.BROKER
     if MIN_ISR_KEY not in image.configs.of(broker, ENTITY_DEFAULT):
         records.append(

@@ -1,7 +1,7 @@
-"""Operations on the metadata log: decided one after the other on everything appended, answered once committed.
+"""Operations on the metadata log: each is decided on everything appended so far, and answered when it is committed.
 
-It keeps two states: of all that was appended, which the next decision is made on, and of what is committed, which is
-all that is left when another node takes the lead.
+There are two states. The next decision is made on the state of everything appended. The committed state is what remains
+when another node takes the lead.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ottla.controller.replay import Replay, ReplayState, replay
-from ottla.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult, Message
+from ottla.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import EMPTY_IMAGE
+from ottla.promise import Done, Failed, Promise
 
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
     from ottla.raft.types import CommittedBatch, OffsetAndEpoch
+    from ottla.wire.classes import WireMessage
 
-Done = Callable[[Message], object]
-"""Called on the event loop with the response message, after its records are committed."""
-Failed = Callable[[ApiException], object]
-"""Called instead of `Done` when the whole operation failed (refused, timed out, not the controller, queue full)."""
-Appended = Callable[[Sequence[Message], int], object]
-"""Told of records as they enter the state, with the offset of the first: appended here, or committed by another."""
+R = TypeVar("R")
+
+Appended = Callable[["Sequence[WireMessage]", int], object]
+"""Called with records as they enter the state, and the offset of the first: appended here, or committed by another."""
 
 MAX_PENDING_OPERATIONS: Final = 10_000
-"""Operations that may wait for their records to be committed; beyond it new ones are refused."""
+"""Operations that may wait for the commit of their records. Further operations are refused."""
 
 
 class MetadataLog(Protocol):
-    """What the controller needs of the raft driver."""
+    """The part of the raft driver that the controller uses."""
 
     @property
     def leader_epoch(self) -> int: ...
@@ -40,8 +40,8 @@ class MetadataLog(Protocol):
     @property
     def log_end_offset(self) -> int: ...
 
-    def append(self, records: Sequence[Any]) -> int:
-        """Append one atomic batch; gives its last offset."""
+    def append(self, records: Sequence[WireMessage]) -> int:
+        """Append one atomic batch. Returns its last offset."""
         ...
 
 
@@ -50,36 +50,30 @@ def not_controller() -> ApiException:
 
 
 @dataclass(slots=True)
-class _Waiter:
-    done: Done
-    failed: Failed
-    response: Message
-    timer: Timer | None = None
-    over: bool = False
-
-    def finish(self, error: ApiException | None = None) -> None:
-        if self.over:
-            return
-        self.over = True
-        if self.timer is not None:
-            self.timer.cancel()
-        if error is None:
-            self.done(self.response)
-        else:
-            self.failed(error)
-
-
-@dataclass(slots=True)
-class _Pending:
+class _Pending(Generic[R]):
     """An operation whose records are in the log up to `last_offset` but not committed yet."""
 
     last_offset: int
     state: ReplayState
-    waiter: _Waiter
+    response: R
+    promise: Promise[R]
+    timer: Timer | None = None
+
+    def committed(self) -> None:
+        self._cancel_timer()
+        self.promise.resolve(self.response)
+
+    def failed(self, error: ApiException) -> None:
+        self._cancel_timer()
+        self.promise.reject(error)
+
+    def _cancel_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 class Operations:
-    """Runs the controller's operations while it leads, and follows the log while another does."""
+    """Runs the controller's operations while it leads, and follows the log while another node leads."""
 
     def __init__(
         self, metadata_log: MetadataLog, clock: Clock, on_records: Appended, max_pending: int
@@ -87,14 +81,14 @@ class Operations:
         self.log = metadata_log
         self.leading = False
         self.state = ReplayState()
-        """Everything appended so far, committed or not."""
+        """The state of everything appended so far, committed or not."""
         self._clock = clock
         self._on_records = on_records
         self._max_pending = max_pending
         self._committed = ReplayState()
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_Pending[Any]] = deque()
 
-    # What the log says
+    # Events of the log
 
     def load_snapshot(self, snapshot_id: OffsetAndEpoch, batches: Iterable[CommittedBatch]) -> None:
         loading = Replay(ReplayState(EMPTY_IMAGE))
@@ -102,7 +96,7 @@ class Operations:
         for batch in batches:
             loading.feed(batch.records)
             for record in batch.records:
-                # A snapshot does not tell where in the log a record stood.
+                # A snapshot does not have the original offset of a record.
                 self._on_records((record,), last_offset)
         self.state = self._committed = loading.finish(last_offset, snapshot_id.epoch)
 
@@ -124,34 +118,37 @@ class Operations:
         while self._pending and self._pending[0].last_offset <= batch.last_offset:
             pending = self._pending.popleft()
             self._committed = pending.state
-            finished.append(pending.waiter)
+            finished.append(pending)
         if self._committed.image.offset < batch.last_offset:
-            # A part of an operation that was too big for one batch; the rest may never come.
+            # Part of an operation that was too big for one batch; the rest may never be committed.
             self._committed = replay(self._committed, batch.records, batch.last_offset, batch.epoch)
-        for waiter in finished:
-            waiter.finish()
+        for pending in finished:
+            pending.committed()
 
     def lead(self) -> None:
         self.leading = True
 
-    def renounce(self) -> None:
-        """Another leads now: what is not committed may never be. Who waits is told NOT_CONTROLLER."""
+    def resign(self) -> None:
+        """Another node leads now: uncommitted records may be lost. Waiting requests fail with NOT_CONTROLLER."""
         self.leading = False
         self.state = self._committed
         pending, self._pending = self._pending, deque()
         for operation in pending:
-            operation.waiter.finish(not_controller())
+            operation.failed(not_controller())
 
-    # What the controller decides
+    # Decisions of the controller
 
     def run(
         self,
-        operation: Callable[[], ControllerResult[Any]],
-        done: Done,
+        operation: Callable[[], ControllerResult[R]],
+        done: Done[R],
         failed: Failed,
         timeout_ms: int | None = None,
     ) -> None:
-        """Decide now, append, and answer when that is committed."""
+        """Decide now, append the records, and answer when they are committed.
+
+        `failed` is called instead when the whole operation fails: refused, timed out, not the controller, queue full.
+        """
         if not self.leading:
             failed(not_controller())
             return
@@ -170,25 +167,27 @@ class Operations:
         except ApiException as error:
             failed(not_controller() if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER else error)
             return
-        waiter = _Waiter(done, failed, result.response)
+        promise = Promise[R]()
+        promise.then(done, failed)
         if result.records:
-            self._pending.append(_Pending(self.state.image.offset, self.state, waiter))
+            offset, state = self.state.image.offset, self.state
         elif self._pending:
-            # It changed nothing, but it may tell of what others have changed: it waits until that is certain.
-            last = self._pending[-1]
-            self._pending.append(_Pending(last.last_offset, last.state, waiter))
+            # It changes nothing, but its response may depend on uncommitted operations: it waits for them.
+            offset, state = self._pending[-1].last_offset, self._pending[-1].state
         else:
-            waiter.finish()
+            promise.resolve(result.response)
             return
+        pending = _Pending(offset, state, result.response, promise)
+        self._pending.append(pending)
         if timeout_ms is not None:
-            waiter.timer = self._clock.call_later(max(timeout_ms, 0) / 1000, _time_out, waiter)
+            pending.timer = self._clock.call_later(max(timeout_ms, 0) / 1000, _time_out, pending)
 
-    def _append(self, result: ControllerResult[Any]) -> None:
+    def _append(self, result: ControllerResult[R]) -> None:
         records = result.records
         step = len(records) if result.atomic else MAX_RECORDS_PER_OPERATION
         epoch = self.log.leader_epoch
         first_offset = self.log.log_end_offset
-        # Replayed before it is written: what cannot be replayed must not get into the log.
+        # Replay first: records that cannot be replayed must not get into the log.
         state = replay(self.state, records, first_offset + len(records) - 1, epoch)
         for start in range(0, len(records), step):
             try:
@@ -199,15 +198,15 @@ class Operations:
         self.state = state
         self._on_records(records, first_offset)
 
-    def _appended_in_part(self, records: Sequence[Message], first_offset: int, epoch: int) -> None:
-        """What is in the log counts, though the rest of its operation was refused."""
+    def _appended_in_part(self, records: Sequence[WireMessage], first_offset: int, epoch: int) -> None:
+        """Apply the records that are in the log, though the rest of their operation was refused."""
         if records:
             self.state = replay(self.state, records, first_offset + len(records) - 1, epoch)
             self._on_records(records, first_offset)
 
 
-def _time_out(waiter: _Waiter) -> None:
-    waiter.finish(
+def _time_out(pending: _Pending[R]) -> None:
+    pending.failed(
         ApiException(
             ErrorCode.REQUEST_TIMED_OUT,
             "The change was written but is not committed yet; it may still take effect.",

@@ -1,9 +1,8 @@
-"""One partition's change: from what it is and what it shall be to the PartitionChangeRecord, or None if all is well.
+"""One partition's change: computes the PartitionChangeRecord from its registration and its target.
 
-A pure function. It completes a reassignment whose replicas are in sync, keeps the eligible leader replicas (ELR),
-elects a leader and decides when the leader epoch moves. Who asks for which change is the other modules' business; what
-the record does to the epochs (leader epoch up with every leader field, partition epoch with every record) that of
-`ottla.metadata`.
+A pure function. It completes a reassignment whose replicas are in sync, maintains the eligible leader replicas (ELR),
+elects a leader and decides when the leader epoch increases. Other modules decide which change to make. `ottla.metadata`
+applies the record: a leader field increases the leader epoch, and every record increases the partition epoch.
 """
 
 from __future__ import annotations
@@ -14,24 +13,24 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ottla.controller.result import Message
+from ottla.ids import BrokerId
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_FROM
 from ottla.metadata.image import NO_LEADER, NO_LEADER_CHANGE, LeaderRecoveryState, PartitionRegistration
 from ottla.wire.messages import PartitionChangeRecord
 
 _NO_EPOCH_BUMP_ON_SHRINK: Final = 12
-"""From this metadata.version on, followers cope with an ISR that shrinks within a leader epoch."""
+"""From this metadata.version on, followers accept an ISR that shrinks within a leader epoch."""
 _NO_RECOVERY_CHANGE: Final = -1
 
-Replicas = tuple[int, ...]
+Replicas = tuple[BrokerId, ...]
 
 
 class Election(Enum):
-    """How far to go for a leader."""
+    """Which replicas an election may choose."""
 
     PREFERRED = "the first replica if it may lead, else any that may"
     ONLINE = "from the in-sync (or eligible) replicas"
-    UNCLEAN = "from any live replica if there is no other way, losing what it lacks"
+    UNCLEAN = "from any live replica if there is no other, losing the records that it lacks"
 
 
 class PartitionId(NamedTuple):
@@ -42,11 +41,11 @@ class PartitionId(NamedTuple):
 
 
 class PartitionRules(msgspec.Struct, frozen=True):
-    """What decides about a partition's change besides its registration."""
+    """What a partition's change depends on besides its registration."""
 
-    is_acceptable_leader: Callable[[int], bool]
-    default_directory: Callable[[int], bytes]
-    """Where a replica that the partition did not have before is recorded to lie."""
+    is_acceptable_leader: Callable[[BrokerId], bool]
+    default_directory: Callable[[BrokerId], bytes]
+    """The recorded directory of a replica that the partition did not have before."""
     min_isr: int
     elr_enabled: bool
     election: Election
@@ -54,17 +53,17 @@ class PartitionRules(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What the partition shall be; what is None stays as it is."""
+    """The wanted values of a partition; None leaves a value unchanged."""
 
     isr: Replicas | None = None
     replicas: Replicas | None = None
     removing: Replicas | None = None
     adding: Replicas | None = None
-    directories: Mapping[int, bytes] = msgspec.field(default_factory=dict)
-    """Where replicas lie, as far as it changes."""
+    directories: Mapping[BrokerId, bytes] = msgspec.field(default_factory=dict)
+    """The directories of replicas, as far as they change."""
     leader_recovery_state: int | None = None
-    unclean_shutdown: int | None = None
-    """A broker that lost its memory of what it had: it is eligible for nothing."""
+    unclean_shutdown: BrokerId | None = None
+    """A broker that restarted after a crash: it is not eligible as a leader."""
 
 
 NO_TARGET: Final = Target()
@@ -85,8 +84,8 @@ def change_partition(
     partition: PartitionRegistration,
     rules: PartitionRules,
     target: Target = NO_TARGET,
-) -> Message | None:
-    """The record that brings the partition to its target, with a leader that may lead; None if nothing changes."""
+) -> PartitionChangeRecord | None:
+    """The record that brings the partition to its target, with an acceptable leader; None if nothing changes."""
     draft = _Draft(
         replicas=_given(target.replicas, partition.replicas),
         isr=_given(target.isr, partition.isr),
@@ -99,7 +98,7 @@ def change_partition(
     record = PartitionChangeRecord(topic_id=partition_id.topic_id, partition_id=partition_id.partition)
     unclean = _elect_into(record, draft, partition, rules)
     if record.leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(draft.replicas):
-        # A replica that leaves must not be taken for one of this leader epoch.
+        # A replica that leaves must not act in the current leader epoch.
         record.leader = partition.leader
     if unclean or not rules.elr_enabled:
         draft.elr = ()
@@ -125,7 +124,7 @@ def _without(replicas: Replicas, out: Replicas) -> Replicas:
 
 
 def _complete_reassignment(draft: _Draft) -> None:
-    """The reassignment is over once everyone it adds is in sync, and someone who stays is."""
+    """A reassignment is complete when all added replicas and at least one remaining replica are in sync."""
     if not (draft.removing or draft.adding):
         return
     isr = _without(draft.isr, draft.removing)
@@ -134,7 +133,7 @@ def _complete_reassignment(draft: _Draft) -> None:
         return
     if not set(draft.adding) <= set(isr):
         return
-    # A smaller replication factor must not make the ISR smaller than the old replicas would keep it.
+    # With a smaller replication factor, all remaining replicas must be in sync first.
     if len(draft.adding) < len(draft.removing) and not set(replicas) <= set(isr):
         return
     draft.isr, draft.replicas = isr, replicas
@@ -142,9 +141,9 @@ def _complete_reassignment(draft: _Draft) -> None:
 
 
 def _populate_elr(
-    draft: _Draft, partition: PartitionRegistration, rules: PartitionRules, unclean_shutdown: int | None
+    draft: _Draft, partition: PartitionRegistration, rules: PartitionRules, unclean_shutdown: BrokerId | None
 ) -> None:
-    """Replicas out of the ISR that still have everything committed: those it had when it fell below min ISR."""
+    """Replicas outside the ISR that have all committed records: its members when it fell below the min ISR."""
     if not rules.elr_enabled:
         return
     if len(draft.isr) >= rules.min_isr:
@@ -156,9 +155,9 @@ def _populate_elr(
 
 
 def _elect_into(
-    record: Message, draft: _Draft, partition: PartitionRegistration, rules: PartitionRules
+    record: PartitionChangeRecord, draft: _Draft, partition: PartitionRegistration, rules: PartitionRules
 ) -> bool:
-    """Set the leader if it changes; gives whether the new one may lack committed records."""
+    """Set the leader if it changes. Returns whether the new one may lack committed records."""
     leader, unclean = _elect(draft, partition, rules)
     if leader == partition.leader:
         return False
@@ -173,11 +172,11 @@ def _elect_into(
     return unclean
 
 
-def _elect(draft: _Draft, partition: PartitionRegistration, rules: PartitionRules) -> tuple[int, bool]:
-    """The leader to be, and whether it may lack committed records."""
+def _elect(draft: _Draft, partition: PartitionRegistration, rules: PartitionRules) -> tuple[BrokerId, bool]:
+    """The next leader, and whether it may lack committed records."""
     eligible = draft.isr or draft.elr
 
-    def may_lead(replica: int) -> bool:
+    def may_lead(replica: BrokerId) -> bool:
         return replica in eligible and rules.is_acceptable_leader(replica)
 
     if rules.election is Election.PREFERRED and may_lead(draft.replicas[0]):
@@ -188,7 +187,7 @@ def _elect(draft: _Draft, partition: PartitionRegistration, rules: PartitionRule
         if may_lead(replica):
             return replica, False
     last = partition.last_known_elr
-    # With nobody eligible left, the last leader has the most; it comes back on its own, without being asked.
+    # With no eligible replica left, the last leader has the most records. It is elected without a request.
     if rules.elr_enabled and not eligible and len(last) == 1 and rules.is_acceptable_leader(last[0]):
         return last[0], True
     if rules.election is Election.UNCLEAN:
@@ -198,8 +197,10 @@ def _elect(draft: _Draft, partition: PartitionRegistration, rules: PartitionRule
     return NO_LEADER, False
 
 
-def _set_isr(record: Message, draft: _Draft, partition: PartitionRegistration, rules: PartitionRules) -> None:
-    # Without ELR the last member stays in the ISR, or nobody would know who may lead again.
+def _set_isr(
+    record: PartitionChangeRecord, draft: _Draft, partition: PartitionRegistration, rules: PartitionRules
+) -> None:
+    # Without ELR the last member stays in the ISR: it shows which replica may lead again.
     if not (draft.isr or rules.elr_enabled):
         return
     record.isr = list(draft.isr)
@@ -209,8 +210,8 @@ def _set_isr(record: Message, draft: _Draft, partition: PartitionRegistration, r
         record.leader = partition.leader
 
 
-def _note_last_leader(record: Message, partition: PartitionRegistration) -> None:
-    """A partition that loses its leader remembers who it was, until it has one again."""
+def _note_last_leader(record: PartitionChangeRecord, partition: PartitionRegistration) -> None:
+    """A partition that loses its leader remembers it until it has a leader again."""
     if record.leader == NO_LEADER and not partition.last_known_elr:
         record.last_known_elr = [partition.leader]
     elif record.leader >= 0 and partition.last_known_elr:
@@ -218,7 +219,7 @@ def _note_last_leader(record: Message, partition: PartitionRegistration) -> None
 
 
 def _set_assignment(
-    record: Message,
+    record: PartitionChangeRecord,
     draft: _Draft,
     partition: PartitionRegistration,
     rules: PartitionRules,
@@ -242,7 +243,7 @@ def _set_assignment(
         record.adding_replicas = list(draft.adding)
 
 
-def _changes_nothing(record: Message) -> bool:
+def _changes_nothing(record: PartitionChangeRecord) -> bool:
     return (
         record.leader == NO_LEADER_CHANGE
         and record.leader_recovery_state == _NO_RECOVERY_CHANGE

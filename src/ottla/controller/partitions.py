@@ -1,6 +1,6 @@
-"""Changes of leaders and in-sync replicas that a broker's coming or going, or a failed directory of it, needs.
+"""Changes of leaders and in-sync replicas when a broker joins or leaves, or one of its directories fails.
 
-Pure functions on the image. Who triggers them is `brokers.py`; how one partition changes is `partition_change.py`.
+Pure functions on the image. `brokers.py` calls them; `partition_change.py` computes the change of one partition.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Final
 
 from ottla.controller.cluster import is_active
 from ottla.controller.partition_change import Election, PartitionId, PartitionRules, Target, change_partition
-from ottla.controller.result import Message
 from ottla.controller.settings import Settings
+from ottla.ids import BrokerId
 from ottla.metadata.image import (
     NO_LEADER,
     BrokerRegistration,
@@ -19,13 +19,14 @@ from ottla.metadata.image import (
     PartitionRegistration,
     TopicImage,
 )
+from ottla.wire.messages import PartitionChangeRecord
 
 MIGRATING_DIRECTORY: Final = bytes(16)
 """The directory id of replicas from before directories had ids."""
 UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
-"""The broker chooses among its directories and tells the controller later."""
+"""The broker chooses one of its directories and reports it later."""
 LOST_DIRECTORY: Final = bytes(15) + b"\x02"
-"""The replica was in a directory that is gone."""
+"""The replica was in a directory that is lost."""
 
 
 def is_online_directory(broker: BrokerRegistration | None, directory: bytes) -> bool:
@@ -38,7 +39,7 @@ def is_online_directory(broker: BrokerRegistration | None, directory: bytes) -> 
 
 
 def default_directory(broker: BrokerRegistration | None) -> bytes:
-    """The directory that a new replica on this broker is recorded with."""
+    """The recorded directory of a new replica on this broker."""
     if broker is None:
         return UNASSIGNED_DIRECTORY
     if not broker.directories:
@@ -47,9 +48,9 @@ def default_directory(broker: BrokerRegistration | None) -> bytes:
 
 
 class TopicRules:
-    """The rules for the partitions of one topic, its configuration looked up once.
+    """The rules for the partitions of one topic, with one lookup of its configuration.
 
-    `gone` may not lead whatever the image says of them; `coming` may, though the image still has it as fenced.
+    Brokers in `gone` may not lead, whatever the image contains. `coming` may, though the image still has it as fenced.
     """
 
     __slots__ = ("_coming", "_gone", "_image", "_min_isr", "unclean")
@@ -60,8 +61,8 @@ class TopicRules:
         settings: Settings,
         topic: TopicImage,
         *,
-        gone: Collection[int | None] = (),
-        coming: int | None = None,
+        gone: Collection[BrokerId | None] = (),
+        coming: BrokerId | None = None,
     ) -> None:
         self._image = image
         self._gone = gone
@@ -72,10 +73,10 @@ class TopicRules:
         """The topic allows elections that lose records."""
 
     def of(self, partition: PartitionRegistration, election: Election | None = None) -> PartitionRules:
-        """The rules for a partition; without an election named, the one that the topic's configuration allows."""
+        """The rules for a partition. Without `election`, the topic's configuration decides its kind."""
         image, gone, coming = self._image, self._gone, self._coming
 
-        def acceptable(replica: int) -> bool:
+        def acceptable(replica: BrokerId) -> bool:
             if replica in gone or replica not in partition.replicas:
                 return False
             if replica != coming and not is_active(image, replica):
@@ -97,11 +98,11 @@ def _changes(
     settings: Settings,
     affected: Callable[[PartitionRegistration], bool],
     *,
-    remove: int | None = None,
-    add: int | None = None,
-    unclean_shutdown: int | None = None,
-) -> list[Message]:
-    """Changes of all affected partitions when one broker goes (`remove`), returns (`add`) or lost its disk cache."""
+    remove: BrokerId | None = None,
+    add: BrokerId | None = None,
+    unclean_shutdown: BrokerId | None = None,
+) -> list[PartitionChangeRecord]:
+    """Changes of all affected partitions when a broker leaves (`remove`), returns (`add`) or has crashed."""
     gone = {remove, unclean_shutdown} - {None}
     records = []
     for topic in image.topics.by_name.values():
@@ -118,28 +119,32 @@ def _changes(
     return records
 
 
-def changes_for_broker_leaving(image: MetadataImage, settings: Settings, broker_id: int) -> list[Message]:
-    """The broker is fenced or shuts down: out of every ISR, and no longer a leader."""
+def changes_for_broker_leaving(
+    image: MetadataImage, settings: Settings, broker_id: BrokerId
+) -> list[PartitionChangeRecord]:
+    """The broker is fenced or shuts down: it leaves every ISR and leads no partition."""
     return _changes(image, settings, lambda p: broker_id in p.isr, remove=broker_id)
 
 
 def changes_for_broker_unregistered(
-    image: MetadataImage, settings: Settings, broker_id: int
-) -> list[Message]:
-    """The broker will not come back: out of every ISR, and elections are tried where it was eligible."""
+    image: MetadataImage, settings: Settings, broker_id: BrokerId
+) -> list[PartitionChangeRecord]:
+    """The broker will not come back: it leaves every ISR, and elections are held where it was eligible."""
     return _changes(image, settings, lambda p: broker_id in p.isr or broker_id in p.elr, remove=broker_id)
 
 
-def changes_for_unclean_shutdown(image: MetadataImage, settings: Settings, broker_id: int) -> list[Message]:
-    """The broker comes back after a crash: what it had is not certain any more."""
+def changes_for_unclean_shutdown(
+    image: MetadataImage, settings: Settings, broker_id: BrokerId
+) -> list[PartitionChangeRecord]:
+    """The broker comes back after a crash: it may have lost records."""
     return _changes(
         image, settings, lambda p: broker_id in p.isr or broker_id in p.elr, unclean_shutdown=broker_id
     )
 
 
 def changes_for_failed_directories(
-    image: MetadataImage, settings: Settings, broker_id: int, failed: Collection[bytes]
-) -> list[Message]:
+    image: MetadataImage, settings: Settings, broker_id: BrokerId, failed: Collection[bytes]
+) -> list[PartitionChangeRecord]:
     """Log directories of the broker have failed: it cannot serve the partitions in them."""
 
     def affected(partition: PartitionRegistration) -> bool:
@@ -148,15 +153,17 @@ def changes_for_failed_directories(
     return _changes(image, settings, affected, remove=broker_id)
 
 
-def changes_for_broker_unfenced(image: MetadataImage, settings: Settings, broker_id: int) -> list[Message]:
+def changes_for_broker_unfenced(
+    image: MetadataImage, settings: Settings, broker_id: BrokerId
+) -> list[PartitionChangeRecord]:
     """The broker may lead again: elect leaders for the partitions that have none."""
     return _changes(image, settings, lambda p: p.leader == NO_LEADER, add=broker_id)
 
 
 def changes_for_lost_replicas(
-    image: MetadataImage, settings: Settings, broker_id: int, lost: Iterable[PartitionId]
-) -> list[Message]:
-    """The broker lies with these replicas in a directory that is gone: out of their ISRs."""
+    image: MetadataImage, settings: Settings, broker_id: BrokerId, lost: Iterable[PartitionId]
+) -> list[PartitionChangeRecord]:
+    """The broker's replicas are in a directory that is lost: they leave their ISRs."""
     records = []
     for partition_id in lost:
         topic = image.topics.by_id[partition_id.topic_id]
@@ -169,7 +176,7 @@ def changes_for_lost_replicas(
     return records
 
 
-def leads_any(image: MetadataImage, broker_id: int) -> bool:
+def leads_any(image: MetadataImage, broker_id: BrokerId) -> bool:
     """Whether the broker leads a partition."""
     return any(p.leader == broker_id for p in all_partitions(image))
 

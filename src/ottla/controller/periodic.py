@@ -1,4 +1,4 @@
-"""What the active controller does by the clock, besides watching sessions."""
+"""Periodic tasks of the active controller, besides the watch of sessions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
 
 _SOON_S: Final = 0.01
-"""Before a task that has more to do has its next turn."""
+"""The delay before the next run of a task that has more to do."""
 
 Task = Callable[[], bool]
-"""Does a bounded piece of work; gives whether there is more to do now."""
+"""Does a bounded amount of work. Returns whether there is more to do now."""
 
 
 class PeriodicTasks:
@@ -23,7 +23,7 @@ class PeriodicTasks:
         self._timers: dict[str, Timer] = {}
 
     def start(self, name: str, interval_s: float, task: Task) -> None:
-        """Run the task every interval from now on; a task of that name that runs already goes on as it is."""
+        """Run the task every interval from now on. A task of that name that runs already is not changed."""
         if name not in self._timers and interval_s > 0:
             self._schedule(name, interval_s, interval_s, task)
 
@@ -36,7 +36,7 @@ class PeriodicTasks:
         self._timers[name] = self._clock.call_later(delay_s, self._run, name, interval_s, task)
 
     def _run(self, name: str, interval_s: float, task: Task) -> None:
-        # Before the task: it may find that this node does not lead any more, and stop all of them.
+        # Schedule first: the task may find that this node does not lead any more, and stop all tasks.
         self._schedule(name, interval_s, interval_s, task)
         if task() and name in self._timers:
             self._timers[name].cancel()

@@ -1,7 +1,6 @@
-"""Where new replicas go: striped over racks and over the brokers of each rack, as Kafka does it.
+"""Placement of new replicas: striped over racks and over the brokers of each rack, as Kafka does it.
 
-A pure function of the brokers that may be used and a source of randomness. Who may be used, and what a
-partition record looks like, is decided elsewhere.
+A pure function of the usable brokers and a source of randomness. The caller decides which brokers are usable.
 """
 
 from __future__ import annotations
@@ -12,31 +11,32 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 
 _NO_BROKER: Final = "All brokers are currently fenced, or all of their log directories are cordoned."
 
 
 @dataclass(frozen=True, slots=True)
 class UsableBroker:
-    """A registered broker, as far as placement is concerned."""
+    """The data of a registered broker that placement needs."""
 
-    id: int
+    id: BrokerId
     rack: str | None
     fenced: bool
 
 
 class _Ring:
-    """Brokers handed out one after the other; each new round starts one further on."""
+    """Brokers in turn; each new round starts one broker further."""
 
     __slots__ = ("_brokers", "_round", "_start", "_taken")
 
-    def __init__(self, brokers: list[int], rng: random.Random) -> None:
+    def __init__(self, brokers: list[BrokerId], rng: random.Random) -> None:
         self._brokers = sorted(brokers)
         self._start = rng.randrange(len(brokers)) if brokers else 0
         self._round = 0
         self._taken = 0
 
-    def take(self, round_: int) -> int | None:
+    def take(self, round_: int) -> BrokerId | None:
         """The next broker of this round, or None when the round has used all of them."""
         count = len(self._brokers)
         if self._round != round_:
@@ -60,14 +60,14 @@ class _Rack:
         self.fenced = _Ring([b.id for b in brokers if b.fenced], rng)
         self.unfenced = _Ring([b.id for b in brokers if not b.fenced], rng)
 
-    def take(self, round_: int) -> int | None:
+    def take(self, round_: int) -> BrokerId | None:
         """Unfenced brokers first; a fenced one only when the round has no other left."""
         broker = self.unfenced.take(round_)
         return self.fenced.take(round_) if broker is None else broker
 
 
 class _Stripes:
-    """The racks in a fixed order; every partition starts one rack further on than the one before."""
+    """The racks in a fixed order. Each partition starts one rack further than the one before."""
 
     __slots__ = ("_first", "_racks", "_rng", "_round", "_unfenced_count")
 
@@ -82,8 +82,8 @@ class _Stripes:
         self._round = 0
         self._unfenced_count = sum(not broker.fenced for broker in brokers)
 
-    def place(self, replication_factor: int) -> list[int]:
-        # Once every unfenced broker has led, the same stripes would come again: mix them first.
+    def place(self, replication_factor: int) -> list[BrokerId]:
+        # When every unfenced broker has led, the same stripes would repeat: shuffle them first.
         if self._round == self._unfenced_count > 1:
             self._rng.shuffle(self._racks)
             for rack in self._racks:
@@ -94,7 +94,7 @@ class _Stripes:
         start = self._first % count
         leader_rack, leader = self._leader(start)
         replicas = [leader]
-        # The rack that gave the leader is passed over once, so that the second replica comes from another.
+        # The leader's rack is skipped once, so that the second replica is in another rack.
         skip: int | None = leader_rack
         at = start
         while len(replicas) < replication_factor:
@@ -109,7 +109,7 @@ class _Stripes:
         self._first += 1
         return replicas
 
-    def _leader(self, start: int) -> tuple[int, int]:
+    def _leader(self, start: int) -> tuple[int, BrokerId]:
         """A new partition's leader is never a fenced broker."""
         count = len(self._racks)
         for step in range(count):
@@ -122,7 +122,7 @@ class _Stripes:
 
 def place_replicas(
     brokers: Iterable[UsableBroker], partition_count: int, replication_factor: int, rng: random.Random
-) -> list[list[int]]:
+) -> list[list[BrokerId]]:
     """The replica list of each new partition, its leader first. Raises INVALID_REPLICATION_FACTOR."""
     usable = list(brokers)
     if replication_factor <= 0:

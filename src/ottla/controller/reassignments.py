@@ -1,13 +1,15 @@
 """AlterPartitionReassignments and ListPartitionReassignments: replicas that move to other brokers.
 
-    1. a change record puts the new replicas beside the old ones, and notes who is being added and who removed
-    2. the new ones catch up and join the ISR, through AlterPartition
-    3. the change that completes the ISR also takes the old ones out (`partition_change.py`); the reassignment is over
+    1. a change record adds the new replicas to the old ones, and lists the added and the removed replicas
+    2. the new replicas catch up and join the ISR, through AlterPartition
+    3. the change that completes the ISR also removes the old replicas (`partition_change.py`), which ends it
 
-A cancelled one goes back to the replicas from before step 1.
+A cancelled reassignment restores the replicas from before step 1.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ottla.controller.partition_change import Election, PartitionId, Target, change_partition
 from ottla.controller.partitions import TopicRules
@@ -16,22 +18,29 @@ from ottla.controller.result import (
     NO_ERROR,
     ApiError,
     ControllerResult,
-    Message,
 )
 from ottla.controller.settings import Settings
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId, TopicName
 from ottla.metadata.image import MetadataImage, PartitionRegistration, TopicImage
-from ottla.wire.messages import AlterPartitionReassignmentsResponse, ListPartitionReassignmentsResponse
+from ottla.wire.messages import (
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsResponse,
+    PartitionChangeRecord,
+)
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import AlterPartitionReassignmentsRequest, ListPartitionReassignmentsRequest
 
 
 def alter_partition_reassignments(
-    image: MetadataImage, request: Message, settings: Settings
-) -> ControllerResult[Message]:
-    """AlterPartitionReassignmentsRequest -> AlterPartitionReassignmentsResponse; each partition for itself."""
+    image: MetadataImage, request: AlterPartitionReassignmentsRequest, settings: Settings
+) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+    """Decide AlterPartitionReassignments. Each partition succeeds or fails by itself."""
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
-    records: list[Message] = []
+    records: list[PartitionChangeRecord] = []
     for topic in request.topics:
         answer = AlterPartitionReassignmentsResponse.ReassignableTopicResponse(name=topic.name)
         response.responses.append(answer)
@@ -61,8 +70,12 @@ def alter_partition_reassignments(
 
 
 def _reassign(
-    image: MetadataImage, settings: Settings, name: str, wanted: Message, may_change_factor: bool
-) -> Message | None:
+    image: MetadataImage,
+    settings: Settings,
+    name: TopicName,
+    wanted: AlterPartitionReassignmentsRequest.ReassignablePartition,
+    may_change_factor: bool,
+) -> PartitionChangeRecord | None:
     topic = image.topics.by_name.get(name)
     if topic is None:
         raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
@@ -80,7 +93,7 @@ def _reassign(
     _check_replicas(image, replicas)
     if not may_change_factor:
         _check_same_factor(partition, replicas)
-    # Both are told anew in full: a reassignment may be changed while it goes on, back to where it came from as well.
+    # Both lists are computed in full: a reassignment may change while it goes on, even back to its origin.
     original = {*partition.replicas} - {*partition.adding_replicas}
     removing = tuple(sorted({*partition.replicas} - {*replicas}))
     target = Target(
@@ -92,18 +105,19 @@ def _reassign(
 
 def _cancel(
     topic: TopicImage, partition_id: PartitionId, partition: PartitionRegistration, rules: TopicRules
-) -> Message | None:
+) -> PartitionChangeRecord | None:
     if not partition.is_reassigning:
         raise ApiException(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     adding = partition.adding_replicas
     replicas = tuple(replica for replica in partition.replicas if replica not in adding)
     if not replicas:
         raise ApiException(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The partition has no replicas but those being added."
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "The partition has no replicas other than those being added.",
         )
     isr = tuple(replica for replica in partition.isr if replica not in adding)
     if not isr:
-        # Nobody from before is in sync: who leads then lacks records.
+        # No original replica is in sync: a leader among them lacks records.
         if not rules.unclean:
             raise ApiException(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -115,7 +129,7 @@ def _cancel(
     return change_partition(partition_id, partition, rules.of(partition), target)
 
 
-def _check_replicas(image: MetadataImage, replicas: tuple[int, ...]) -> None:
+def _check_replicas(image: MetadataImage, replicas: tuple[BrokerId, ...]) -> None:
     def refuse(why: str) -> ApiException:
         return ApiException(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {why}."
@@ -130,7 +144,7 @@ def _check_replicas(image: MetadataImage, replicas: tuple[int, ...]) -> None:
             raise refuse(f"the broker {replica} more than once")
 
 
-def _check_same_factor(partition: PartitionRegistration, replicas: tuple[int, ...]) -> None:
+def _check_same_factor(partition: PartitionRegistration, replicas: tuple[BrokerId, ...]) -> None:
     current = {*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas}
     if len(current) != len(replicas):
         raise ApiException(
@@ -139,8 +153,10 @@ def _check_same_factor(partition: PartitionRegistration, replicas: tuple[int, ..
         )
 
 
-def list_partition_reassignments(image: MetadataImage, request: Message) -> ControllerResult[Message]:
-    """ListPartitionReassignmentsRequest -> ListPartitionReassignmentsResponse: what goes on."""
+def list_partition_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ControllerResult[ListPartitionReassignmentsResponse]:
+    """Decide ListPartitionReassignments: the reassignments in progress."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     wanted: list[tuple[TopicImage, list[int]]]
     if request.topics is None:

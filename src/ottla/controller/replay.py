@@ -1,18 +1,18 @@
-"""The controller's own reading of its log: the image of everything appended, open metadata transactions included."""
+"""The controller's own state: the image of everything appended, including open metadata transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ottla.controller.result import Message
 from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import EMPTY_IMAGE, MetadataImage
+from ottla.wire.classes import WireMessage
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """An image, and the one to go back to should the open transaction be aborted."""
+    """An image, and the one to restore if the open transaction is aborted."""
 
     image: MetadataImage = EMPTY_IMAGE
     before_transaction: MetadataImage | None = None
@@ -23,7 +23,7 @@ class ReplayState:
 
 
 class Replay:
-    """Takes in records on top of a state; `finish` gives the next one."""
+    """Applies records to a state; `finish` returns the next state."""
 
     __slots__ = ("_before", "_delta")
 
@@ -31,7 +31,7 @@ class Replay:
         self._before = state.before_transaction
         self._delta = MetadataDelta(state.image)
 
-    def feed(self, records: Sequence[Message]) -> None:
+    def feed(self, records: Sequence[WireMessage]) -> None:
         for record in records:
             if record.NAME == "BeginTransactionRecord":
                 image = self._delta.image
@@ -46,11 +46,11 @@ class Replay:
                 self._delta.replay(record)
 
     def finish(self, last_offset: int, epoch: int) -> ReplayState:
-        """The state after all that was fed, which ends at this offset."""
+        """The state after all records, the last of which is at this offset."""
         return ReplayState(self._delta.apply(last_offset, epoch), self._before)
 
 
-def replay(state: ReplayState, records: Sequence[Message], last_offset: int, epoch: int) -> ReplayState:
+def replay(state: ReplayState, records: Sequence[WireMessage], last_offset: int, epoch: int) -> ReplayState:
     """The state after these records, the last of which is at `last_offset`."""
     on_top = Replay(state)
     on_top.feed(records)

@@ -1,10 +1,10 @@
-"""The keys of group and client-metrics resources, which are no broker's and no topic's, and their checks."""
+"""The config keys of group and client-metrics resources, and their checks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ottla.config.broker import BrokerConfig
 from ottla.config.definitions import BROKER_KEYS, ConfigDef, UpdateMode
@@ -29,7 +29,7 @@ def _define(name: str, type_: ConfigType, default: str, valid: str | None = None
 
 
 def broker_synonym(name: str) -> str:
-    """The broker key with a group key's default."""
+    """The broker key that holds the default of a group key."""
     return f"group.{name}"
 
 
@@ -69,7 +69,7 @@ GROUP_KEYS: Final[dict[str, ConfigDef]] = {
         _with_broker_default("streams.assignment.interval.ms", "[0,...]"),
     )
 }
-"""What may be set for one group; most have a broker-wide default and bounds."""
+"""The configs of one group; most have a broker-wide default and bounds."""
 
 CLIENT_METRICS_KEYS: Final[dict[str, ConfigDef]] = {
     definition.name: definition
@@ -79,7 +79,7 @@ CLIENT_METRICS_KEYS: Final[dict[str, ConfigDef]] = {
         _define("match", ConfigType.LIST, ""),
     )
 }
-"""What makes a subscription to clients' metrics."""
+"""The configs of a subscription to clients' metrics."""
 
 _MATCH_KEYS: Final = (
     "client_instance_id",
@@ -92,18 +92,21 @@ _MATCH_KEYS: Final = (
 
 
 def check_group(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
-    """Raises INVALID_CONFIG for a group's configuration that does not fit or leaves the broker's bounds."""
-    values: dict[str, Any] = {
-        name: config[broker_synonym(name)] for name in GROUP_KEYS if broker_synonym(name) in BROKER_KEYS
+    """Raises INVALID_CONFIG for a group's configuration that is invalid or outside the broker's bounds."""
+    values = {
+        name: config.int(broker_synonym(name)) for name in GROUP_KEYS if broker_synonym(name) in BROKER_KEYS
     }
     for name, text in wanted.items():
         if name not in GROUP_KEYS:
             raise ConfigError(f"Unknown group config name: {name}", key=name)
-        values[name] = GROUP_KEYS[name].parse(text)
-        low, high = (config[key] if key in BROKER_KEYS else None for key in _bounds(name))
-        if low is not None and values[name] < low:
+        value = GROUP_KEYS[name].parse(text)
+        if not isinstance(value, int):
+            continue
+        values[name] = value
+        low, high = (config.int(key) if key in BROKER_KEYS else None for key in _bounds(name))
+        if low is not None and value < low:
             raise ConfigError.bad_value(name, text, f"at least {_bounds(name)[0]}, {low}")
-        if high is not None and values[name] > high:
+        if high is not None and value > high:
             raise ConfigError.bad_value(name, text, f"at most {_bounds(name)[1]}, {high}")
     most = config.int("group.streams.max.standby.replicas")
     if values["streams.num.standby.replicas"] > most:
@@ -126,7 +129,7 @@ def check_group(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
 
 
 def check_client_metrics(wanted: Mapping[str, str]) -> None:
-    """Raises INVALID_REQUEST for a subscription that does not fit; INVALID_CONFIG for what it matches."""
+    """Raises INVALID_REQUEST for an invalid subscription, INVALID_CONFIG for an invalid matcher."""
     for name, text in wanted.items():
         if name not in CLIENT_METRICS_KEYS:
             raise ApiException(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}.")
@@ -134,7 +137,7 @@ def check_client_metrics(wanted: Mapping[str, str]) -> None:
             value = CLIENT_METRICS_KEYS[name].parse(text)
         except ConfigError as error:
             raise ApiException(ErrorCode.INVALID_REQUEST, error.message) from error
-        if name == "match":
+        if name == "match" and isinstance(value, tuple):
             for selector in value:
                 _check_selector(selector, text)
 

@@ -1,33 +1,34 @@
-"""What a pure controller function gives back: the records that make it so, and the answer once they are committed."""
+"""The result of a pure controller function: the records to append, and the response for when they are committed."""
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 from ottla.errors import ApiException, ErrorCode
 
+if TYPE_CHECKING:
+    from ottla.wire.classes import WireMessage
+
 R = TypeVar("R")
 
-Message = Any
-"""An instance of a message class compiled from the schema table (see `ottla.wire.messages`)."""
-
 MAX_RECORDS_PER_OPERATION = 10_000
-"""Records one admin request may write; Kafka's bound, and what keeps one batch of the metadata log small."""
+"""Records that one admin request may write; Kafka's bound. It keeps one batch of the metadata log small."""
 
 
 class ControllerResult(msgspec.Struct, Generic[R], frozen=True):
     """Records to append, and the response that becomes true when they are committed."""
 
-    records: list[Message]
+    records: Sequence[WireMessage]
     response: R
     atomic: bool = True
-    """All records go in one batch. Only activation, which has its own metadata transaction, does without."""
+    """All records go in one batch. Otherwise an operation with many records may use several."""
 
 
 class ApiError(msgspec.Struct, frozen=True):
-    """An error code with its sentence, for one element of a response that has many."""
+    """An error code with its message, for one element of a response that has many."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None

@@ -1,4 +1,4 @@
-"""What the controller's decisions take from configuration: this node's static settings and the image's dynamic ones.
+"""The configuration of the controller's decisions: this node's static settings and the image's dynamic ones.
 
 The precedence is Kafka's: topic, then this broker, then the cluster-wide default, then the properties file.
 """
@@ -25,7 +25,7 @@ class Settings:
     __slots__ = ("_current", "_dynamic_of_current", "cluster_id", "node_id", "static")
 
     def __init__(self, static: BrokerConfig, cluster_id: str) -> None:
-        self.node_id: int = static.node_id
+        self.node_id = static.node_id
         self.cluster_id = cluster_id
         self.static = static
         self._current = static
@@ -49,12 +49,12 @@ class Settings:
 
     @property
     def max_idle_s(self) -> float:
-        """How long the metadata log may be silent while others follow it; 0 for ever."""
+        """How long the metadata log may stay idle while other nodes follow it; 0 means forever."""
         return self.static.int("metadata.max.idle.interval.ms") / 1000
 
     @property
     def balance_interval_s(self) -> float:
-        """How often leadership goes back to preferred replicas; 0 never."""
+        """How often leadership returns to preferred replicas; 0 means never."""
         if not self.static.bool("auto.leader.rebalance.enable"):
             return 0
         return self.static.int("leader.imbalance.check.interval.seconds")
@@ -92,16 +92,16 @@ class Settings:
         return None
 
     def current(self, image: MetadataImage) -> BrokerConfig:
-        """The static settings with the image's dynamic broker configs on top."""
+        """The static settings, overridden by the image's dynamic broker configs."""
         dynamic = self.dynamic_broker_configs(image)
-        # Kept until the dynamic part changes: making one parses every key.
+        # Cached until the dynamic part changes, because building it parses every key.
         if dynamic != self._dynamic_of_current:
             self._current = self.static.with_dynamic(*dynamic)
             self._dynamic_of_current = dynamic
         return self._current
 
     def dynamic_broker_configs(self, image: MetadataImage) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """What is set for all brokers, and for this one."""
+        """The dynamic configs of all brokers, and of this one."""
         return (
             image.configs.of(ConfigResourceType.BROKER, ENTITY_DEFAULT),
             image.configs.of(ConfigResourceType.BROKER, str(self.node_id)),

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.clock import Clock
 from ottla.controller import configs
 from ottla.controller.cluster import is_active
 from ottla.controller.partitions import default_directory
 from ottla.controller.placement import UsableBroker, place_replicas
-from ottla.controller.result import MAX_RECORDS_PER_OPERATION, NO_ERROR, ApiError, ControllerResult, Message
+from ottla.controller.result import MAX_RECORDS_PER_OPERATION, NO_ERROR, ApiError, ControllerResult
 from ottla.controller.settings import Settings
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId, TopicName
 from ottla.metadata.image import BrokerRegistration, MetadataImage, TopicImage
 from ottla.metadata.topic_names import CLUSTER_METADATA_TOPIC, colliding_name, validate_topic_name
+from ottla.wire.classes import WireMessage
 from ottla.wire.messages import (
     CreatePartitionsResponse,
     CreateTopicsResponse,
@@ -27,16 +29,19 @@ from ottla.wire.messages import (
 )
 from ottla.wire.uuid import ZERO_UUID, uuid_to_str
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+
 MAX_PARTITIONS_PER_REQUEST: Final = MAX_RECORDS_PER_OPERATION
 _USE_DEFAULT: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class _Assignment:
-    """A new partition's replicas and those of them that are in sync from the start."""
+    """A new partition's replicas, and those that are in sync from the start."""
 
-    replicas: list[int]
-    isr: list[int]
+    replicas: list[BrokerId]
+    isr: list[BrokerId]
 
 
 def _fail(code: ErrorCode, message: str) -> ApiException:
@@ -48,14 +53,14 @@ def _duplicates(names: Iterable[str]) -> set[str]:
 
 
 def create_topics(
-    image: MetadataImage, request: Message, settings: Settings, clock: Clock
-) -> ControllerResult[Message]:
-    """CreateTopicsRequest -> CreateTopicsResponse; each topic succeeds or fails for itself."""
+    image: MetadataImage, request: CreateTopicsRequest, settings: Settings, clock: Clock
+) -> ControllerResult[CreateTopicsResponse]:
+    """Decide CreateTopics. Each topic succeeds or fails by itself."""
     _check_total_partitions(request, settings)
     duplicates = _duplicates(topic.name for topic in request.topics)
-    records: list[Message] = []
-    results: dict[str, Message] = {}
-    created: set[str] = set()
+    records: list[WireMessage] = []
+    results: dict[TopicName, CreateTopicsResponse.CreatableTopicResult] = {}
+    created: set[TopicName] = set()
     for topic in request.topics:
         if topic.name in results:
             continue
@@ -77,7 +82,7 @@ def create_topics(
     return ControllerResult([] if request.validate_only else records, response)
 
 
-def _check_total_partitions(request: Message, settings: Settings) -> None:
+def _check_total_partitions(request: CreateTopicsRequest, settings: Settings) -> None:
     total = 0
     for topic in request.topics:
         if topic.assignments:
@@ -92,7 +97,7 @@ def _check_total_partitions(request: Message, settings: Settings) -> None:
         )
 
 
-def _check_record_count(records: Sequence[Message]) -> None:
+def _check_record_count(records: Sequence[WireMessage]) -> None:
     if len(records) > MAX_RECORDS_PER_OPERATION:
         raise _fail(
             ErrorCode.POLICY_VIOLATION,
@@ -100,7 +105,7 @@ def _check_record_count(records: Sequence[Message]) -> None:
         )
 
 
-def _check_new_name(image: MetadataImage, name: str, created: set[str]) -> None:
+def _check_new_name(image: MetadataImage, name: TopicName, created: set[TopicName]) -> None:
     if name == CLUSTER_METADATA_TOPIC:
         raise _fail(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     validate_topic_name(name)
@@ -115,13 +120,13 @@ def _check_new_name(image: MetadataImage, name: str, created: set[str]) -> None:
 
 
 def _create_topic(
-    image: MetadataImage, topic: Message, settings: Settings, clock: Clock
-) -> tuple[list[Message], Message]:
+    image: MetadataImage, topic: CreateTopicsRequest.CreatableTopic, settings: Settings, clock: Clock
+) -> tuple[list[WireMessage], CreateTopicsResponse.CreatableTopicResult]:
     overrides = _creation_configs(topic)
     config_records = configs.records_for_new_topic(image, topic.name, overrides, settings)
     assignments = _assign_new_topic(image, topic, settings, clock)
     topic_id = clock.random_uuid()
-    records = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
+    records: list[WireMessage] = [TopicRecord(name=topic.name, topic_id=topic_id), *config_records]
     records += _partition_records(image, topic_id, 0, assignments)
     result = CreateTopicsResponse.CreatableTopicResult(
         name=topic.name,
@@ -143,18 +148,18 @@ def _create_topic(
     return records, result
 
 
-def _creation_configs(topic: Message) -> dict[str, str]:
+def _creation_configs(topic: CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
     without_value = [config.name for config in topic.configs if config.value is None]
     if without_value:
         raise _fail(
             ErrorCode.INVALID_CONFIG,
             f"Null value not supported for topic configs: {', '.join(without_value)}",
         )
-    return {config.name: config.value for config in topic.configs}
+    return {config.name: config.value for config in topic.configs if config.value is not None}
 
 
 def _assign_new_topic(
-    image: MetadataImage, topic: Message, settings: Settings, clock: Clock
+    image: MetadataImage, topic: CreateTopicsRequest.CreatableTopic, settings: Settings, clock: Clock
 ) -> list[_Assignment]:
     if topic.assignments:
         return _manual_topic_assignment(image, topic)
@@ -177,7 +182,9 @@ def _assign_new_topic(
     return _place(image, count, replication_factor, clock)
 
 
-def _manual_topic_assignment(image: MetadataImage, topic: Message) -> list[_Assignment]:
+def _manual_topic_assignment(
+    image: MetadataImage, topic: CreateTopicsRequest.CreatableTopic
+) -> list[_Assignment]:
     for name, value in (
         ("replication factor", topic.replication_factor),
         ("number of partitions", topic.num_partitions),
@@ -187,7 +194,7 @@ def _manual_topic_assignment(image: MetadataImage, topic: Message) -> list[_Assi
                 ErrorCode.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but the {name} was not set to -1.",
             )
-    by_index: dict[int, list[int]] = {}
+    by_index: dict[int, list[BrokerId]] = {}
     for assignment in topic.assignments:
         if assignment.partition_index in by_index:
             raise _fail(
@@ -203,7 +210,9 @@ def _manual_topic_assignment(image: MetadataImage, topic: Message) -> list[_Assi
     return [_manual_assignment(image, index, by_index[index], factor) for index in range(len(by_index))]
 
 
-def _manual_assignment(image: MetadataImage, index: int, replicas: list[int], factor: int) -> _Assignment:
+def _manual_assignment(
+    image: MetadataImage, index: int, replicas: list[BrokerId], factor: int
+) -> _Assignment:
     def refuse(why: str) -> ApiException:
         return _fail(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The assignment of partition {index} {why}.")
 
@@ -223,7 +232,7 @@ def _manual_assignment(image: MetadataImage, index: int, replicas: list[int], fa
 
 
 def _takes_replicas(broker: BrokerRegistration) -> bool:
-    """Not on its way out, and with a directory that may get something new. One that is fenced may come back."""
+    """Not in controlled shutdown, and with a directory that is not cordoned. A fenced broker may come back."""
     if broker.in_controlled_shutdown and not broker.fenced:
         return False
     return not broker.directories or bool(set(broker.directories) - set(broker.cordoned_directories))
@@ -254,14 +263,14 @@ def _place(image: MetadataImage, count: int, replication_factor: int, clock: Clo
 
 def _partition_records(
     image: MetadataImage, topic_id: bytes, first: int, assignments: Sequence[_Assignment]
-) -> list[Message]:
+) -> list[PartitionRecord]:
     return [
         PartitionRecord(
             topic_id=topic_id,
             partition_id=first + index,
             replicas=assignment.replicas,
             directories=[default_directory(image.brokers.get(replica)) for replica in assignment.replicas],
-            isr=assignment.isr,
+            isr=list(assignment.isr),
             leader=assignment.isr[0],
             leader_epoch=0,
             partition_epoch=0,
@@ -270,11 +279,13 @@ def _partition_records(
     ]
 
 
-def create_partitions(image: MetadataImage, request: Message, clock: Clock) -> ControllerResult[Message]:
-    """CreatePartitionsRequest -> CreatePartitionsResponse."""
+def create_partitions(
+    image: MetadataImage, request: CreatePartitionsRequest, clock: Clock
+) -> ControllerResult[CreatePartitionsResponse]:
+    """Decide CreatePartitions. Each topic succeeds or fails by itself."""
     duplicates = _duplicates(topic.name for topic in request.topics)
-    records: list[Message] = []
-    results: dict[str, ApiError] = {}
+    records: list[WireMessage] = []
+    results: dict[TopicName, ApiError] = {}
     for topic in request.topics:
         try:
             if topic.name in duplicates:
@@ -295,7 +306,9 @@ def create_partitions(image: MetadataImage, request: Message, clock: Clock) -> C
     return ControllerResult([] if request.validate_only else records, response)
 
 
-def _more_partitions(image: MetadataImage, wanted: Message, clock: Clock) -> list[Message]:
+def _more_partitions(
+    image: MetadataImage, wanted: CreatePartitionsRequest.CreatePartitionsTopic, clock: Clock
+) -> list[PartitionRecord]:
     topic = image.topics.by_name.get(wanted.name)
     if topic is None:
         raise _fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{wanted.name}'.")
@@ -330,16 +343,16 @@ def _more_partitions(image: MetadataImage, wanted: Message, clock: Clock) -> lis
 
 
 def delete_topics(
-    image: MetadataImage, request: Message, settings: Settings, version: int
-) -> ControllerResult[Message]:
-    """DeleteTopicsRequest (by name, from version 6 also by id) -> DeleteTopicsResponse."""
+    image: MetadataImage, request: DeleteTopicsRequest, settings: Settings, version: int
+) -> ControllerResult[DeleteTopicsResponse]:
+    """Decide DeleteTopics: topics by name, and from version 6 by id."""
     if not settings.delete_topic_enable:
-        # The code was new in version 3.
+        # Version 3 introduced this error code.
         code = ErrorCode.TOPIC_DELETION_DISABLED if version >= 3 else ErrorCode.INVALID_REQUEST
         raise _fail(code, "Topic deletion is disabled (delete.topic.enable is false).")
-    wanted: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
+    wanted: list[tuple[TopicName | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
     wanted += [(topic.name, topic.topic_id) for topic in request.topics]
-    found: dict[tuple[str | None, bytes], TopicImage | ApiError] = {}
+    found: dict[tuple[TopicName | None, bytes], TopicImage | ApiError] = {}
     for name, topic_id in wanted:
         try:
             found[name, topic_id] = _find_topic(image, name, topic_id)
@@ -347,8 +360,8 @@ def delete_topics(
             found[name, topic_id] = ApiError.of(error)
     # A topic may be named twice: by the same name, or by its name and by its id.
     times = Counter(topic.id for key in wanted if isinstance(topic := found[key], TopicImage))
-    records: list[Message] = []
-    responses: list[Message] = []
+    records: list[WireMessage] = []
+    responses: list[DeleteTopicsResponse.DeletableTopicResult] = []
     for (name, topic_id), topic in found.items():
         outcome = topic if isinstance(topic, ApiError) else NO_ERROR
         if isinstance(topic, TopicImage):
@@ -365,7 +378,7 @@ def delete_topics(
     return ControllerResult(records, DeleteTopicsResponse(responses=responses))
 
 
-def _find_topic(image: MetadataImage, name: str | None, topic_id: bytes) -> TopicImage:
+def _find_topic(image: MetadataImage, name: TopicName | None, topic_id: bytes) -> TopicImage:
     if name is not None and topic_id != ZERO_UUID:
         raise _fail(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if name is None and topic_id == ZERO_UUID:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
 from msgspec.structs import replace
 
 from ottla.errors import ApiException, ErrorCode
@@ -13,6 +16,8 @@ from ottla.metadata.features import (
 )
 from ottla.metadata.image import BrokerRegistration, ControllerRegistration, Endpoint, VersionRange
 from ottla.wire import messages
+
+T = TypeVar("T", covariant=True)
 
 _FENCING = {-1: False, 0: None, 1: True}
 _CONTROLLED_SHUTDOWN = {0: None, 1: True}
@@ -46,11 +51,8 @@ def broker_to_record(
         broker_id=b.id,
         broker_epoch=b.epoch,
         incarnation_id=b.incarnation_id,
-        end_points=[cls.BrokerEndpoint(**e._asdict()) for e in b.listeners.values()],
-        features=[
-            cls.BrokerFeature(name=name, min_supported_version=v.min, max_supported_version=v.max)
-            for name, v in b.features.items()
-        ],
+        end_points=listeners_as(cls.BrokerEndpoint, b.listeners.values()),
+        features=features_as(cls.BrokerFeature, b.features.items()),
         rack=b.rack,
         fenced=b.fenced,
         in_controlled_shutdown=b.in_controlled_shutdown,
@@ -101,11 +103,8 @@ def controller_to_record(c: ControllerRegistration) -> messages.RegisterControll
         controller_id=c.id,
         incarnation_id=c.incarnation_id,
         zk_migration_ready=c.zk_migration_ready,
-        end_points=[cls.ControllerEndpoint(**e._asdict()) for e in c.listeners.values()],
-        features=[
-            cls.ControllerFeature(name=name, min_supported_version=v.min, max_supported_version=v.max)
-            for name, v in c.features.items()
-        ],
+        end_points=listeners_as(cls.ControllerEndpoint, c.listeners.values()),
+        features=features_as(cls.ControllerFeature, c.features.items()),
     )
 
 
@@ -119,3 +118,46 @@ def _features(
     r: messages.RegisterBrokerRecord | messages.RegisterControllerRecord,
 ) -> dict[str, VersionRange]:
     return {f.name: VersionRange(f.min_supported_version, f.max_supported_version) for f in r.features}
+
+
+# Listeners and features of any registration message
+
+
+class RegisteredListener(Protocol):
+    """A listener of a registration: of the image, a request or a record."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def security_protocol(self) -> int: ...
+
+
+class ListenerClass(Protocol[T]):
+    """A message's class for a listener."""
+
+    def __call__(self, *, name: str, host: str, port: int, security_protocol: int) -> T: ...
+
+
+class FeatureClass(Protocol[T]):
+    """A message's class for a supported feature."""
+
+    def __call__(self, *, name: str, min_supported_version: int, max_supported_version: int) -> T: ...
+
+
+def listeners_as(cls: ListenerClass[T], listeners: Iterable[RegisteredListener]) -> list[T]:
+    """The listeners as entries of a message."""
+    return [
+        cls(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol) for e in listeners
+    ]
+
+
+def features_as(cls: FeatureClass[T], features: Iterable[tuple[str, VersionRange]]) -> list[T]:
+    """The supported features as entries of a message."""
+    return [
+        cls(name=name, min_supported_version=levels.min, max_supported_version=levels.max)
+        for name, levels in features
+    ]

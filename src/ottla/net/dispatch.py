@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, AnyApi
-from ottla.api.forwarding.envelope import pass_on
+from ottla.api.forwarding.request_forwarding import forward_request
 from ottla.errors import ApiException, ErrorCode
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
@@ -133,7 +133,7 @@ class Dispatcher:
             message, _ = decode_prefix(request_class(request.api_key), request.version, frame, offset)
             self._fail(request, message, error)
 
-        pass_on(self._node, request, frame, answered, failed)
+        forward_request(self._node, request, frame, answered, failed)
 
     def _fail(self, request: Request, message: WireRequest[WireResponse] | None, error: ApiException) -> None:
         if request.buffers is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 from ottla.api.base import AnyApi, RequestContext
-from ottla.broker.controller_channel import mentions
+from ottla.broker.response_errors import reports
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.classes import WireResponse
@@ -84,7 +84,7 @@ class Request(RequestContext):
     def respond(self, response: WireResponse) -> None:
         if self.buffers is not None or self.closed_by_client:
             return
-        if self.frame is not None and mentions(response, ErrorCode.NOT_CONTROLLER):
+        if self.frame is not None and reports(response, ErrorCode.NOT_CONTROLLER):
             # This node was the active controller, and another one is now.
             self._connection.dispatcher.forward(self)
             return

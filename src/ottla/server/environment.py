@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -63,3 +64,5 @@ class Environment:
     cleaner_threads: MakeThreads = make_threads
     connect: Connect = connect_socket
     make_listeners: Callable[[BrokerConfig, Clock], Listeners] = ListenerSet
+    host_name: Callable[[], str] = socket.gethostname
+    """The machine's name, for listeners that accept connections on every interface."""

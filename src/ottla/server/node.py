@@ -13,10 +13,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
-from ottla.api.forwarding.serving import serve_here
+from ottla.api.forwarding.local_requests import serve_locally
 from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.lifecycle import BrokerLifecycle
-from ottla.broker.registration import broker_registration, controller_registration
+from ottla.broker.registration import Addresses, broker_registration, controller_registration
 from ottla.broker.services import Broker, Node
 from ottla.config.broker import BrokerConfig
 from ottla.controller.controller import Controller
@@ -178,11 +178,12 @@ class Server:
                 peers=peers,
                 bootstrap_records=read_bootstrap_records(self._fs, config.metadata_log_dir),
             )
+        node: Node
         channel = ControllerChannel(
             raft,
             peers,
             clock,
-            None if controller is None else lambda request, done: serve_here(node, request, done),
+            None if controller is None else lambda request, done: serve_locally(node, request, done),
         )
         self._undo.append(channel.close)
         node = Node(
@@ -218,10 +219,13 @@ class Server:
             registrar = ControllerRegistrar(
                 self._clock,
                 node.to_controller,
-                controller_registration(self._config, self._clock, self.addresses),
+                controller_registration(self._config, self._clock, self._reachable_at()),
             )
             self._undo.append(registrar.stop)
             registrar.start()
+
+    def _reachable_at(self) -> Addresses:
+        return Addresses(self.addresses, self._environment.host_name())
 
     async def _start_broker(
         self,
@@ -234,7 +238,7 @@ class Server:
     ) -> None:
         config, clock, loop = self._config, self._clock, asyncio.get_running_loop()
         registration = broker_registration(
-            config, clock, self._fs, log_manager, self.cluster_id, self.addresses
+            config, clock, self._fs, log_manager, self.cluster_id, self._reachable_at()
         )
         lifecycle = make_lifecycle(config, clock, node.to_controller, loader, log_manager, registration)
         self._undo.append(lifecycle.stop)

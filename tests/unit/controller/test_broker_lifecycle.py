@@ -90,7 +90,7 @@ def running(node: Node) -> Node:
 def test_it_leaves_in_order(node: Node) -> None:
     running(node)
     topic = CreateTopicsRequest.CreatableTopic(name="a", num_partitions=1, replication_factor=1)
-    node.controller.create_topics(CreateTopicsRequest(topics=[topic]), lambda _: None, pytest.fail)
+    node.controller.handle(CreateTopicsRequest(topics=[topic]), lambda _: None, pytest.fail)
     node.commit()
     node.lifecycle.begin_controlled_shutdown(lambda: node.events.append("stopped"))
     node.commit()
@@ -111,7 +111,7 @@ def test_it_leaves_also_when_nobody_answers(node: Node) -> None:
 
 def test_a_broker_that_was_unregistered_registers_again(node: Node) -> None:
     running(node)
-    node.controller.unregister_broker(UnregisterBrokerRequest(broker_id=1), lambda _: None, pytest.fail)
+    node.controller.handle(UnregisterBrokerRequest(broker_id=1), lambda _: None, pytest.fail)
     node.commit()
     assert not node.controller.image.brokers
     node.clock.advance(3)

@@ -82,7 +82,7 @@ class Cluster:
 
     def topic(self, name: str = "t") -> None:
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=3, replication_factor=3)
-        self.controller.create_topics(
+        self.controller.handle(
             CreateTopicsRequest(topics=[topic], timeout_ms=1000), lambda _: None, pytest.fail
         )
         self.log.commit()
@@ -182,7 +182,7 @@ def test_one_refusal_is_not_enough(cluster: Cluster) -> None:
 def test_a_broker_that_was_unregistered_is_not_looked_for(cluster: Cluster) -> None:
     cluster.peers.found[2] = PeerFailure.TIMED_OUT
     cluster.controller.broker_disconnected(2, cluster.epochs[2], "c2")
-    cluster.controller.unregister_broker(UnregisterBrokerRequest(broker_id=2), lambda _: None, pytest.fail)
+    cluster.controller.handle(UnregisterBrokerRequest(broker_id=2), lambda _: None, pytest.fail)
     cluster.advance(0.1)
     probes = len(cluster.peers.probes)
     cluster.advance(5)
@@ -317,7 +317,7 @@ def test_leaders_go_back_to_preferred_replicas_by_the_clock(cluster: Cluster) ->
             broker_epoch=cluster.epochs[partition.leader],
             topics=[AlterPartitionRequest.TopicData(topic_id=topic.id, partitions=[data])],
         )
-        cluster.controller.alter_partition(request, lambda _: None, pytest.fail)
+        cluster.controller.handle(request, lambda _: None, pytest.fail)
     cluster.log.commit()
     assert any(p.leader != p.replicas[0] for p in cluster.partitions)
     for _ in range(61):

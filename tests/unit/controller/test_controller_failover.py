@@ -71,11 +71,11 @@ def controller(log: TruncatingLog, clock: VirtualClock) -> Controller:
 def test_truncated_records_are_undone_and_their_offsets_used_again(
     controller: Controller, log: TruncatingLog, answers: Answers
 ) -> None:
-    controller.create_topics(create("a"), answers.done, answers.failed)
+    controller.handle(create("a"), answers.done, answers.failed)
     log.commit()
     end = log.log_end_offset
-    controller.create_topics(create("b"), answers.done, answers.failed)
-    controller.create_topics(create("c"), answers.done, answers.failed)
+    controller.handle(create("b"), answers.done, answers.failed)
+    controller.handle(create("c"), answers.done, answers.failed)
     controller.handle_leader_change(2, 4)
     assert [error.code for error in answers.errors] == [ErrorCode.NOT_CONTROLLER] * 2
     assert set(controller.image.topics.by_name) == {"a"}
@@ -119,14 +119,15 @@ def test_a_registration_that_was_not_committed_is_made_again(
     assert answers.responses[0].broker_epoch == controller.image.brokers[5].epoch
 
 
-def test_the_next_activation_calls_back_once(controller: Controller, log: TruncatingLog) -> None:
-    calls: list[int] = []
+def test_a_controller_that_lost_the_lead_is_active_again_when_it_regains_it(
+    controller: Controller, log: TruncatingLog
+) -> None:
     controller.handle_leader_change(2, 4)
-    controller.on_active(lambda: calls.append(1))
-    assert not calls
+    assert not controller.active
     log.leader_epoch = 5
     controller.handle_leader_change(1, 5)
     controller.handle_leader_change(2, 6)
+    assert not controller.active
     log.leader_epoch = 7
     controller.handle_leader_change(1, 7)
-    assert calls == [1]
+    assert controller.active

@@ -49,7 +49,7 @@ def test_a_feature_is_lowered_and_raised_again() -> None:
         (("group.version", 1, 9), "upgrade type"),
         (("metadata.version", 29, SAFE), "might be lost"),
         (("metadata.version", 29, UNSAFE), "might be lost"),
-        (("metadata.version", 0, SAFE), "cannot do without it"),
+        (("metadata.version", 0, SAFE), "requires this feature"),
         (("kraft.version", 1, UPGRADE), "fixed"),
     ],
 )

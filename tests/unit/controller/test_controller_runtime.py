@@ -57,17 +57,12 @@ def lead(controller: Controller, log: FakeLog) -> int:
 def test_activation_writes_the_bootstrap_records_and_is_over_when_they_are_committed(
     controller: Controller, metadata_log: FakeLog
 ) -> None:
-    told: list[bool] = []
-    controller.on_active(lambda: told.append(controller.active))
     controller.handle_leader_change(NODE, 1)
     assert not controller.active
     assert controller.image.metadata_version == 30
     assert len(metadata_log.batches) == 1
     metadata_log.commit()
     assert controller.active
-    assert told == [True]
-    controller.on_active(lambda: told.append(True))
-    assert told == [True, True]
 
 
 def test_a_restart_on_an_existing_log_writes_nothing(controller: Controller, metadata_log: FakeLog) -> None:
@@ -81,7 +76,7 @@ def test_an_answer_comes_when_its_records_are_committed(
     controller: Controller, metadata_log: FakeLog, answers: Answers
 ) -> None:
     lead(controller, metadata_log)
-    controller.create_topics(create("a"), answers.done, answers.failed)
+    controller.handle(create("a"), answers.done, answers.failed)
     assert "a" in controller.image.topics.by_name
     assert not answers.responses
     metadata_log.commit()
@@ -92,8 +87,8 @@ def test_a_request_sees_what_the_one_before_it_decided(
     controller: Controller, metadata_log: FakeLog, answers: Answers
 ) -> None:
     lead(controller, metadata_log)
-    controller.create_topics(create("a"), answers.done, answers.failed)
-    controller.create_topics(create("a"), answers.done, answers.failed)
+    controller.handle(create("a"), answers.done, answers.failed)
+    controller.handle(create("a"), answers.done, answers.failed)
     # The second wrote nothing, but what it tells is only true once the first is committed.
     assert not answers.responses
     metadata_log.commit()
@@ -107,7 +102,7 @@ def test_a_request_that_writes_nothing_is_answered_at_once(
     controller: Controller, metadata_log: FakeLog, answers: Answers
 ) -> None:
     lead(controller, metadata_log)
-    controller.create_topics(create("bad name"), answers.done, answers.failed)
+    controller.handle(create("bad name"), answers.done, answers.failed)
     assert answers.responses[0].topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -115,7 +110,7 @@ def test_a_request_times_out_but_its_change_stays(
     controller: Controller, metadata_log: FakeLog, answers: Answers, clock: VirtualClock
 ) -> None:
     lead(controller, metadata_log)
-    controller.create_topics(create("a", timeout_ms=500), answers.done, answers.failed)
+    controller.handle(create("a", timeout_ms=500), answers.done, answers.failed)
     clock.advance_ms(499)
     assert not answers.errors
     clock.advance_ms(1)
@@ -129,7 +124,7 @@ def test_a_committed_request_does_not_time_out(
     controller: Controller, metadata_log: FakeLog, answers: Answers, clock: VirtualClock
 ) -> None:
     lead(controller, metadata_log)
-    controller.create_topics(create("a", timeout_ms=500), answers.done, answers.failed)
+    controller.handle(create("a", timeout_ms=500), answers.done, answers.failed)
     metadata_log.commit()
     clock.advance_ms(1000)
     assert len(answers.responses) == 1
@@ -137,9 +132,9 @@ def test_a_committed_request_does_not_time_out(
 
 
 def test_who_does_not_lead_refuses(controller: Controller, answers: Answers) -> None:
-    controller.create_topics(create("a"), answers.done, answers.failed)
+    controller.handle(create("a"), answers.done, answers.failed)
     controller.handle_leader_change(2, 1)
-    controller.create_topics(create("a"), answers.done, answers.failed)
+    controller.handle(create("a"), answers.done, answers.failed)
     assert [error.code for error in answers.errors] == [ErrorCode.NOT_CONTROLLER] * 2
 
 
@@ -147,7 +142,7 @@ def test_who_loses_the_lead_forgets_what_was_not_committed(
     controller: Controller, metadata_log: FakeLog, answers: Answers
 ) -> None:
     lead(controller, metadata_log)
-    controller.create_topics(create("a"), answers.done, answers.failed)
+    controller.handle(create("a"), answers.done, answers.failed)
     controller.handle_leader_change(2, 5)
     assert [error.code for error in answers.errors] == [ErrorCode.NOT_CONTROLLER]
     assert not controller.active
@@ -162,7 +157,7 @@ def test_being_told_of_the_same_lead_again_changes_nothing(
     controller: Controller, metadata_log: FakeLog, answers: Answers
 ) -> None:
     lead(controller, metadata_log)
-    controller.create_topics(create("a"), answers.done, answers.failed)
+    controller.handle(create("a"), answers.done, answers.failed)
     controller.handle_leader_change(NODE, 1)
     metadata_log.commit()
     assert len(answers.responses) == 1
@@ -175,7 +170,7 @@ def test_a_log_that_refuses_leaves_the_image_alone(
     lead(controller, metadata_log)
     before = controller.image
     metadata_log.refuse = ApiException(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no")
-    controller.create_topics(create("a"), answers.done, answers.failed)
+    controller.handle(create("a"), answers.done, answers.failed)
     assert [error.code for error in answers.errors] == [ErrorCode.NOT_CONTROLLER]
     assert controller.image is before
 
@@ -187,11 +182,11 @@ def test_waiting_operations_are_bounded(metadata_log: FakeLog, clock: VirtualClo
     metadata_log.listener = controller
     lead(controller, metadata_log)
     for name in "abcd":
-        controller.create_topics(create(name), answers.done, answers.failed)
+        controller.handle(create(name), answers.done, answers.failed)
     assert [error.code for error in answers.errors] == [ErrorCode.REQUEST_TIMED_OUT]
     assert "d" not in controller.image.topics.by_name
     metadata_log.commit()
-    controller.create_topics(create("d"), answers.done, answers.failed)
+    controller.handle(create("d"), answers.done, answers.failed)
     metadata_log.commit()
     assert len(answers.responses) == 4
 
@@ -260,14 +255,12 @@ def test_deletion_and_producer_ids_and_unregistration_through_the_runtime(
     controller: Controller, metadata_log: FakeLog, answers: Answers
 ) -> None:
     epoch = lead(controller, metadata_log)
-    controller.create_topics(create("a"), answers.done, answers.failed)
-    controller.delete_topics(
-        DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000), answers.done, answers.failed
-    )
-    controller.allocate_producer_ids(
+    controller.handle(create("a"), answers.done, answers.failed)
+    controller.handle(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000), answers.done, answers.failed)
+    controller.handle(
         AllocateProducerIdsRequest(broker_id=NODE, broker_epoch=epoch), answers.done, answers.failed
     )
-    controller.unregister_broker(UnregisterBrokerRequest(broker_id=NODE), answers.done, answers.failed)
+    controller.handle(UnregisterBrokerRequest(broker_id=NODE), answers.done, answers.failed)
     metadata_log.commit()
     assert len(answers.responses) == 4
     assert not answers.errors
@@ -280,7 +273,7 @@ def test_controlled_shutdown_of_the_only_broker(
     controller: Controller, metadata_log: FakeLog, answers: Answers
 ) -> None:
     epoch = lead(controller, metadata_log)
-    controller.create_topics(create("a"), answers.done, answers.failed)
+    controller.handle(create("a"), answers.done, answers.failed)
     metadata_log.commit()
     request = BrokerHeartbeatRequest(
         broker_id=NODE,

@@ -1,4 +1,4 @@
-"""The admin APIs: topics, partitions, configs, features and brokers. The controller decides; these speak."""
+"""The admin APIs: topics, partitions, configs, features and brokers. The controller makes the decisions."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ APIS: Final = (
     "update_features",
     "unregister_broker",
 )
-"""The files of this area, each called as its API is; the registry loads them."""
+"""The modules of this package, one for each API; the registry loads them."""

@@ -1,25 +1,26 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: what this node answers by itself, and the rest.
+"""The common part of AlterConfigs and IncrementalAlterConfigs: the resources that this node handles itself.
 
-Log levels are changed here at once. A broker's own configs go through that broker, so that it can refuse them; for
-all else, and to store them, the active controller is asked. The answers come back in the order of the request.
+Log levels change on this node. A broker checks its own configs against its file before the controller stores them. The
+active controller does everything else. The results come back in the order of the request.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from ottla.api.admin import loggers
-from ottla.api.base import PARKED, Message, Outcome, RequestContext
-from ottla.api.forwarding.envelope import pass_on_part
+from ottla.api.base import RequestContext
 from ottla.broker.services import Node
-from ottla.controller.configs import ChangesOf, check_with_file
+from ottla.controller.configs import ChangesOf, ConfigResource, Res, ResultClass, check_with_file, result_as
 from ottla.controller.result import NO_ERROR, ApiError
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.enums import ConfigResourceType
 
-AskController = Callable[[Message, Callable[[Message], None], Callable[[ApiException], None]], None]
+T = TypeVar("T")
+
+Own = Mapping[int, ApiError]
+"""The results of the resources that this node has handled, by their index in the request."""
 
 
 def check_is_this_node(node: Node, name: str) -> None:
@@ -33,24 +34,21 @@ def check_is_this_node(node: Node, name: str) -> None:
         )
 
 
-def alter(
+def handle_own(
     node: Node,
     ctx: RequestContext,
-    request: Message,
-    response_class: Any,
-    store: AskController,
-    changes_of: ChangesOf,
-    *,
-    may_change_loggers: bool,
-) -> Message | Outcome:
-    """Answer what concerns this node alone, have the controller do the rest, and join the results.
+    resources: Sequence[Res],
+    changes_of: ChangesOf[Res],
+    alter_loggers: Callable[[Res], None] | None = None,
+) -> Own:
+    """Handle the resources that concern this node alone; the controller handles the rest.
 
-    `store` is this node's own controller, asked on its own listener; else the active one is, wherever it is.
-    `changes_of` tells what the request changes of a resource.
+    `changes_of` returns what the request changes in a resource. `alter_loggers` changes log levels; without it, the
+    controller refuses logger resources.
     """
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     own: dict[int, ApiError] = {}
-    for index, resource in enumerate(request.resources):
+    for index, resource in enumerate(resources):
         if times[resource.resource_type, resource.resource_name] > 1:
             continue
         try:
@@ -59,47 +57,31 @@ def alter(
                     continue
                 check_is_this_node(node, resource.resource_name)
                 check_with_file(node.image, node.config, changes_of(node.image, resource))
-            elif resource.resource_type == ConfigResourceType.BROKER_LOGGER and may_change_loggers:
+            elif resource.resource_type == ConfigResourceType.BROKER_LOGGER and alter_loggers is not None:
                 check_is_this_node(node, resource.resource_name)
-                loggers.alter_levels(resource.configs, validate_only=request.validate_only)
+                alter_loggers(resource)
                 own[index] = NO_ERROR
         except ApiException as error:
             own[index] = ApiError.of(error)
-
-    def done(response: Message) -> None:
-        stored = iter(response.responses)
-        results = [
-            _result(response_class, resource, own[index]) if index in own else next(stored)
-            for index, resource in enumerate(request.resources)
-        ]
-        ctx.respond(response_class(responses=results))
-
-    rest = type(request)(
-        resources=[resource for index, resource in enumerate(request.resources) if index not in own],
-        validate_only=request.validate_only,
-    )
-
-    def failed(error: ApiException) -> None:
-        ctx.respond(all_failed(request, response_class, error))
-
-    if ctx.on_controller_listener:
-        store(rest, done, failed)
-    else:
-        pass_on_part(node, ctx, rest, done, failed)
-    return PARKED
+    return own
 
 
-def all_failed(request: Message, response_class: Any, error: ApiException) -> Message:
-    """The answer when nothing of the request could be done."""
-    return response_class(
-        responses=[_result(response_class, resource, ApiError.of(error)) for resource in request.resources]
-    )
+def without_own(resources: Sequence[Res], own: Own) -> list[Res]:
+    """The resources that the controller must handle."""
+    return [resource for index, resource in enumerate(resources) if index not in own]
 
 
-def _result(response_class: Any, resource: Message, error: ApiError) -> Message:
-    return response_class.AlterConfigsResourceResponse(
-        error_code=error.code,
-        error_message=error.message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
-    )
+def joined(
+    cls: ResultClass[T], resources: Sequence[ConfigResource], own: Own, stored: Sequence[T]
+) -> list[T]:
+    """The results of all resources: those of this node, and those of the controller in `stored`."""
+    rest = iter(stored)
+    return [
+        result_as(cls, resource, own[index]) if index in own else next(rest)
+        for index, resource in enumerate(resources)
+    ]
+
+
+def all_failed(cls: ResultClass[T], resources: Sequence[ConfigResource], error: ApiException) -> list[T]:
+    """The results when the whole request failed."""
+    return [result_as(cls, resource, ApiError.of(error)) for resource in resources]

@@ -1,15 +1,16 @@
 """CreatePartitions (key 37), versions 0-3.
 
-More partitions for topics that exist.
+Adds partitions to existing topics.
 
-1 is for brokers that may throttle; 2 is flexible; 3 may answer THROTTLING_QUOTA_EXCEEDED.
+1 is for brokers that may throttle; 2 is flexible; 3 may return THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse | Outcome:
-    node.controller.create_partitions(
-        request, ctx.respond, lambda error: ctx.respond(on_error(ctx, request, error))
-    )
-    return PARKED
+    return forward_to_controller(node, ctx, request, on_error)
 
 
 def on_error(

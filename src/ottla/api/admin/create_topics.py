@@ -1,16 +1,17 @@
 """CreateTopics (key 19), versions 2-7.
 
-New topics, each with its own result.
+Creates topics, each with its own result.
 
-3 is for brokers that may throttle; 4 lets the counts be -1 for the broker's defaults; 5 is flexible and tells the
-new topic's counts and configs; 6 may answer THROTTLING_QUOTA_EXCEEDED; 7 tells the topic id.
+3 is for brokers that may throttle; 4 allows counts of -1 for the broker's defaults; 5 is flexible and returns
+the new topic's counts and configs; 6 may return THROTTLING_QUOTA_EXCEEDED; 7 returns the topic id.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse | Outcome:
-    node.controller.create_topics(
-        request, ctx.respond, lambda error: ctx.respond(on_error(ctx, request, error))
-    )
-    return PARKED
+    return forward_to_controller(node, ctx, request, on_error)
 
 
 def on_error(ctx: RequestContext, request: CreateTopicsRequest, error: ApiException) -> CreateTopicsResponse:

@@ -1,18 +1,18 @@
 """DescribeConfigs (key 32), versions 1-4.
 
-The configs in force of topics, brokers, loggers, groups and client-metrics subscriptions.
+Returns the configs in force of topics, brokers, loggers, groups and client-metrics subscriptions.
 
-1 tells the source of each value and its synonyms; 3 its type and documentation; 4 is flexible.
+1 adds the source of each value and its synonyms; 3 adds its type and documentation; 4 is flexible.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.api.admin import loggers
 from ottla.api.admin.config_admin import check_is_this_node
-from ottla.api.base import Api, Message, RequestContext
+from ottla.api.base import Api, RequestContext
 from ottla.broker.services import Node
 from ottla.config.definitions import BROKER_KEYS, ConfigDef
 from ottla.config.describe import ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
@@ -26,10 +26,13 @@ from ottla.wire.messages import DescribeConfigsResponse
 if TYPE_CHECKING:
     from ottla.wire.messages import DescribeConfigsRequest
 
+    Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
+    Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+
 _LOGGER: Final = 6
 _CLIENT_METRICS: Final = 7
 _GROUP: Final = 8
-"""Sources beside those of brokers and topics, by Kafka's numbers."""
+"""Kafka's numbers for the sources that are not a broker's or a topic's."""
 
 
 def handle(node: Node, ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -47,9 +50,11 @@ def handle(node: Node, ctx: RequestContext, request: DescribeConfigsRequest) -> 
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(node: Node, resource: Message, *, with_synonyms: bool) -> list[Message]:
+def _describe(
+    node: Node, resource: DescribeConfigsRequest.DescribeConfigsResource, *, with_synonyms: bool
+) -> list[Entry]:
     kind, name = resource.resource_type, resource.resource_name
-    # An empty list of keys is what old clients send for all of them.
+    # Old clients send an empty list of keys for all keys.
     keys = resource.configuration_keys or None
     if kind == ConfigResourceType.TOPIC:
         return _entries(_topic(node, name, keys), with_synonyms)
@@ -61,7 +66,9 @@ def _describe(node: Node, resource: Message, *, with_synonyms: bool) -> list[Mes
     if kind == ConfigResourceType.BROKER_LOGGER:
         check_is_this_node(node, name)
         return [
-            _result(logger, level, _LOGGER)
+            DescribeConfigsResponse.DescribeConfigsResourceResult(
+                name=logger, value=level, config_source=_LOGGER, documentation=None
+            )
             for logger, level in loggers.current_levels().items()
             if keys is None or logger in keys
         ]
@@ -93,8 +100,8 @@ def _stored(
     source: int,
     *,
     with_synonyms: bool,
-) -> list[Message]:
-    """A resource that has nothing but its own configs and their defaults."""
+) -> list[Entry]:
+    """The configs of a resource that has only its own values and their defaults."""
     own = node.image.configs.of(kind, name)
     wanted = definitions.keys() if keys is None else definitions.keys() & set(keys)
     results = []
@@ -104,10 +111,11 @@ def _stored(
             synonyms.insert(0, _synonym(key, own[key], source))
         value = synonyms[0].value if synonyms else definitions[key].default
         results.append(
-            _result(
-                key,
-                value,
-                synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+            DescribeConfigsResponse.DescribeConfigsResourceResult(
+                name=key,
+                value=value,
+                config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
+                documentation=None,
                 config_type=definitions[key].type.value,
                 synonyms=synonyms if with_synonyms else [],
             )
@@ -115,8 +123,8 @@ def _stored(
     return results
 
 
-def _defaults(node: Node, definition: ConfigDef) -> list[Message]:
-    """What holds for a group that does not say: the broker's key of its kind, or a fixed value."""
+def _defaults(node: Node, definition: ConfigDef) -> list[Synonym]:
+    """The defaults of a group's config: the broker's key for groups, or a fixed value."""
     synonym = broker_synonym(definition.name)
     if synonym not in BROKER_KEYS:
         return [_synonym(definition.name, definition.default, ConfigSource.DEFAULT_CONFIG)]
@@ -124,16 +132,17 @@ def _defaults(node: Node, definition: ConfigDef) -> list[Message]:
     return [_synonym(s.name, s.value, s.source) for s in entry.synonyms]
 
 
-def _synonym(name: str, value: str | None, source: int) -> Message:
+def _synonym(name: str, value: str | None, source: int) -> Synonym:
     return DescribeConfigsResponse.DescribeConfigsSynonym(name=name, value=value, source=source)
 
 
-def _entries(entries: Iterable[ConfigEntry], with_synonyms: bool) -> list[Message]:
+def _entries(entries: Iterable[ConfigEntry], with_synonyms: bool) -> list[Entry]:
     return [
-        _result(
-            entry.name,
-            entry.value,
-            entry.source,
+        DescribeConfigsResponse.DescribeConfigsResourceResult(
+            name=entry.name,
+            value=entry.value,
+            config_source=entry.source,
+            documentation=None,
             read_only=entry.read_only,
             is_sensitive=entry.sensitive,
             config_type=entry.type,
@@ -141,12 +150,6 @@ def _entries(entries: Iterable[ConfigEntry], with_synonyms: bool) -> list[Messag
         )
         for entry in entries
     ]
-
-
-def _result(name: str, value: str | None, source: int, **more: Any) -> Message:
-    return DescribeConfigsResponse.DescribeConfigsResourceResult(
-        name=name, value=value, config_source=source, documentation=None, **more
-    )
 
 
 def on_error(

@@ -1,42 +1,50 @@
 """IncrementalAlterConfigs (key 44), versions 0-1.
 
-Set, delete, append to or subtract from single keys of a resource. 1 is flexible.
+Sets, deletes, appends to or subtracts from single configs of a resource. 1 is flexible.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ottla.api.admin import config_admin
-from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.admin import config_admin, loggers
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.controller.forwarding_to_controller import failure
+from ottla.api.forwarding.request_forwarding import forward_part
 from ottla.broker.services import Node
 from ottla.controller import configs
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages import IncrementalAlterConfigsResponse
-
-if TYPE_CHECKING:
-    from ottla.wire.messages import IncrementalAlterConfigsRequest
+from ottla.wire.messages import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 
 def handle(
     node: Node, ctx: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | Outcome:
-    return config_admin.alter(
-        node,
-        ctx,
-        request,
-        IncrementalAlterConfigsResponse,
-        lambda *asked: node.controller.incremental_alter_configs(*asked, forwarded=ctx.forwarded),
-        configs.incremental_changes,
-        may_change_loggers=True,
+    def alter_loggers(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
+        loggers.alter_levels(resource.configs, validate_only=request.validate_only)
+
+    own = config_admin.handle_own(node, ctx, request.resources, configs.incremental_changes, alter_loggers)
+    rest = IncrementalAlterConfigsRequest(
+        resources=config_admin.without_own(request.resources, own), validate_only=request.validate_only
     )
+
+    def done(response: IncrementalAlterConfigsResponse) -> None:
+        cls = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+        results = config_admin.joined(cls, request.resources, own, response.responses)
+        ctx.respond(IncrementalAlterConfigsResponse(responses=results))
+
+    failed = failure(ctx, request, on_error)
+    if ctx.on_controller_listener:
+        node.controller.incremental_alter_configs(rest, done, failed, forwarded=ctx.forwarded)
+    else:
+        forward_part(node, ctx, rest, done, failed)
+    return PARKED
 
 
 def on_error(
     ctx: RequestContext, request: IncrementalAlterConfigsRequest, error: ApiException
 ) -> IncrementalAlterConfigsResponse:
-    return config_admin.all_failed(request, IncrementalAlterConfigsResponse, error)
+    cls = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    return IncrementalAlterConfigsResponse(responses=config_admin.all_failed(cls, request.resources, error))
 
 
 API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, on_error)

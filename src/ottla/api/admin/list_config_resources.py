@@ -1,6 +1,6 @@
 """ListConfigResources (key 74), versions 0-1.
 
-The resources that have, or could have, dynamic configs.
+Lists the resources that can have dynamic configs.
 
 0 was ListClientMetricsResources and lists only those; 1 adds the resource types.
 """
@@ -30,7 +30,7 @@ _TYPES: Final = {
         ConfigResourceType.TOPIC,
     ),
 }
-"""What each version can list, in the order of the answer."""
+"""The resource types of each version, in the order of the response."""
 
 
 def handle(

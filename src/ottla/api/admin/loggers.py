@@ -1,14 +1,16 @@
-"""Python's loggers as Kafka's BROKER_LOGGER resource: their names, their levels in Kafka's words, and changing them."""
+"""Python's loggers as Kafka's BROKER_LOGGER resource: lists and changes their levels, under Kafka's names."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import Message
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.enums import AlterConfigOp
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import IncrementalAlterConfigsRequest
 
 ROOT: Final = "root"
 
@@ -21,7 +23,7 @@ LEVELS: Final = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
-"""Kafka's levels, the most talkative first."""
+"""Kafka's levels, the most verbose first."""
 
 
 def _logger(name: str) -> logging.Logger | None:
@@ -42,8 +44,10 @@ def level_name(logger: logging.Logger) -> str:
     return next((name for name, number in LEVELS.items() if level <= number), "FATAL")
 
 
-def alter_levels(configs: Sequence[Message], *, validate_only: bool) -> None:
-    """Set or unset levels; nothing is changed if one of the changes is refused."""
+def alter_levels(
+    configs: Sequence[IncrementalAlterConfigsRequest.AlterableConfig], *, validate_only: bool
+) -> None:
+    """Set or unset levels. If one change is refused, no level changes."""
     changes = [(_checked_logger(config), _checked_level(config)) for config in configs]
     if len({config.name for config in configs}) < len(configs):
         raise _invalid_request("A logger is given more than once.")
@@ -52,14 +56,14 @@ def alter_levels(configs: Sequence[Message], *, validate_only: bool) -> None:
             logger.setLevel(level)
 
 
-def _checked_logger(config: Message) -> logging.Logger:
+def _checked_logger(config: IncrementalAlterConfigsRequest.AlterableConfig) -> logging.Logger:
     logger = _logger(config.name)
     if logger is None:
         raise ApiException(ErrorCode.INVALID_CONFIG, f"Logger {config.name} does not exist!")
     return logger
 
 
-def _checked_level(config: Message) -> int:
+def _checked_level(config: IncrementalAlterConfigsRequest.AlterableConfig) -> int:
     if config.config_operation == AlterConfigOp.DELETE:
         if config.name == ROOT:
             raise _invalid_request("Removing the log level of the root logger is not allowed.")
@@ -68,7 +72,7 @@ def _checked_level(config: Message) -> int:
         raise _invalid_request(
             f"AlterConfigOp {config.config_operation} is not allowed for loggers: they can be set or deleted."
         )
-    level = LEVELS.get(config.value)
+    level = LEVELS.get(config.value or "")
     if level is None:
         raise ApiException(
             ErrorCode.INVALID_CONFIG,

@@ -1,13 +1,14 @@
 """UnregisterBroker (key 64), version 0.
 
-Forget a broker that will not come back.
+Removes a broker that will not come back.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse | Outcome:
-    node.controller.unregister_broker(
-        request, ctx.respond, lambda error: ctx.respond(on_error(ctx, request, error))
-    )
-    return PARKED
+    return forward_to_controller(node, ctx, request, on_error)
 
 
 def on_error(

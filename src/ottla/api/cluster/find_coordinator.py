@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from ottla.api.base import Api, RequestContext
 from ottla.api.cluster.nodes import NO_NODE, alive_node
-from ottla.broker.auto_topic_creation import auto_create_topics
 from ottla.broker.services import Broker
+from ottla.broker.topic_creation import auto_create_topics
 from ottla.coordinator.runtime import partition_for
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId

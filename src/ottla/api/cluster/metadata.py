@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 from ottla.api.base import PARKED, Api, Outcome, RequestContext
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, advertised_controller, nodes
 from ottla.api.cluster.partitions import ListenerView
-from ottla.broker.auto_topic_creation import auto_create_topics
 from ottla.broker.services import Broker
+from ottla.broker.topic_creation import auto_create_topics
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName
 from ottla.metadata.image import PartitionRegistration, TopicImage

@@ -1,4 +1,4 @@
-"""What the active controller answers to other nodes, and the admin APIs about replicas and leaders."""
+"""The active controller's APIs for other nodes, and the admin APIs for replicas and leaders."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ APIS: Final = (
     "controller_registration",
     "assign_replicas_to_dirs",
 )
-"""The files of this area, each called as its API is; the registry loads them."""
+"""The modules of this package, one for each API; the registry loads them."""

@@ -1,6 +1,6 @@
 """AllocateProducerIds (key 67), version 0.
 
-A broker gets a block of producer ids that nobody else gets.
+Allocates a block of producer ids to a broker.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.api.base import Api, Outcome, RequestContext
-from ottla.api.controller.forwarding_to_controller import park
+from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse | Outcome:
-    return park(ctx, request, node.controller.allocate_producer_ids, on_error)
+    return forward_to_controller(node, ctx, request, on_error)
 
 
 def on_error(

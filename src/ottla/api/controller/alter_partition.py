@@ -1,17 +1,16 @@
 """AlterPartition (key 56), versions 2-3.
 
-A partition's leader asks for another in-sync set.
+A partition's leader requests another in-sync set.
 
-2 names topics by id; 3 tells the epoch of each broker in the set, so that one that was restarted since is not let in.
+2 names topics by id; 3 adds the epoch of each broker in the set, so that a restarted broker is refused.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.api.base import Api, Outcome, RequestContext
-from ottla.api.controller.forwarding_to_controller import park
+from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: AlterPartitionRequest
 ) -> AlterPartitionResponse | Outcome:
-    return park(ctx, request, partial(node.controller.alter_partition, version=ctx.version), on_error)
+    return forward_to_controller(node, ctx, request, on_error)
 
 
 def on_error(

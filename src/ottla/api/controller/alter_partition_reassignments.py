@@ -2,7 +2,7 @@
 
 Replicas move to other brokers, or a move is cancelled.
 
-1 may insist on the replication factor as it is.
+1 may forbid a change of the replication factor.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.api.base import Api, Outcome, RequestContext
-from ottla.api.controller.forwarding_to_controller import park
+from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse | Outcome:
-    return park(ctx, request, node.controller.alter_partition_reassignments, on_error)
+    return forward_to_controller(node, ctx, request, on_error)
 
 
 def on_error(

@@ -1,8 +1,8 @@
 """BrokerHeartbeat (key 63), versions 0-2.
 
-A broker is alive, how far it has read, and whether it wants in or out.
+Renews a broker's session, and reports its metadata offset and whether it wants to be fenced or shut down.
 
-1 names log directories that have failed; 2 those that are to get nothing new.
+1 adds failed log directories; 2 adds cordoned ones.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.controller.forwarding_to_controller import failure
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -28,12 +29,7 @@ def handle(
         ("broker heartbeat", broker_id),
         lambda: controller.broker_disconnected(broker_id, epoch, connection),
     )
-    controller.broker_heartbeat(
-        request,
-        ctx.respond,
-        lambda error: ctx.respond(on_error(ctx, request, error)),
-        connection=connection,
-    )
+    controller.broker_heartbeat(request, ctx.respond, failure(ctx, request, on_error), connection=connection)
     return PARKED
 
 

@@ -1,17 +1,17 @@
 """BrokerRegistration (key 62), versions 0-4.
 
-A broker tells who it is, and gets its epoch.
+Registers a broker and returns its epoch.
 
-1 was for the way from ZooKeeper; 2 names the log directories; 3 tells the epoch before, by which a clean stop is known;
-4 may name features whose lowest level is 0.
+1 was for the migration from ZooKeeper; 2 adds the log directories; 3 adds the previous epoch, which proves a clean
+shutdown; 4 allows features whose lowest level is 0.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Outcome, RequestContext
-from ottla.api.controller.forwarding_to_controller import park
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.controller.forwarding_to_controller import failure
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: BrokerRegistrationRequest
 ) -> BrokerRegistrationResponse | Outcome:
-    return park(ctx, request, node.controller.register_broker, on_error)
+    node.controller.register_broker(request, ctx.respond, failure(ctx, request, on_error))
+    return PARKED
 
 
 def on_error(

@@ -1,14 +1,14 @@
 """ControllerRegistration (key 70), version 0.
 
-A controller tells where it listens and which feature levels it knows.
+Registers a controller with its listeners and supported feature levels.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Outcome, RequestContext
-from ottla.api.controller.forwarding_to_controller import park
+from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.controller.forwarding_to_controller import failure
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: ControllerRegistrationRequest
 ) -> ControllerRegistrationResponse | Outcome:
-    return park(ctx, request, node.controller.register_controller, on_error)
+    node.controller.register_controller(request, ctx.respond, failure(ctx, request, on_error))
+    return PARKED
 
 
 def on_error(

@@ -1,17 +1,16 @@
 """ElectLeaders (key 43), versions 0-2.
 
-Hold an election, for the preferred replica or an unclean one.
+Elects leaders: the preferred replicas, or by unclean elections.
 
-0 knew the preferred replica only; 1 names the kind of election and has an error for the whole request; 2 is flexible.
+0 has preferred elections only; 1 adds the kind of election and an error for the whole request; 2 is flexible.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.api.base import Api, Outcome, RequestContext
-from ottla.api.controller.forwarding_to_controller import park
+from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 def handle(node: Node, ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse | Outcome:
     if request.topic_partitions is not None and not request.topic_partitions:
         return ElectLeadersResponse()
-    return park(ctx, request, partial(node.controller.elect_leaders, version=ctx.version), on_error)
+    return forward_to_controller(node, ctx, request, on_error)
 
 
 def on_error(ctx: RequestContext, request: ElectLeadersRequest, error: ApiException) -> ElectLeadersResponse:

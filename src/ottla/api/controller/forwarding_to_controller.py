@@ -1,18 +1,31 @@
-"""How an API asks the controller of its own node."""
+"""Forwards a request of an API to this node's controller, and its decision to the client."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-from ottla.api.base import PARKED, ErrorAnswer, Message, Outcome, RequestContext
+from ottla.api.base import PARKED, ErrorAnswer, Outcome, RequestContext
 from ottla.errors import ApiException
+from ottla.wire.classes import WireRequest, WireResponse
 
-Ask = Callable[[Message, Callable[[Message], None], Callable[[ApiException], None]], None]
+if TYPE_CHECKING:
+    from ottla.broker.services import Node
+
+Req = TypeVar("Req", bound=WireRequest[WireResponse])
+Resp = TypeVar("Resp", bound=WireResponse)
+
+Failed = Callable[[ApiException], None]
 
 
-def park(
-    ctx: RequestContext, request: Message, ask: Ask, on_error: ErrorAnswer[Message, Message]
-) -> Message | Outcome:
-    """Ask, and answer when the controller does."""
-    ask(request, ctx.respond, lambda error: ctx.respond(on_error(ctx, request, error)))
+def forward_to_controller(
+    node: Node, ctx: RequestContext, request: Req, on_error: ErrorAnswer[Req, Resp]
+) -> Outcome:
+    """Have the controller decide a request of its table (`ottla.controller.decisions`)."""
+    node.controller.handle(request, ctx.respond, failure(ctx, request, on_error), version=ctx.version)
     return PARKED
+
+
+def failure(ctx: RequestContext, request: Req, on_error: ErrorAnswer[Req, Resp]) -> Failed:
+    """A callback that answers the request with an error."""
+    return lambda error: ctx.respond(on_error(ctx, request, error))

@@ -1,8 +1,8 @@
-"""The way from a broker to the active controller: its own questions, and requests of clients that it passes on."""
+"""Forwarding of requests from a broker to the active controller: its own, and those of clients in envelopes."""
 
 from __future__ import annotations
 
 from typing import Final
 
 APIS: Final = ("envelope",)
-"""The files of this area, each called as its API is; the registry loads them."""
+"""The modules of this package, one for each API; the registry loads them."""

@@ -14,4 +14,4 @@ APIS: Final = (
     "remove_raft_voter",
     "update_raft_voter",
 )
-"""The files of this area, each called as its API is; the registry loads them."""
+"""The modules of this package, one for each API; the registry loads them."""

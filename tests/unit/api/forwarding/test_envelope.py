@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.api.base import PARKED
-from ottla.api.forwarding import envelope
-from ottla.api.forwarding.serving import InnerRequest
+from ottla.api.forwarding import envelope, request_forwarding
+from ottla.api.forwarding.local_requests import InnerRequest
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.codec import decode
 from ottla.wire.headers import decode_response_header, encode_request
@@ -29,7 +29,7 @@ class Controller:
         self.code = ErrorCode.NONE
         self.active = True
 
-    def create_topics(self, request: Any, done: Any, failed: Any) -> None:
+    def handle(self, request: Any, done: Any, failed: Any, *, version: int) -> None:
         if not self.active:
             failed(ApiException(ErrorCode.NOT_CONTROLLER, "not me"))
             return
@@ -69,7 +69,7 @@ def pass_on(channel: Channel, frame: bytes, **who: str) -> Any:
     node = SimpleNamespace(to_controller=channel, config=SimpleNamespace(int=lambda key: 30_000))
     ctx = InnerRequest(print, api_key=19, version=7, received_at=0.0, **who)
     outcome: list[Any] = []
-    envelope.pass_on(node, ctx, frame, outcome.append, outcome.append)  # type: ignore[arg-type]
+    request_forwarding.forward_request(node, ctx, frame, outcome.append, outcome.append)  # type: ignore[arg-type]
     return outcome[0]
 
 
@@ -94,8 +94,8 @@ def test_the_answer_is_the_clients_own(channel: Channel, controller: Controller,
 def test_the_envelope_says_who_asks(channel: Channel) -> None:
     pass_on(channel, create(), principal="User:alice:with:colons", client_host="fe80::1%eth0")
     sent = channel.sent[0]
-    assert envelope._decode_principal(sent.request_principal) == "User:alice:with:colons"
-    assert envelope._decode_address(sent.client_host_address) == "fe80::1"
+    assert request_forwarding.decode_principal(sent.request_principal) == "User:alice:with:colons"
+    assert request_forwarding.decode_address(sent.client_host_address) == "fe80::1"
 
 
 def test_the_wrong_controller_says_so_on_the_outside(channel: Channel, controller: Controller) -> None:
@@ -104,7 +104,7 @@ def test_the_wrong_controller_says_so_on_the_outside(channel: Channel, controlle
     channel.send(
         EnvelopeRequest(
             request_data=create(),
-            request_principal=envelope._encode_principal("User:alice"),
+            request_principal=request_forwarding._encode_principal("User:alice"),
             client_host_address=bytes(4),
         ),
         answers.append,
@@ -135,13 +135,13 @@ def pass_on_part(channel: Any) -> Any:
     ctx = InnerRequest(print, api_key=19, version=7, received_at=0.0, principal="User:alice")
     request = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="rest")])
     outcome: list[Any] = []
-    envelope.pass_on_part(node, ctx, request, outcome.append, outcome.append)  # type: ignore[arg-type]
+    request_forwarding.forward_part(node, ctx, request, outcome.append, outcome.append)  # type: ignore[arg-type]
     return outcome[0]
 
 
 def test_the_rest_of_a_request_is_passed_on_for_its_client(channel: Channel) -> None:
     assert [topic.name for topic in pass_on_part(channel).topics] == ["rest"]
-    assert envelope._decode_principal(channel.sent[0].request_principal) == "User:alice"
+    assert request_forwarding.decode_principal(channel.sent[0].request_principal) == "User:alice"
 
 
 def test_an_answer_that_cannot_be_read_is_an_error_and_not_silence() -> None:

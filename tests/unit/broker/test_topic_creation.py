@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.broker.internal_topic_creation import MAX_FAILURES, InternalTopicCreations
+from ottla.broker.topic_creation import MAX_FAILURES, InternalTopicCreations
 
 
 def test_a_topic_is_created_once_at_a_time() -> None:

@@ -1,26 +1,29 @@
-"""Serving a request that did not come in on a connection of its own: from this process, or inside an envelope."""
+"""Serves requests without a connection of their own: from this process, or inside an envelope."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from ottla.api.base import PARKED, UNEXPECTED, AnyApi, Message, RequestContext
+from ottla.api.base import UNEXPECTED, AnyApi, Outcome, RequestContext
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from ottla.broker.services import Node
+    from ottla.wire.classes import WireRequest, WireResponse
+
+Resp = TypeVar("Resp", bound="WireResponse")
 
 log = logging.getLogger(__name__)
 
 
 class InnerRequest(RequestContext):
-    """A request whose answer goes to a function, once."""
+    """A request whose response goes to a function, once."""
 
     __slots__ = (
-        "_answered",
+        "_on_response",
         "api_key",
         "client_host",
         "client_id",
@@ -38,7 +41,7 @@ class InnerRequest(RequestContext):
 
     def __init__(
         self,
-        answered: Callable[[Message], object],
+        on_response: Callable[[WireResponse], object],
         *,
         api_key: int,
         version: int,
@@ -49,7 +52,7 @@ class InnerRequest(RequestContext):
         client_host: str = "",
         outer: RequestContext | None = None,
     ) -> None:
-        self._answered: Callable[[Message], object] | None = answered
+        self._on_response: Callable[[WireResponse], object] | None = on_response
         self.api_key = api_key
         self.version = version
         self.correlation_id = correlation_id
@@ -64,27 +67,27 @@ class InnerRequest(RequestContext):
         self.local_port = -1 if outer is None else outer.local_port
         self.connection_id = "" if outer is None else outer.connection_id
 
-    def respond(self, response: Message) -> None:
-        answered, self._answered = self._answered, None
-        if answered is not None:
-            answered(response)
+    def respond(self, response: WireResponse) -> None:
+        on_response, self._on_response = self._on_response, None
+        if on_response is not None:
+            on_response(response)
 
     def abort(self) -> None:
-        self._answered = None
+        self._on_response = None
 
     @property
     def closed(self) -> bool:
-        return self._answered is None
+        return self._on_response is None
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Nobody goes away before the answer."""
+        """Do nothing: the sender does not disconnect before the response."""
 
     def on_disconnect(self, key: Hashable, callback: Callable[[], None]) -> None:
-        """Whoever asks lives as long as this node, or is behind another node's connection."""
+        """Do nothing: the sender lives as long as this node, or is behind another node's connection."""
 
 
-def serve(node: Node, api: AnyApi, ctx: InnerRequest, message: Message) -> None:
-    """Handle a request; whatever goes wrong is its answer."""
+def serve(node: Node, api: AnyApi, ctx: InnerRequest, message: WireRequest[WireResponse]) -> None:
+    """Handle a request. Every failure becomes its response."""
     try:
         answer = api.handle(node, ctx, message)
     except ApiException as error:
@@ -92,18 +95,18 @@ def serve(node: Node, api: AnyApi, ctx: InnerRequest, message: Message) -> None:
     except Exception:
         log.exception("Unexpected error in a request of API %s version %d", ApiKey(api.key).name, ctx.version)
         answer = api.error_answer(ctx, message, UNEXPECTED)
-    if answer is not PARKED:
+    if not isinstance(answer, Outcome):
         ctx.respond(answer)
 
 
-def serve_here(node: Node, message: Message, done: Callable[[Message], object]) -> None:
-    """Answer a request of this process as this node's controller listener would."""
+def serve_locally(node: Node, message: WireRequest[Resp], done: Callable[[Resp], object]) -> None:
+    """Handle a request of this process as this node's controller listener would."""
     # Imported here because the registry lists this package.
     from ottla.api.registry import supported
 
     api = supported(on_controller_listener=True)[message.API_KEY]
     ctx = InnerRequest(
-        done,
+        cast("Callable[[WireResponse], object]", done),
         api_key=api.key,
         version=api.versions[-1],
         client_id=f"node-{node.node_id}",

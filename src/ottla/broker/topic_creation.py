@@ -1,6 +1,7 @@
-"""Automatic creation of topics: those that a client's Metadata request names, and Kafka's internal ones.
+"""Automatic creation of topics through the controller.
 
-Decides the partitions, replicas and configs; the controller creates the topics.
+`auto_create_topics` creates topics that clients name, and Kafka's internal topics, with their configs. The internal
+topics of streams groups are created on each heartbeat; `InternalTopicCreations` keeps those requests from repeating.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from typing import TYPE_CHECKING, Final
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName
 from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, why_invalid
-from ottla.wire.messages import CreateTopicsRequest
+from ottla.wire import messages
 
 if TYPE_CHECKING:
     from ottla.broker.services import Broker
     from ottla.config.broker import BrokerConfig
     from ottla.wire.messages import CreateTopicsResponse
 
-_logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _USE_DEFAULT: Final = -1
+MAX_FAILURES: Final = 1000
+"""Failures of internal topics that are remembered; the oldest are dropped first."""
 
 Results = dict[TopicName, ErrorCode]
 
@@ -31,10 +34,10 @@ def auto_create_topics(
 ) -> Results:
     """Start to create topics that do not exist.
 
-    Returns at once the error of each name in a Metadata response: INVALID_TOPIC_EXCEPTION, or
-    UNKNOWN_TOPIC_OR_PARTITION, after which clients retry. `done` is called with all results when the controller has
-    answered (NONE, or TOPIC_ALREADY_EXISTS if another creation came first). It is called at once if all of the topics
-    are being created already.
+    Returns at once the error of each name for the Metadata response: INVALID_TOPIC_EXCEPTION, or
+    UNKNOWN_TOPIC_OR_PARTITION, after which clients try again. `done` is called when the controller has answered, with
+    the result of each name: NONE, or TOPIC_ALREADY_EXISTS when another creation came first. Topics that are being
+    created already do not delay it.
     """
     wanted = list(dict.fromkeys(names))
     results = {
@@ -48,18 +51,18 @@ def auto_create_topics(
     ]
     outcome = dict(results)
 
-    def created(response: CreateTopicsResponse) -> None:
+    def created(response: messages.CreateTopicsResponse) -> None:
         broker.auto_creating.difference_update(creatable)
         for topic in response.topics:
             outcome[topic.name] = ErrorCode(topic.error_code)
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                _logger.warning("Topic %s was not created automatically: %s", topic.name, topic.error_message)
+                log.warning("The automatic creation of topic %s failed: %s", topic.name, topic.error_message)
         if done is not None:
             done(outcome)
 
     def failed(error: ApiException) -> None:
         broker.auto_creating.difference_update(creatable)
-        _logger.warning("Topics %s were not created automatically: %s", ", ".join(creatable), error.message)
+        log.warning("The automatic creation of topics %s failed: %s", ", ".join(creatable), error.message)
         outcome.update(dict.fromkeys(creatable, error.code))
         if done is not None:
             done(outcome)
@@ -67,7 +70,7 @@ def auto_create_topics(
     if creatable:
         broker.auto_creating.update(creatable)
         timeout_ms = broker.config.int("request.timeout.ms")
-        request = CreateTopicsRequest(
+        request = messages.CreateTopicsRequest(
             topics=[_new_topic(broker, name) for name in creatable], timeout_ms=timeout_ms
         )
         broker.to_controller.send(request, created, failed, timeout_s=timeout_ms / 1000)
@@ -76,7 +79,7 @@ def auto_create_topics(
     return results
 
 
-def _new_topic(broker: Broker, name: TopicName) -> CreateTopicsRequest.CreatableTopic:
+def _new_topic(broker: Broker, name: TopicName) -> messages.CreateTopicsRequest.CreatableTopic:
     config = broker.config
     if name == OFFSETS_TOPIC:
         return _topic(
@@ -117,7 +120,7 @@ def _new_topic(broker: Broker, name: TopicName) -> CreateTopicsRequest.Creatable
                 "retention.ms": "-1",
             },
         )
-    # A default in this broker's configuration file goes with the request; else the controller's default applies.
+    # A default in this broker's file takes precedence over the controller's.
     return _topic(
         name,
         config.int("num.partitions") if config.is_set("num.partitions") else _USE_DEFAULT,
@@ -130,19 +133,18 @@ def _new_topic(broker: Broker, name: TopicName) -> CreateTopicsRequest.Creatable
 
 def _topic(
     name: TopicName, partitions: int, replication_factor: int, configs: dict[str, str]
-) -> CreateTopicsRequest.CreatableTopic:
-    return CreateTopicsRequest.CreatableTopic(
+) -> messages.CreateTopicsRequest.CreatableTopic:
+    request = messages.CreateTopicsRequest
+    return request.CreatableTopic(
         name=name,
         num_partitions=partitions,
         replication_factor=replication_factor,
-        configs=[
-            CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()
-        ],
+        configs=[request.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
 
 
 def _replication_factor(broker: Broker, key: str) -> int:
-    """Kafka's default of 3 cannot be met by a node that is a cluster of its own: there, as many as there are."""
+    """The configured factor. A single-node cluster cannot have Kafka's default of 3: it has as many as brokers."""
     config = broker.config
     factor = config.int(key)
     alone = not config.voters and not config.list("controller.quorum.bootstrap.servers")
@@ -154,3 +156,44 @@ def _replication_factor(broker: Broker, key: str) -> int:
 def _min_isr(config: BrokerConfig, key: str, replication_factor: int) -> str:
     wanted = config.int(key)
     return str(wanted if config.is_set(key) else min(wanted, replication_factor))
+
+
+class InternalTopicCreations:
+    """The creations of streams groups' internal topics: those in flight, and those that failed recently."""
+
+    __slots__ = ("_failures", "_in_flight")
+
+    def __init__(self) -> None:
+        self._in_flight: set[str] = set()
+        self._failures: dict[str, tuple[str, int]] = {}
+
+    def begin(self, names: Iterable[str], now_ms: int) -> list[str]:
+        """The topics to create now; the others are in flight or have failed recently."""
+        begun = [
+            name for name in names if name not in self._in_flight and self._failure(name, now_ms) is None
+        ]
+        self._in_flight.update(begun)
+        return begun
+
+    def end(self, names: Iterable[str]) -> None:
+        """The controller has answered for these topics."""
+        self._in_flight.difference_update(names)
+
+    def failed(self, name: str, why: str, until_ms: int) -> None:
+        """Remember a failure. The topic is not tried again before `until_ms`."""
+        self._failures.pop(name, None)
+        self._failures[name] = (why, until_ms)
+        while len(self._failures) > MAX_FAILURES:
+            del self._failures[next(iter(self._failures))]
+
+    def failures(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
+        """Why the last creation of each topic failed, for those that failed."""
+        found = {name: self._failure(name, now_ms) for name in names}
+        return {name: why for name, why in found.items() if why is not None}
+
+    def _failure(self, name: str, now_ms: int) -> str | None:
+        why, until_ms = self._failures.get(name, (None, 0))
+        if until_ms <= now_ms:
+            self._failures.pop(name, None)
+            return None
+        return why

@@ -1,0 +1,113 @@
+"""The table of requests that the controller decides by a pure function of its state.
+
+An entry has the function that returns the records to write and the response. Requests that also change what only the
+running controller knows (sessions of brokers, timers) are methods of `Controller`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from ottla.controller import (
+    alter_partition,
+    brokers,
+    directories,
+    elections,
+    features,
+    producer_ids,
+    reassignments,
+    topics,
+)
+from ottla.controller.result import ControllerResult
+from ottla.wire.apis import ApiKey
+from ottla.wire.classes import WireRequest, WireResponse
+
+if TYPE_CHECKING:
+    from ottla.clock import Clock
+    from ottla.controller.settings import Settings
+    from ottla.metadata.image import MetadataImage
+    from ottla.wire import messages
+
+Req = TypeVar("Req", bound=WireRequest[WireResponse])
+Resp = TypeVar("Resp", bound=WireResponse)
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything besides the request that a decision may depend on."""
+
+    image: MetadataImage
+    """Everything appended so far, committed or not."""
+    settings: Settings
+    clock: Clock
+    version: int
+    """The version of the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[Req, Resp]):
+    """How the controller answers a request."""
+
+    decide: Callable[[Inputs, Req], ControllerResult[Resp]]
+    timeout_ms: Callable[[Req], int] | None = None
+    """How long the client waits for the commit; None for requests without a timeout."""
+
+
+class _TimedRequest(Protocol):
+    timeout_ms: int
+
+
+def _timeout(request: _TimedRequest) -> int:
+    return request.timeout_ms
+
+
+Decide = Callable[[Inputs, Req], ControllerResult[Resp]]
+
+
+def _by_image(function: Callable[[MetadataImage, Req], ControllerResult[Resp]]) -> Decide[Req, Resp]:
+    return lambda inputs, request: function(inputs.image, request)
+
+
+def _by_settings(
+    function: Callable[[MetadataImage, Req, Settings], ControllerResult[Resp]],
+) -> Decide[Req, Resp]:
+    return lambda inputs, request: function(inputs.image, request, inputs.settings)
+
+
+def _by_version(
+    function: Callable[[MetadataImage, Req, Settings, int], ControllerResult[Resp]],
+) -> Decide[Req, Resp]:
+    return lambda inputs, request: function(inputs.image, request, inputs.settings, inputs.version)
+
+
+def _create_topics(
+    inputs: Inputs, request: messages.CreateTopicsRequest
+) -> ControllerResult[messages.CreateTopicsResponse]:
+    return topics.create_topics(inputs.image, request, inputs.settings, inputs.clock)
+
+
+def _create_partitions(
+    inputs: Inputs, request: messages.CreatePartitionsRequest
+) -> ControllerResult[messages.CreatePartitionsResponse]:
+    return topics.create_partitions(inputs.image, request, inputs.clock)
+
+
+DECISIONS: Final[dict[int, Decision[Any, Any]]] = {
+    # Requests of clients
+    ApiKey.CREATE_TOPICS: Decision(_create_topics, _timeout),
+    ApiKey.CREATE_PARTITIONS: Decision(_create_partitions, _timeout),
+    ApiKey.DELETE_TOPICS: Decision(_by_version(topics.delete_topics), _timeout),
+    ApiKey.UPDATE_FEATURES: Decision(_by_version(features.update_features), _timeout),
+    ApiKey.ELECT_LEADERS: Decision(_by_version(elections.elect_leaders), _timeout),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Decision(
+        _by_settings(reassignments.alter_partition_reassignments), _timeout
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Decision(_by_image(reassignments.list_partition_reassignments)),
+    ApiKey.UNREGISTER_BROKER: Decision(_by_settings(brokers.unregister_broker)),
+    # Requests of brokers
+    ApiKey.ALTER_PARTITION: Decision(_by_version(alter_partition.alter_partition)),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: Decision(_by_settings(directories.assign_replicas_to_dirs)),
+    ApiKey.ALLOCATE_PRODUCER_IDS: Decision(_by_image(producer_ids.allocate_producer_ids)),
+}
