@@ -18,7 +18,6 @@ from ottla.wire import messages
 if TYPE_CHECKING:
     from ottla.broker.services import Broker
     from ottla.config.broker import BrokerConfig
-    from ottla.wire.messages import CreateTopicsResponse
 
 log = logging.getLogger(__name__)
 

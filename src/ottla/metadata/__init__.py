@@ -1,1 +1,1 @@
-"""Metadata: the cluster's records, the immutable image they add up to, and who is told when it changes."""
+"""Metadata: the cluster's records, the immutable image that they make, and its publication."""

@@ -1,4 +1,4 @@
-"""A small cluster in memory for the controller's tests: images made by replay, and a log that commits when told to."""
+"""A small cluster in memory for the controller's tests: images made by replay, and a log that commits on request."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class ProbedPeers:
 
 
 class Cluster:
-    """A controller of node 9 (which is no broker), and brokers that speak when told to."""
+    """A controller on node 9, which is not a broker, and brokers that the test drives."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()

@@ -49,7 +49,7 @@ def change(
     )
     result = incremental_alter_configs(image, request, settings_with(**static), forwarded=forwarded)
     answers = [(answer.error_code, answer.error_message or "") for answer in result.response.responses]
-    return replayed(image, result.records), answers, result.records
+    return replayed(image, result.records), answers, list(result.records)
 
 
 def replace_all(image: MetadataImage, kind: int, name: str, **values: Any) -> tuple[MetadataImage, Any]:

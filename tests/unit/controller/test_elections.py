@@ -9,6 +9,7 @@ import pytest
 from ottla.controller import elections
 from ottla.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.metadata.image import NO_LEADER, LeaderRecoveryState, MetadataImage
 from ottla.wire.messages import ElectLeadersRequest
 from unit.controller.controller_harness import (
@@ -28,7 +29,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 def elect(
     image: MetadataImage, election: int, partitions: dict[str, list[int]] | None, version: int = 2
-) -> tuple[MetadataImage, dict[tuple[str, int], int]]:
+) -> tuple[MetadataImage, dict[tuple[TopicName, int], int]]:
     request = ElectLeadersRequest(election_type=election, topic_partitions=None)
     if partitions is not None:
         request.topic_partitions = [

@@ -71,12 +71,12 @@ def test_a_snapshot_that_comes_later_is_published_as_the_difference(published: l
 
 def test_publishers_are_told_in_their_order_and_late_ones_at_once() -> None:
     loader = MetadataLoader()
-    told: list[str] = []
-    loader.add_publisher(lambda delta, image: told.append("first"))
-    loader.add_publisher(lambda delta, image: told.append("second"))
+    published: list[str] = []
+    loader.add_publisher(lambda delta, image: published.append("first"))
+    loader.add_publisher(lambda delta, image: published.append("second"))
     loader.handle_commit([batch(0, feature("a"))])
-    loader.add_publisher(lambda delta, image: told.append("late " + ",".join(delta.changed_features)))
-    assert told == ["first", "second", "late a"]
+    loader.add_publisher(lambda delta, image: published.append("late " + ",".join(delta.changed_features)))
+    assert published == ["first", "second", "late a"]
 
 
 def test_a_transaction_shows_when_it_ends(loader: MetadataLoader, published: list[MetadataImage]) -> None:

@@ -162,7 +162,7 @@ class _Own:
 
 
 class Judge:
-    """Hears what one process is told, and sees that no two disagree."""
+    """Records the commits of one process, and checks that no two processes disagree."""
 
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self._cluster = cluster
@@ -285,7 +285,7 @@ class Cluster:
 
     @property
     def leader(self) -> Process | None:
-        """The process that leads the newest epoch, as it knows itself, and has told its listeners so."""
+        """The process that leads the newest epoch, and has notified its listeners."""
         leading = [p for p in self.processes.values() if p.raft.is_leader and not p.paused]
         leading = [p for p in leading if (p.node_id, p.raft.leader_epoch) in self.claimed]
         return max(leading, key=lambda p: p.raft.leader_epoch, default=None)
@@ -303,7 +303,7 @@ class Cluster:
         self.run_until(lambda: done)
 
     def try_append(self) -> None:
-        """Append another number at whoever leads, and remember it if it is acknowledged."""
+        """Append another number at the leader, and remember it if it is acknowledged."""
         leader = self.leader
         if leader is None or leader.paused:
             return

@@ -29,7 +29,7 @@ DYNAMIC = VoterSet()
 
 
 class HeldExecutor(Executor):
-    """Runs nothing until told to; `run` runs all that waits, as a thread would."""
+    """Runs nothing until `run`, which runs all waiting work as a thread would."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Future[Any], Callable[[], Any]]] = []
@@ -51,7 +51,7 @@ class HeldExecutor(Executor):
 
 
 class Recorder:
-    """A listener that keeps what it is told."""
+    """A listener that keeps its events."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []

@@ -32,7 +32,7 @@ def test_a_commit_takes_two_trips_and_an_fsync_not_a_timeout() -> None:
     cluster.append("a")
     assert cluster.clock.monotonic() - begun < 0.01
     followers_know = cluster.run_until(cluster.settled)
-    assert followers_know < 0.01, "the high watermark is told as it moves"
+    assert followers_know < 0.01, "the high watermark is sent as it moves"
 
 
 def test_nothing_is_committed_without_a_majority() -> None:
@@ -80,8 +80,8 @@ def test_a_deposed_leaders_uncommitted_records_go_and_their_callers_hear_nothing
     cluster.run_until(cluster.settled)
     assert lost == []
     assert all(cluster.features(i) == {"a", "kept"} for i in cluster.ids)
-    told = [e for e in old.listener.events if e[0] == "leader"]
-    assert told[-1][1] == cluster.elect().node_id
+    changes = [e for e in old.listener.events if e[0] == "leader"]
+    assert changes[-1][1] == cluster.elect().node_id
 
 
 def test_records_of_an_old_leader_that_a_majority_has_are_committed_by_the_next() -> None:

@@ -48,7 +48,7 @@ def live_until_the_plug_is_pulled(fs: MemFs, rng: random.Random, dynamic: bool, 
                 assert not quorum.faults
         quorum.raft.shutdown()
     except (ApiException, OSError, AssertionError):
-        # The plug may be pulled anywhere: on the loop, at start, or in the executor (told to `on_fault`).
+        # The power may fail anywhere: on the loop, at start, or in the executor (reported by `on_fault`).
         if fs.fault is None:
             raise
     return acknowledged

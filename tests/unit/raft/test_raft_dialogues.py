@@ -1,6 +1,6 @@
 """The golden dialogues of `tests/golden/raft`: what nodes say and do, step by step.
 
-After a change that is meant, run this file with `OTTLA_REGENERATE=1` in the environment to write them anew,
+After a change that is meant, run this file with `OTTLA_REGENERATE=1` in the environment to write them again,
 and read the difference before you commit it.
 """
 

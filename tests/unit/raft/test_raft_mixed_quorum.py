@@ -84,9 +84,9 @@ class MixedQuorum:
                 if process.running:
                     with contextlib.suppress(OSError), RawClient(process.host, process.port) as client:
                         answer = client.ask(question, 2)
-                        told = answer.topics[0].partitions[0] if not answer.error_code else None
-                        if told is not None and not told.error_code:
-                            return int(told.leader_id)
+                        found = answer.topics[0].partitions[0] if not answer.error_code else None
+                        if found is not None and not found.error_code:
+                            return int(found.leader_id)
             assert time.monotonic() < deadline, "nobody leads"
 
     def wait_for_topic(self, topic: str, node: int) -> None:

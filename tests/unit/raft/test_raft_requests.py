@@ -64,14 +64,14 @@ def test_a_vote_in_an_old_epoch_is_fenced_and_told_the_leader(cluster: Cluster) 
     answer = follower.raft.requests.handle_vote(
         vote(follower, epoch=leader.raft.leader_epoch - 1, pre_vote=True)
     )
-    told = only(answer)
-    assert told.error_code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST)
+    partition = only(answer)
+    assert partition.error_code in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST)
     answer = follower.raft.requests.handle_vote(
         vote(follower, epoch=leader.raft.leader_epoch - 1, log=OffsetAndEpoch(0, 0), pre_vote=True)
     )
-    told = only(answer)
-    assert told.error_code == ErrorCode.FENCED_LEADER_EPOCH and not told.vote_granted
-    assert (told.leader_id, told.leader_epoch) == (leader.node_id, leader.raft.leader_epoch)
+    partition = only(answer)
+    assert partition.error_code == ErrorCode.FENCED_LEADER_EPOCH and not partition.vote_granted
+    assert (partition.leader_id, partition.leader_epoch) == (leader.node_id, leader.raft.leader_epoch)
     (endpoint,) = answer.node_endpoints
     assert (endpoint.node_id, endpoint.host, endpoint.port) == (leader.node_id, "host", 9000 + leader.node_id)
 
@@ -79,8 +79,8 @@ def test_a_vote_in_an_old_epoch_is_fenced_and_told_the_leader(cluster: Cluster) 
 def test_a_follower_that_hears_its_leader_gives_no_pre_vote(cluster: Cluster) -> None:
     leader, follower = leader_of(cluster), follower_of(cluster)
     request = vote(follower, epoch=leader.raft.leader_epoch, pre_vote=True, log=OffsetAndEpoch(99, 1))
-    told = only(follower.raft.requests.handle_vote(request))
-    assert told.error_code == ErrorCode.NONE and not told.vote_granted
+    partition = only(follower.raft.requests.handle_vote(request))
+    assert partition.error_code == ErrorCode.NONE and not partition.vote_granted
     assert leader.raft.is_leader
 
 
@@ -124,8 +124,8 @@ def test_requests_for_another_cluster_or_topic(cluster: Cluster, change: Any, er
 )
 def test_a_vote_whose_log_cannot_be(cluster: Cluster, log: OffsetAndEpoch, pre_vote: bool) -> None:
     follower = follower_of(cluster)
-    told = only(follower.raft.requests.handle_vote(vote(follower, epoch=50, log=log, pre_vote=pre_vote)))
-    assert told.error_code == ErrorCode.INVALID_REQUEST
+    partition = only(follower.raft.requests.handle_vote(vote(follower, epoch=50, log=log, pre_vote=pre_vote)))
+    assert partition.error_code == ErrorCode.INVALID_REQUEST
     assert follower.raft.leader_epoch < 50
 
 
@@ -135,8 +135,8 @@ def test_a_vote_meant_for_another_directory_is_not_given() -> None:
     follower = follower_of(cluster)
     request = vote(follower, epoch=20)
     request.topics[0].partitions[0].voter_directory_id = b"another director"
-    told = only(follower.raft.requests.handle_vote(request))
-    assert told.error_code == ErrorCode.INVALID_VOTER_KEY and not told.vote_granted
+    partition = only(follower.raft.requests.handle_vote(request))
+    assert partition.error_code == ErrorCode.INVALID_VOTER_KEY and not partition.vote_granted
     assert follower.raft.leader_epoch == 20, "the epoch counts all the same"
 
 
@@ -162,14 +162,18 @@ def test_a_vote_is_given_once_an_epoch_and_only_to_an_up_to_date_log() -> None:
 def test_an_epoch_that_is_over_does_not_begin(cluster: Cluster) -> None:
     follower = follower_of(cluster)
     message = BeginQuorumEpoch(ASKER.key, voter(follower.node_id).key, 0)
-    told = only(follower.raft.requests.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, ASKER)))
-    assert told.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    partition = only(
+        follower.raft.requests.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, ASKER))
+    )
+    assert partition.error_code == ErrorCode.FENCED_LEADER_EPOCH
     message = BeginQuorumEpoch(ReplicaKey(-1), voter(follower.node_id).key, 99)
-    told = only(follower.raft.requests.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, ASKER)))
-    assert told.error_code == ErrorCode.INVALID_REQUEST
+    partition = only(
+        follower.raft.requests.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, ASKER))
+    )
+    assert partition.error_code == ErrorCode.INVALID_REQUEST
     end = EndQuorumEpoch(ASKER.key, voter(follower.node_id).key, 0, ())
-    told = only(follower.raft.requests.handle_end_quorum_epoch(end_request(CLUSTER_ID, end, ASKER)))
-    assert told.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    partition = only(follower.raft.requests.handle_end_quorum_epoch(end_request(CLUSTER_ID, end, ASKER)))
+    assert partition.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_a_new_leader_is_followed_and_found_where_it_says() -> None:
@@ -177,8 +181,14 @@ def test_a_new_leader_is_followed_and_found_where_it_says() -> None:
     follower = follower_of(cluster)
     moved = voter(3 if follower.node_id != 3 else 2, port=9777)
     message = BeginQuorumEpoch(moved.key, voter(follower.node_id).key, 50)
-    told = only(follower.raft.requests.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, moved)))
-    assert (told.error_code, told.leader_id, told.leader_epoch) == (ErrorCode.NONE, moved.key.id, 50)
+    partition = only(
+        follower.raft.requests.handle_begin_quorum_epoch(begin_request(CLUSTER_ID, message, moved))
+    )
+    assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (
+        ErrorCode.NONE,
+        moved.key.id,
+        50,
+    )
     assert follower.raft.leader_endpoint == (moved.key.id, "host", 9777)
 
 
@@ -205,9 +215,9 @@ def test_a_fetch_in_another_epoch_or_of_another_node(cluster: Cluster) -> None:
     assert part(fetch(leader, epoch=epoch - 1, end=start)).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert part(fetch(leader, epoch=epoch + 1, end=start)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     answer = fetch(follower, epoch=epoch, end=start)
-    told = part(answer)
-    assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert told.current_leader.leader_id == leader.node_id
+    partition = part(answer)
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.current_leader.leader_id == leader.node_id
     assert answer[0].node_endpoints[0].port == 9000 + leader.node_id
     for bad in (OffsetAndEpoch(-1, 0), OffsetAndEpoch(0, -1), OffsetAndEpoch(0, epoch + 1)):
         assert part(fetch(leader, epoch=epoch, end=bad)).error_code == ErrorCode.INVALID_REQUEST
@@ -215,10 +225,10 @@ def test_a_fetch_in_another_epoch_or_of_another_node(cluster: Cluster) -> None:
 
 def test_a_fetch_brings_the_log_and_the_high_watermark(cluster: Cluster) -> None:
     leader = leader_of(cluster)
-    told = part(fetch(leader, epoch=leader.raft.leader_epoch, end=OffsetAndEpoch(0, 0)))
-    assert told.error_code == ErrorCode.NONE and len(told.records) > 100
-    assert told.high_watermark == leader.raft.high_watermark
-    assert told.log_start_offset == 0
+    partition = part(fetch(leader, epoch=leader.raft.leader_epoch, end=OffsetAndEpoch(0, 0)))
+    assert partition.error_code == ErrorCode.NONE and len(partition.records) > 100
+    assert partition.high_watermark == leader.raft.high_watermark
+    assert partition.log_start_offset == 0
 
 
 def test_a_log_that_diverges_is_told_where() -> None:
@@ -313,10 +323,10 @@ def test_a_snapshot_is_given_in_pieces() -> None:
     assert snapshot_id is not None
     data = b""
     while True:
-        told = only(snapshot(leader, snapshot_id, len(data)))
-        assert told.error_code == ErrorCode.NONE and told.position == len(data)
-        data += bytes(told.unaligned_records)
-        if len(data) == told.size:
+        partition = only(snapshot(leader, snapshot_id, len(data)))
+        assert partition.error_code == ErrorCode.NONE and partition.position == len(data)
+        data += bytes(partition.unaligned_records)
+        if len(data) == partition.size:
             break
     assert len(data) > 100
     assert only(snapshot(leader, snapshot_id, len(data))).error_code == ErrorCode.POSITION_OUT_OF_RANGE
