@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         BrokerRegistrationResponse,
     )
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Resp = TypeVar("Resp", bound=WireResponse)
 
@@ -190,7 +190,9 @@ class BrokerLifecycle:
         self._heartbeat_now()
 
     def _registration_failed(self, error: ApiException) -> None:
-        log.warning("The registration of broker %d failed: %s", self._registration.broker_id, error.message)
+        _logger.warning(
+            "The registration of broker %d failed: %s", self._registration.broker_id, error.message
+        )
         self._schedule(_RETRY_S, self._send_registration)
 
     # Heartbeats
@@ -279,7 +281,7 @@ class BrokerLifecycle:
             # No controller is left to move leadership away; the next start reads the state of the partitions.
             self._stopped()
             return
-        log.warning("A heartbeat of broker %d failed: %s", self._registration.broker_id, error.message)
+        _logger.warning("A heartbeat of broker %d failed: %s", self._registration.broker_id, error.message)
         if error.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             # The broker was unregistered while it was alive: register again.
             self._is_registered = False

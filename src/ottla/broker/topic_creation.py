@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.services import Broker
     from ottla.config.broker import BrokerConfig
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _USE_DEFAULT: Final = -1
 MAX_FAILURES: Final = 1000
@@ -55,13 +55,15 @@ def auto_create_topics(
         for topic in response.topics:
             outcome[topic.name] = ErrorCode(topic.error_code)
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                log.warning("The automatic creation of topic %s failed: %s", topic.name, topic.error_message)
+                _logger.warning(
+                    "The automatic creation of topic %s failed: %s", topic.name, topic.error_message
+                )
         if done is not None:
             done(outcome)
 
     def failed(error: ApiException) -> None:
         broker.auto_creating.difference_update(creatable)
-        log.warning("The automatic creation of topics %s failed: %s", ", ".join(creatable), error.message)
+        _logger.warning("The automatic creation of topics %s failed: %s", ", ".join(creatable), error.message)
         outcome.update(dict.fromkeys(creatable, error.code))
         if done is not None:
             done(outcome)

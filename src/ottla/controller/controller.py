@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.wire import messages
     from ottla.wire.classes import WireMessage
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Resp = TypeVar("Resp", bound=WireResponse)
 
@@ -105,7 +105,7 @@ class Controller:
         self._sessions.begin(self.image, self._clock.monotonic())
         in_transaction = self._operations.state.in_transaction
         result = activation_records(self.image, self._bootstrap, self.settings, in_transaction=in_transaction)
-        log.info("This controller becomes active in epoch %d", epoch)
+        _logger.info("This controller becomes active in epoch %d", epoch)
         self._operations.run(lambda: result, self._activated, self._activation_failed)
 
     def _activated(self, _response: None) -> None:
@@ -121,12 +121,12 @@ class Controller:
         self._start_no_op_records()
 
     def _activation_failed(self, error: ApiException) -> None:
-        log.warning("This controller did not become active: %s", error.message)
+        _logger.warning("This controller did not become active: %s", error.message)
 
     def _resign(self) -> None:
         """Another node leads now, or none."""
         if self.active:
-            log.info("This controller is not active any more")
+            _logger.info("This controller is not active any more")
         self._claimed_epoch = None
         self.active = False
         self._tasks.stop_all()
@@ -157,13 +157,13 @@ class Controller:
         now_s = self._clock.monotonic()
         if now_s - due_s > self.settings.session_timeout_s / _STALLED_PART:
             # This process was stalled and may not have read the heartbeats yet: the brokers are not at fault.
-            log.warning(
+            _logger.warning(
                 "The controller was stalled for %.1f s; all broker sessions are renewed", now_s - due_s
             )
             self._sessions.renew_all(now_s)
         # One at a time, so that each decision sees the previous one.
         for broker_id, epoch in self._sessions.expired(now_s):
-            log.warning("Broker %d is fenced: its session has expired", broker_id)
+            _logger.warning("Broker %d is fenced: its session has expired", broker_id)
             self._fence(broker_id, epoch)
         self._watch_sessions()
 
@@ -197,7 +197,7 @@ class Controller:
 
     def _broker_is_gone(self, broker_id: BrokerId, epoch: int) -> None:
         if self.active and self._has_session(broker_id, epoch):
-            log.warning("Broker %d is fenced: its listener refuses connections", broker_id)
+            _logger.warning("Broker %d is fenced: its listener refuses connections", broker_id)
             self._fence(broker_id, epoch)
 
     # Periodic tasks
@@ -365,4 +365,4 @@ def _ignore_response(_response: object) -> None:
 
 
 def _log_failure(error: ApiException) -> None:
-    log.warning("An operation of the controller failed: %s", error.message)
+    _logger.warning("An operation of the controller failed: %s", error.message)

@@ -46,7 +46,7 @@ from ottla.wire import messages
 if TYPE_CHECKING:
     from ottla.wire.classes import WireMessage
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class RaftDriver:
@@ -311,7 +311,7 @@ class RaftDriver:
             return
         endpoint = self._contacts.endpoint_of(message.receiver.id)
         if endpoint is None:
-            log.warning("The address of voter %d is not known", message.receiver.id)
+            _logger.warning("The address of voter %d is not known", message.receiver.id)
             return
         if isinstance(message, VoteRequest):
             self._contacts.send(
@@ -331,7 +331,9 @@ class RaftDriver:
     def _on_vote(self, request: VoteRequest, response: messages.VoteResponse) -> None:
         partition = quorum_partition(response.topics)
         if response.error_code or partition is None:
-            log.warning("Voter %d answered a vote with error %d", request.receiver.id, response.error_code)
+            _logger.warning(
+                "Voter %d answered a vote with error %d", request.receiver.id, response.error_code
+            )
             return
         self._contacts.learn_all(response.node_endpoints)
         leader_id = None if partition.leader_id < 0 else partition.leader_id
@@ -365,7 +367,7 @@ class RaftDriver:
     def _on_begin(self, response: messages.BeginQuorumEpochResponse) -> None:
         partition = quorum_partition(response.topics)
         if response.error_code or partition is None:
-            log.warning("A voter answered BeginQuorumEpoch with error %d", response.error_code)
+            _logger.warning("A voter answered BeginQuorumEpoch with error %d", response.error_code)
             return
         self._contacts.learn_all(response.node_endpoints)
         self._learn_leader(partition.leader_id, partition.leader_epoch)
@@ -373,7 +375,7 @@ class RaftDriver:
     def _on_end(self, response: messages.EndQuorumEpochResponse) -> None:
         partition = quorum_partition(response.topics)
         if response.error_code or partition is None:
-            log.warning("A voter answered EndQuorumEpoch with error %d", response.error_code)
+            _logger.warning("A voter answered EndQuorumEpoch with error %d", response.error_code)
             return
         self._contacts.learn_all(response.node_endpoints)
         self._learn_leader(partition.leader_id, partition.leader_epoch)

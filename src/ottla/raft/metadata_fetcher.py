@@ -29,7 +29,7 @@ from ottla.raft.snapshots import SnapshotDownload
 from ottla.raft.types import OffsetAndEpoch
 from ottla.wire import messages
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MAX_WAIT_MS: Final = 500
 """How long the leader may hold a fetch without new data; Kafka's value."""
@@ -193,7 +193,9 @@ class MetadataFetcher:
         try:
             self._apply(partition)
         except ApiException as e:
-            log.warning("Batches of the metadata log from node %d cannot be used: %s", endpoint.node_id, e)
+            _logger.warning(
+                "Batches of the metadata log from node %d cannot be used: %s", endpoint.node_id, e
+            )
             self._back_off()
             return
         if replica.running:
@@ -227,7 +229,9 @@ class MetadataFetcher:
 
     def _refused(self, endpoint: Endpoint, error: int) -> None:
         if error:
-            log.info("Node %d answered a fetch of the metadata log with error %d", endpoint.node_id, error)
+            _logger.info(
+                "Node %d answered a fetch of the metadata log with error %d", endpoint.node_id, error
+            )
         self._ask_others = True
         self._back_off()
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         messages.AddRaftVoterResponse | messages.RemoveRaftVoterResponse | messages.UpdateRaftVoterResponse
     )
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Finish = Callable[[ErrorCode, str | None], object]
 
@@ -292,10 +292,10 @@ class VoterChanges:
         self._end(
             change, ErrorCode.REQUEST_TIMED_OUT, f"New voter {_show(key)} is not ready to receive requests"
         )
-        log.info("Node %d cannot become a voter because it does not answer: %s", key.id, why.value)
+        _logger.info("Node %d cannot become a voter because it does not answer: %s", key.id, why.value)
 
     def _write(self, change: _Change, voters: VoterSet) -> None:
-        log.info("The new voters of the metadata quorum are %s", _show_all(voters))
+        _logger.info("The new voters of the metadata quorum are %s", _show_all(voters))
         change.offset = self._replica.log.end.offset
         self._replica.append_voters(voters)
 
@@ -401,7 +401,7 @@ class VoterUpkeep:
 
     def _answered(self, response: _VoterResponse) -> None:
         if response.error_code:
-            log.info("The leader answered %s with error %d", response.NAME, response.error_code)
+            _logger.info("The leader answered %s with error %d", response.NAME, response.error_code)
 
     def _failed(self, why: PeerFailure) -> None:
-        log.info("A request to change the voters did not reach the leader: %s", why.value)
+        _logger.info("A request to change the voters did not reach the leader: %s", why.value)

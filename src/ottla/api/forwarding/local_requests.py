@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Resp = TypeVar("Resp", bound="WireResponse")
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class InnerRequest(RequestContext):
@@ -93,7 +93,9 @@ def serve(node: Node, api: AnyApi, ctx: InnerRequest, message: WireRequest[WireR
     except ApiException as error:
         answer = api.error_answer(ctx, message, error)
     except Exception:
-        log.exception("Unexpected error in a request of API %s version %d", ApiKey(api.key).name, ctx.version)
+        _logger.exception(
+            "Unexpected error in a request of API %s version %d", ApiKey(api.key).name, ctx.version
+        )
         answer = api.error_answer(ctx, message, UNEXPECTED)
     if not isinstance(answer, Outcome):
         ctx.respond(answer)
