@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.load import Load
-from ottla.client.raw import raw_settings
+from ottla.client.cluster_settings import writer_settings
 from ottla.pipeline.tasks import write_rows
 from ottla.pipeline.transaction import TransactionDriver
 from ottla.pipeline.writer import BatchWriter
@@ -19,7 +19,7 @@ _A_TRANSACTION = 1_000_000
 
 def sink(load: Load) -> dict[str, float]:
     """Records a second of the wall, and of the processor time that this process took for them."""
-    driver = TransactionDriver(raw_settings(load.bootstrap), f"bench-{load.topic}")
+    driver = TransactionDriver(writer_settings(load.bootstrap), f"bench-{load.topic}")
     driver.begin()
     batch = _rows(load)
     begin, spent = time.perf_counter(), time.process_time()

@@ -13,6 +13,13 @@ DECODE_AMPLIFICATION: Final = 4
 DECODE_FLOOR_BYTES: Final = 16 << 20
 """... but never less than this much, so that small frames of many small elements decode."""
 
+RESPONSE_DECODE_AMPLIFICATION: Final = 64
+"""The same factor for a client that reads a response: it has asked for it, and Metadata of a large cluster decodes to
+some 15 times its size ..."""
+
+MAX_DECODED_RESPONSE_BYTES: Final = 2 << 30
+"""... up to this much."""
+
 MAX_UNKNOWN_TAGS: Final = 64
 """Tagged fields of one struct that its schema does not know ..."""
 

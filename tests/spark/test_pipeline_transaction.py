@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ottla.client.connection import ConnectionFailed
-from ottla.client.raw import Brokers, raw_settings
+from ottla.admin.cluster import Cluster
+from ottla.admin.connection import ConnectionFailed
+from ottla.client.cluster_settings import writer_settings
 from ottla.errors import ApiException
 from ottla.pipeline.columns import encode_sections
 from ottla.pipeline.failures import SinkFenced
@@ -24,13 +25,13 @@ pytestmark = pytest.mark.java
 
 
 def driver_of(kafka: Any, identity: str) -> TransactionDriver:
-    driver = TransactionDriver(raw_settings(kafka.bootstrap), identity)
+    driver = TransactionDriver(writer_settings(kafka.bootstrap), identity)
     driver.begin()
     return driver
 
 
 def write(driver: TransactionDriver, topic: str, *values: str) -> None:
-    writer = BatchWriter(Brokers(raw_settings(driver.brokers.settings["bootstrap_servers"])), driver.grant())
+    writer = BatchWriter(Cluster(driver.brokers.settings), driver.grant())
     column = pa.array([value.encode() for value in values], pa.binary())
     times = np.full(len(values), 1_700_000_000_000, np.int64)
     writer.add(Place(topic, 0), encode_sections(None, column, times, None, 1 << 20))
@@ -86,7 +87,7 @@ def test_a_lost_answer_to_the_commit(kafka: Any, name: Any, monkeypatch: pytest.
     """The commit is sent again in the same epoch, and the broker recognizes it."""
     topic = kafka.make(name("t"))
     driver = driver_of(kafka, name("id"))
-    really_ask = driver.brokers.ask
+    really_ask = driver.brokers.ask_on
     lost: list[Any] = []
 
     def ask(connection: Any, request: Any, max_version: int | None = None) -> Any:
@@ -97,7 +98,7 @@ def test_a_lost_answer_to_the_commit(kafka: Any, name: Any, monkeypatch: pytest.
             raise ConnectionFailed(connection.node.address, EOFError("the answer was lost"))
         return answer
 
-    monkeypatch.setattr(driver.brokers, "ask", ask)
+    monkeypatch.setattr(driver.brokers, "ask_on", ask)
     for batch in range(3):
         write(driver, topic, f"batch-{batch}")
         driver.mark(batch, "query")

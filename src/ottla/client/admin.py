@@ -1,79 +1,126 @@
-"""KafkaAdminClient: kafka-python's interface to what a cluster is told to do, over the wire protocol.
+"""KafkaAdminClient: kafka-python's interface to the administration of a cluster.
 
-Answers are plain data with the protocol's own names, as kafka-python gives them.
+Results are plain data with the protocol's own names, as in kafka-python. The requests are those of `ottla.admin`.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Self, TypedDict
 
+from ottla.admin import partitions as partition_requests
+from ottla.admin import topics as topic_requests
+from ottla.admin.cluster import Cluster
+from ottla.admin.topics import NewPartitions, NewTopic
 from ottla.client.admin_acls import AclAdmin
+from ottla.client.admin_base import client_errors
 from ottla.client.admin_cluster import ClusterAdmin
 from ottla.client.admin_configs import ConfigAdmin
-from ottla.client.admin_connections import Connections, to_dict
 from ottla.client.admin_groups import GroupAdmin
 from ottla.client.admin_partitions import PartitionAdmin
 from ottla.client.admin_transactions import TransactionAdmin
-from ottla.client.admin_types import NewPartitions, NewTopic
 from ottla.client.admin_users import UserAdmin
-from ottla.client.errors import KafkaTimeoutError, for_code
+from ottla.client.cluster_settings import cluster_settings
+from ottla.client.errors import KafkaConnectionError, KafkaTimeoutError, NoBrokersAvailable, for_code
+from ottla.client.plain_data import Document, to_dict
 from ottla.client.settings import COMMON, merge
 from ottla.client.structs import TopicPartition
-from ottla.wire import messages as m
 
 _READY_POLL_S = 0.02
-_EARLIEST, _LATEST = -2, -1
+
+
+class TopicOptions(TypedDict, total=False):
+    """What `create_topics` takes for each name of a dict."""
+
+    num_partitions: int
+    replication_factor: int
+    assignments: Mapping[int, list[int]] | None
+    configs: Mapping[str, str] | None
+
+
+class PartitionOptions(TypedDict, total=False):
+    """What `create_partitions` takes for each name of a dict."""
+
+    count: int
+    assignments: list[list[int]] | None
 
 
 class KafkaAdminClient(
     ConfigAdmin, GroupAdmin, PartitionAdmin, ClusterAdmin, TransactionAdmin, AclAdmin, UserAdmin
 ):
-    """Topics, partitions, records, configurations, groups, transactions and users of a cluster."""
+    """Topics, partitions, records, configurations, groups, transactions and users of a cluster.
+
+    Settings have kafka-python's names, as in `bootstrap_servers` and `request_timeout_ms`. The client connects when
+    it is created; `NoBrokersAvailable` if no bootstrap server answers within `bootstrap_timeout_ms`.
+
+    >>> from ottla import KafkaAdminClient
+    >>> with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as client:
+    ...     topics = client.list_topics()
+    """
 
     DEFAULT_CONFIG = COMMON
 
-    def __init__(self, **configs: Any) -> None:
+    def __init__(self, **configs: object) -> None:
         self.config = merge(COMMON, configs, "KafkaAdminClient")
-        self._connections = Connections(self.config)
+        self._cluster = Cluster(cluster_settings(self.config))
+        try:
+            with client_errors():
+                self._cluster.any()
+        except KafkaConnectionError as error:
+            raise NoBrokersAvailable(f"{error.args[0]}; is a broker running there?") from None
 
     # -- topics
 
     def list_topics(self) -> list[str]:
-        """The names of all topics."""
+        """The names of all topics.
+
+        >>> "orders" in admin.list_topics()
+        True
+        """
         return [topic["name"] for topic in self.describe_topics()]
 
     def create_topics(
         self,
-        new_topics: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]],
+        new_topics: Iterable[NewTopic | str] | Mapping[str, TopicOptions],
         timeout_ms: int | None = None,
         validate_only: bool = False,
         raise_errors: bool = True,
         wait_for_metadata: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Document:
         """Create topics: names, NewTopics, or a dict of names to their options (`num_partitions`,
-        `replication_factor`, `assignments`, `configs`)."""
+        `replication_factor`, `assignments`, `configs`).
+
+        >>> from ottla import NewTopic
+        >>> created = admin.create_topics([NewTopic("visits", num_partitions=3)], wait_for_metadata=True)
+        >>> created["topics"][0]["error_code"]
+        0
+        """
         if validate_only and wait_for_metadata:
-            raise ValueError("what is only validated will not appear: validate_only or wait_for_metadata")
-        topics = [_creatable(topic) for topic in _new_topics(new_topics)]
+            raise ValueError(
+                "validate_only and wait_for_metadata exclude each other: a validated topic is not created"
+            )
+        topics = _new_topics(new_topics)
         if not topics:
             raise ValueError("no topics to create")
-        request = m.CreateTopicsRequest(
-            topics=topics, timeout_ms=self._timeout_ms(timeout_ms), validate_only=validate_only
+        response = self._run(
+            topic_requests.create_topics,
+            topics,
+            timeout_ms=self._timeout_ms(timeout_ms),
+            validate_only=validate_only,
         )
-        answer, version = self._ask_controller(request)
-        told = to_dict(answer, version)
-        told.pop("throttle_time_ms", None)
-        _raise_first(told["topics"], raise_errors)
+        document = self._to_dict(response)
+        _raise_first(document["topics"], raise_errors)
         if wait_for_metadata:
             self.wait_for_topics([topic.name for topic in topics])
-        return told
+        return document
 
     def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10_000) -> None:
-        """Wait until each partition of these topics has a leader."""
+        """Wait until each partition of these topics has a leader.
+
+        >>> admin.wait_for_topics(["orders"])
+        """
         names = list(topic_names)
         deadline = time.monotonic() + timeout_ms / 1000
         while names:
@@ -88,46 +135,42 @@ class KafkaAdminClient(
 
     def delete_topics(
         self, topics: Iterable[str], timeout_ms: int | None = None, raise_errors: bool = True
-    ) -> dict[str, Any]:
-        """Delete topics with all their records."""
-        request = m.DeleteTopicsRequest(
-            topics=[m.DeleteTopicsRequest.DeleteTopicState(name=name) for name in topics],
-            timeout_ms=self._timeout_ms(timeout_ms),
-        )
-        answer, version = self._ask_controller(request)
-        told = to_dict(answer, version)
-        told.pop("throttle_time_ms", None)
-        told["topics"] = told.pop("responses")
-        _raise_first(told["topics"], raise_errors)
-        return told
+    ) -> Document:
+        """Delete topics with all their records.
+
+        >>> _ = admin.create_topics(["to-delete"], wait_for_metadata=True)
+        >>> admin.delete_topics(["to-delete"])["topics"][0]["name"]
+        'to-delete'
+        """
+        response = self._run(topic_requests.delete_topics, topics, timeout_ms=self._timeout_ms(timeout_ms))
+        document = self._to_dict(response)
+        document["topics"] = document.pop("responses")
+        _raise_first(document["topics"], raise_errors)
+        return document
 
     def create_partitions(
         self,
-        topic_partitions: Mapping[str, int | NewPartitions | Mapping[str, Any]],
+        topic_partitions: Mapping[str, int | NewPartitions | PartitionOptions],
         timeout_ms: int | None = None,
         validate_only: bool = False,
         raise_errors: bool = True,
-    ) -> dict[str, Any]:
-        """Have topics grow to these numbers of partitions."""
-        wanted = []
-        for name, given in topic_partitions.items():
-            count, places = given, None
-            if isinstance(given, NewPartitions):
-                count, places = given.total_count, given.new_assignments
-            elif isinstance(given, Mapping):
-                count, places = given["count"], given.get("assignments")
-            topic = m.CreatePartitionsRequest.CreatePartitionsTopic
-            assignments = places and [
-                topic.CreatePartitionsAssignment(broker_ids=list(one)) for one in places
-            ]
-            wanted.append(topic(name=name, count=count, assignments=assignments))
-        request = m.CreatePartitionsRequest(
-            topics=wanted, timeout_ms=self._timeout_ms(timeout_ms), validate_only=validate_only
+    ) -> Document:
+        """Grow topics to these numbers of partitions.
+
+        >>> _ = admin.create_topics(["growing"], wait_for_metadata=True)
+        >>> admin.create_partitions({"growing": 3})["results"][0]["error_code"]
+        0
+        """
+        wanted = {name: _new_partitions(given) for name, given in topic_partitions.items()}
+        response = self._run(
+            topic_requests.create_partitions,
+            wanted,
+            timeout_ms=self._timeout_ms(timeout_ms),
+            validate_only=validate_only,
         )
-        answer, version = self._ask_controller(request)
-        told = to_dict(answer, version)
-        _raise_first(told["results"], raise_errors)
-        return told
+        document = self._to_dict(response)
+        _raise_first(document["results"], raise_errors)
+        return document
 
     # -- records
 
@@ -136,42 +179,41 @@ class KafkaAdminClient(
         records_to_delete: Mapping[TopicPartition, int],
         timeout_ms: int | None = None,
         partition_leader_id: int | None = None,
-    ) -> dict[TopicPartition, dict[str, Any]]:
-        """Delete what is below an offset of each partition; -1 stands for its end."""
-        results: dict[TopicPartition, dict[str, Any]] = {}
-        if partition_leader_id is None:
-            leaders = self._by_leader(records_to_delete)
-        else:
-            leaders = {partition_leader_id: list(records_to_delete)}
-        for leader, partitions in leaders.items():
-            by_topic = defaultdict(list)
-            for tp in partitions:
-                by_topic[tp.topic].append(
-                    m.DeleteRecordsRequest.DeleteRecordsPartition(
-                        partition_index=tp.partition, offset=records_to_delete[tp]
-                    )
-                )
-            request = m.DeleteRecordsRequest(
-                topics=[
-                    m.DeleteRecordsRequest.DeleteRecordsTopic(name=name, partitions=parts)
-                    for name, parts in by_topic.items()
-                ],
-                timeout_ms=self._timeout_ms(timeout_ms),
-            )
-            answer, version = self._connections.ask(request, leader)
-            for one in answer.topics:
-                for part in one.partitions:
-                    if part.error_code:
-                        raise for_code(part.error_code)(f"{one.name}-{part.partition_index}")
-                    results[TopicPartition(one.name, part.partition_index)] = to_dict(part, version)
+    ) -> dict[TopicPartition, Document]:
+        """Delete the records before an offset of each partition; -1 stands for its end.
+
+        >>> from ottla import TopicPartition
+        >>> first = TopicPartition("orders", 0)
+        >>> admin.delete_records({first: 0})[first]["low_watermark"]
+        0
+        """
+        results: dict[TopicPartition, Document] = {}
+        for response in self._run(
+            partition_requests.delete_records,
+            records_to_delete,
+            broker_id=partition_leader_id,
+            timeout_ms=self._timeout_ms(timeout_ms),
+        ):
+            version = self._version(response)
+            for topic in response.topics:
+                for one in topic.partitions:
+                    if one.error_code:
+                        raise for_code(one.error_code)(f"{topic.name}-{one.partition_index}")
+                    results[TopicPartition(topic.name, one.partition_index)] = to_dict(one, version)
         return results
 
     # -- the end
 
     def close(self) -> None:
-        self._connections.close()
+        """Close all connections. A `with` statement does it too.
 
-    def __enter__(self) -> KafkaAdminClient:
+        >>> from ottla import KafkaAdminClient
+        >>> client = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+        >>> client.close()
+        """
+        self._cluster.close()
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -179,12 +221,8 @@ class KafkaAdminClient(
     ) -> None:
         self.close()
 
-    def _ask_controller(self, request: Any) -> tuple[Any, int]:
-        # A broker of today hands such requests on to the controller itself.
-        return self._connections.ask(request)
 
-
-def _new_topics(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]]) -> list[NewTopic]:
+def _new_topics(given: Iterable[NewTopic | str] | Mapping[str, TopicOptions]) -> list[NewTopic]:
     if isinstance(given, Mapping):
         return [
             NewTopic(
@@ -199,24 +237,15 @@ def _new_topics(given: Iterable[NewTopic | str] | Mapping[str, Mapping[str, Any]
     return [NewTopic(topic) if isinstance(topic, str) else topic for topic in given]
 
 
-def _creatable(topic: NewTopic) -> Any:
-    request = m.CreateTopicsRequest
-    return request.CreatableTopic(
-        name=topic.name,
-        num_partitions=-1 if topic.replica_assignments else topic.num_partitions,
-        replication_factor=-1 if topic.replica_assignments else topic.replication_factor,
-        assignments=[
-            request.CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
-            for number, brokers in (topic.replica_assignments or {}).items()
-        ],
-        configs=[
-            request.CreatableTopicConfig(name=name, value=None if value is None else str(value))
-            for name, value in (topic.topic_configs or {}).items()
-        ],
-    )
+def _new_partitions(given: int | NewPartitions | PartitionOptions) -> NewPartitions:
+    if isinstance(given, NewPartitions):
+        return given
+    if isinstance(given, Mapping):
+        return NewPartitions(given["count"], given.get("assignments"))
+    return NewPartitions(given)
 
 
-def _raise_first(results: list[dict[str, Any]], raise_errors: bool) -> None:
+def _raise_first(results: Sequence[Document], raise_errors: bool) -> None:
     for one in results:
         if raise_errors and one["error_code"]:
             raise for_code(one["error_code"])(f"{one['name']}: {one.get('error_message') or 'refused'}")

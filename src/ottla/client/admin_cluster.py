@@ -1,135 +1,146 @@
-"""The admin client's part about the cluster as a whole: its brokers, directories, quorum, versions and features."""
+"""The admin client's methods for the cluster as a whole: brokers, directories, quorum, versions and features."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
-from ottla.client.admin_connections import to_dict
-from ottla.client.admin_topic_view import Partitions, TopicView
+from ottla.admin import log_dirs, quorum
+from ottla.admin.log_dirs import Replica
+from ottla.client.admin_base import AdminBase, Partitions
 from ottla.client.errors import BrokerResponseError, for_code
+from ottla.client.plain_data import Document
 from ottla.client.structs import TopicPartitionReplica
-from ottla.wire import messages as m
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import UpgradeType
 
-_METADATA_TOPIC = "__cluster_metadata"
-
 
 class BrokerVersionData(NamedTuple):
-    """The versions of each API that a broker speaks, by its key: the oldest and the newest."""
+    """The oldest and the newest version of each API that a broker supports, by the API's key."""
 
     api_versions: dict[int, tuple[int, int]]
 
 
-class ClusterAdmin(TopicView):
-    """Look at the cluster, and change its features."""
+class FeatureLevels(TypedDict, total=False):
+    """The levels of a feature that the cluster supports, and the one in force."""
 
-    def describe_cluster(self) -> dict[str, Any]:
-        """The brokers, the controller and the cluster's id."""
-        answer, version = self._connections.ask(
-            m.DescribeClusterRequest(include_cluster_authorized_operations=True)
-        )
-        if answer.error_code:
-            raise for_code(answer.error_code)(answer.error_message or "")
-        told = to_dict(answer, version)
-        for name in ("error_code", "error_message", "endpoint_type", "throttle_time_ms"):
-            told.pop(name, None)
-        return told
+    supported: tuple[int, int]
+    finalized: tuple[int, int]
+    finalized_epoch: int | None
+
+
+class BrokerLogDirs(TypedDict):
+    """The log directories of one broker."""
+
+    broker: int
+    log_dirs: list[Document]
+
+
+class ClusterAdmin(AdminBase):
+    """Describe the cluster, and change its features."""
+
+    def describe_cluster(self) -> Document:
+        """The brokers, the controller and the cluster's id.
+
+        >>> admin.describe_cluster()["controller_id"]
+        1
+        """
+        document = self._to_dict(self._run(quorum.describe_cluster, operations=True))
+        for name in ("error_code", "error_message", "endpoint_type"):
+            document.pop(name, None)
+        return document
 
     def describe_log_dirs(
         self, topic_partitions: Partitions = None, brokers: Iterable[int] | None = None
-    ) -> list[dict[str, Any]]:
-        """The directories of each broker, and what these partitions take up in them; all, if none is named."""
-        wanted = None
-        if topic_partitions is not None:
-            topic = m.DescribeLogDirsRequest.DescribableLogDirTopic
-            wanted = [
-                topic(topic=name, partitions=numbers)
-                for name, numbers in self._partitions(topic_partitions).items()
-            ]
-        results = []
-        for broker in self._connections.broker_ids() if brokers is None else brokers:
-            answer, version = self._connections.ask(m.DescribeLogDirsRequest(topics=wanted), broker)
-            results.append({"broker": broker, "log_dirs": to_dict(answer, version)["results"]})
+    ) -> list[BrokerLogDirs]:
+        """The directories of each broker with the sizes of these partitions; of all partitions if none is named.
+
+        >>> [found] = admin.describe_log_dirs({"orders": [0]})
+        >>> found["log_dirs"][0]["topics"][0]["name"]
+        'orders'
+        """
+        wanted = None if topic_partitions is None else self._partitions(topic_partitions)
+        results: list[BrokerLogDirs] = []
+        for broker in self._broker_ids() if brokers is None else brokers:
+            response = self._run(log_dirs.describe_log_dirs, broker, wanted)
+            results.append({"broker": broker, "log_dirs": self._to_dict(response, broker)["results"]})
         return results
 
     def alter_replica_log_dirs(
         self, replica_assignments: Mapping[TopicPartitionReplica, str]
     ) -> dict[TopicPartitionReplica, type[BrokerResponseError]]:
-        """Move replicas to other directories of their brokers: NoError or the error for each."""
-        moves: dict[int, dict[str, dict[str, list[int]]]] = {}
-        for given, path in replica_assignments.items():
-            replica = TopicPartitionReplica(*given)
-            directories = moves.setdefault(replica.broker_id, {})
-            directories.setdefault(path, {}).setdefault(replica.topic, []).append(replica.partition)
-        kind = m.AlterReplicaLogDirsRequest
-        results = {}
-        for broker, directories in moves.items():
-            request = kind(
-                dirs=[
-                    kind.AlterReplicaLogDir(
-                        path=path,
-                        topics=[
-                            kind.AlterReplicaLogDirTopic(name=name, partitions=numbers)
-                            for name, numbers in topics.items()
-                        ],
-                    )
-                    for path, topics in directories.items()
-                ]
-            )
-            answer, _ = self._connections.ask(request, broker)
-            for topic in answer.results:
-                for one in topic.partitions:
-                    replica = TopicPartitionReplica(topic.topic_name, one.partition_index, broker)
-                    results[replica] = for_code(one.error_code)
-        return results
+        """Move replicas to other directories of their brokers: NoError or the error for each.
 
-    def describe_metadata_quorum(self) -> dict[str, Any]:
-        """The controllers' quorum: its leader, voters and observers, and how far each has come."""
-        kind = m.DescribeQuorumRequest
-        request = kind(
-            topics=[
-                kind.TopicData(topic_name=_METADATA_TOPIC, partitions=[kind.PartitionData(partition_index=0)])
-            ]
-        )
-        answer, version = self._connections.ask(request)
-        told = to_dict(answer, version)
-        told.pop("throttle_time_ms", None)
-        code, text = told.pop("error_code"), told.pop("error_message", None)
+        >>> from ottla import TopicPartitionReplica
+        >>> [path] = [each["log_dir"] for each in admin.describe_log_dirs()[0]["log_dirs"]]
+        >>> results = admin.alter_replica_log_dirs({TopicPartitionReplica("orders", 0, 1): path})
+        >>> [error.__name__ for error in results.values()]
+        ['NoError']
+        """
+        wanted = {}
+        for given, path in replica_assignments.items():
+            topic, partition, broker_id = given
+            wanted[Replica(broker_id, topic, partition)] = path
+        results = self._run(log_dirs.alter_replica_log_dirs, wanted)
+        return {
+            TopicPartitionReplica(one.topic, one.partition, one.broker): for_code(code)
+            for one, code in results.items()
+        }
+
+    def describe_metadata_quorum(self) -> Document:
+        """The controllers' quorum: its leader, voters and observers, and how far each has replicated.
+
+        >>> admin.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"]
+        1
+        """
+        document = self._to_dict(self._run(quorum.describe_quorum))
+        code, text = document.pop("error_code"), document.pop("error_message", None)
         if code:
             raise for_code(code)(text or "the quorum cannot be described")
-        for partition in (one for topic in told["topics"] for one in topic["partitions"]):
+        for partition in (one for topic in document["topics"] for one in topic["partitions"]):
             code, text = partition.pop("error_code"), partition.pop("error_message", None)
             partition["error"] = str(for_code(code)(text or "")) if code else None
-        return told
+        return document
 
     def get_broker_version_data(self, broker_id: int) -> BrokerVersionData:
-        """What one broker speaks."""
-        return BrokerVersionData(self._connections.versions(broker_id))
+        """The API versions of one broker.
+
+        >>> from ottla.wire.apis import ApiKey
+        >>> admin.get_broker_version_data(1).api_versions[ApiKey.METADATA][0]
+        0
+        """
+        return BrokerVersionData(self._versions(broker_id))
 
     def api_versions(self) -> dict[ApiKey, tuple[int, int]]:
-        """The versions of each API that the cluster speaks, as one of its brokers says."""
-        known = {int(key) for key in ApiKey}
-        return {ApiKey(key): own for key, own in self._connections.versions(None).items() if key in known}
+        """The versions of each API that the cluster supports, from one of its brokers.
 
-    def describe_features(self, send_request_to_controller: bool = False) -> dict[str, dict[str, Any]]:
-        """The features: which levels are supported, and which one is in force.
-
-        Brokers and controllers agree on them, so that it does not matter who is asked.
+        >>> from ottla.wire.apis import ApiKey
+        >>> ApiKey.FETCH in admin.api_versions()
+        True
         """
-        request = m.ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
-        answer, _ = self._connections.ask(request)
-        if answer.error_code:
-            raise for_code(answer.error_code)("the features cannot be described")
-        result: dict[str, dict[str, Any]] = defaultdict(dict)
-        epoch = answer.finalized_features_epoch
-        for one in answer.supported_features:
+        known = {int(key) for key in ApiKey}
+        return {ApiKey(key): own for key, own in self._versions(None).items() if key in known}
+
+    def _versions(self, broker_id: int | None) -> dict[int, tuple[int, int]]:
+        return self._run(lambda cluster: dict(cluster.connection(broker_id).versions))
+
+    def describe_features(self, send_request_to_controller: bool = False) -> dict[str, FeatureLevels]:
+        """The features: the supported levels, and the one in force.
+
+        Brokers and controllers agree on them, so `send_request_to_controller` makes no difference.
+
+        >>> admin.describe_features()["metadata.version"]["finalized"][0] > 0
+        True
+        """
+        response = self._run(quorum.describe_features)
+        result: dict[str, FeatureLevels] = defaultdict(FeatureLevels)
+        epoch = response.finalized_features_epoch
+        for one in response.supported_features:
             result[one.name]["supported"] = (one.min_version, one.max_version)
-        for one in answer.finalized_features:
-            result[one.name]["finalized"] = (one.min_version_level, one.max_version_level)
-            result[one.name]["finalized_epoch"] = epoch if epoch >= 0 else None
+        for each in response.finalized_features:
+            result[each.name]["finalized"] = (each.min_version_level, each.max_version_level)
+            result[each.name]["finalized_epoch"] = epoch if epoch >= 0 else None
         return dict(result)
 
     def update_features(
@@ -138,29 +149,27 @@ class ClusterAdmin(TopicView):
         validate_only: bool = False,
         timeout_ms: int = 60_000,
     ) -> dict[str, str]:
-        """Set the levels of features, up or, with a tuple of an UpgradeType and a level, down."""
+        """Set the levels of features: up, or down with a tuple of an UpdateFeatureType and a level.
+
+        >>> admin.update_features({"group.version": 1}, validate_only=True)
+        {'group.version': 'OK'}
+        """
         if not isinstance(feature_updates, Mapping):
             raise TypeError("feature_updates must be a dict of names and levels")
-        request = m.UpdateFeaturesRequest(
-            timeout_ms=timeout_ms,
-            feature_updates=[_update(name, given) for name, given in feature_updates.items()],
-            validate_only=validate_only,
+        levels = {name: _upgrade(given) for name, given in feature_updates.items()}
+        response = self._run(
+            quorum.update_features, levels, validate_only=validate_only, timeout_ms=timeout_ms
         )
-        answer, _ = self._connections.ask(request)
-        if answer.error_code:
-            raise for_code(answer.error_code)(answer.error_message or "the features are not updated")
-        told = dict.fromkeys(feature_updates, "OK")
-        for one in answer.results:
+        if response.error_code:
+            raise for_code(response.error_code)(response.error_message or "the features are not updated")
+        results = dict.fromkeys(feature_updates, "OK")
+        for one in response.results:
             if one.error_code:
-                told[one.feature] = str(for_code(one.error_code)(one.error_message or ""))
-        return told
+                results[one.feature] = str(for_code(one.error_code)(one.error_message or ""))
+        return results
 
 
-def _update(name: str, given: int | tuple[UpgradeType | int | str, int]) -> Any:
-    way, level = given if isinstance(given, tuple) else (UpgradeType.UPGRADE, given)
-    kind = UpgradeType[way.upper()] if isinstance(way, str) else UpgradeType(way)
-    return m.UpdateFeaturesRequest.FeatureUpdateKey(
-        feature=name,
-        max_version_level=int(level),
-        upgrade_type=kind,
-    )
+def _upgrade(given: int | tuple[UpgradeType | int | str, int]) -> tuple[UpgradeType, int]:
+    direction, level = given if isinstance(given, tuple) else (UpgradeType.UPGRADE, given)
+    kind = UpgradeType[direction.upper()] if isinstance(direction, str) else UpgradeType(direction)
+    return kind, int(level)

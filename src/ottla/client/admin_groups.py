@@ -1,49 +1,63 @@
-"""The admin client's part about groups and their offsets."""
+"""The admin client's methods for groups and their offsets."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
-from ottla.client.admin_connections import to_dict
+from ottla.admin import groups as requests
+from ottla.admin.groups import Committed
 from ottla.client.admin_partitions import OffsetTimestamp, PartitionAdmin
 from ottla.client.errors import BrokerResponseError, for_code
+from ottla.client.plain_data import Document, to_dict
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
-from ottla.wire import messages as m
 from ottla.wire.codec import decode_prefix
 from ottla.wire.enums import OffsetSpec
+from ottla.wire.messages import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-_GROUP = 0
-_ONE_GROUP_FETCH = 7
+ErrorType = type[BrokerResponseError]
 
 
 class MemberToRemove(NamedTuple):
-    """A member that shall leave its group, by its id or by the id of its instance."""
+    """A member to remove from its group, by its member id or by its instance id.
+
+    >>> from ottla import MemberToRemove
+    >>> MemberToRemove(group_instance_id="worker-1", reason="maintenance").group_instance_id
+    'worker-1'
+    """
 
     member_id: str | None = None
     group_instance_id: str | None = None
     reason: str | None = None
 
 
+class ResetOffset(TypedDict):
+    """The result of a reset: NoError or the error, and the new offset."""
+
+    error: ErrorType
+    offset: int
+
+
 class GroupAdmin(PartitionAdmin):
-    """Look at groups, their members and commits; delete them or move them."""
+    """Describe groups, their members and offsets; delete and reset them."""
 
     def list_groups(
         self,
         broker_ids: Iterable[int] | None = None,
         states_filter: Iterable[str] | None = None,
         types_filter: Iterable[str] | None = None,
-    ) -> list[dict[str, Any]]:
-        """All groups of the brokers."""
-        groups: list[dict[str, Any]] = []
-        request = m.ListGroupsRequest(
-            states_filter=list(states_filter or ()), types_filter=list(types_filter or ())
-        )
-        for broker in self._connections.broker_ids() if broker_ids is None else broker_ids:
-            answer, version = self._connections.ask(request, broker)
-            _check(answer.error_code, f"broker {broker}")
-            groups += to_dict(answer, version)["groups"]
+    ) -> list[Document]:
+        """All groups of the brokers.
+
+        >>> [group["group_id"] for group in admin.list_groups()]
+        ['readers']
+        """
+        groups: list[Document] = []
+        for broker in self._broker_ids() if broker_ids is None else broker_ids:
+            response = self._run(
+                requests.list_groups_on, broker, states=states_filter or (), types=types_filter or ()
+            )
+            groups += self._to_dict(response, broker)["groups"]
         return groups
 
     def describe_groups(
@@ -51,43 +65,50 @@ class GroupAdmin(PartitionAdmin):
         group_ids: Iterable[str],
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
-    ) -> dict[str, dict[str, Any]]:
-        """State, protocol and members of groups, by their ids; `error` is None where all is well."""
-        described = {}
+    ) -> dict[str, Document]:
+        """State, protocol and members of groups, by their ids; `error` is None if the group could be described.
+
+        >>> admin.describe_groups(["readers"])["readers"]["group_state"]
+        'Empty'
+        """
+        described: dict[str, Document] = {}
         for group_id in group_ids:
-            request = m.DescribeGroupsRequest(
-                groups=[group_id], include_authorized_operations=include_authorized_operations
+            broker = self._coordinator(group_id, group_coordinator_id)
+            response = self._run(
+                requests.describe_classic_groups,
+                broker,
+                [group_id],
+                operations=include_authorized_operations,
             )
-            node = self._coordinator(group_id, group_coordinator_id)
-            answer, version = self._connections.ask(request, node)
-            for group in answer.groups:
-                told = to_dict(group, version)
-                code, text = told.pop("error_code"), told.pop("error_message", None)
-                told["error"] = str(for_code(code)(text or "")) if code else None
-                if told["protocol_type"] == "consumer":
-                    for member in told["members"]:
+            for group in self._to_dict(response, broker)["groups"]:
+                code, text = group.pop("error_code"), group.pop("error_message", None)
+                group["error"] = str(for_code(code)(text or "")) if code else None
+                if group["protocol_type"] == "consumer":
+                    for member in group["members"]:
                         _open_member(member)
-                described[group.group_id] = told
+                described[group["group_id"]] = group
         return described
 
     def delete_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> dict[str, str]:
-        """Delete groups that have no members; for each one 'OK' or the error's name."""
-        results = {}
-        for group_id in group_ids:
-            answer, _ = self._connections.ask(
-                m.DeleteGroupsRequest(groups_names=[group_id]),
-                self._coordinator(group_id, group_coordinator_id),
-            )
-            for one in answer.results:
-                results[one.group_id] = for_code(one.error_code).__name__ if one.error_code else "OK"
-        return results
+        """Delete groups that have no members; for each 'OK' or the error's name.
+
+        >>> admin.delete_groups(["no-such-group"])
+        {'no-such-group': 'GroupIdNotFoundError'}
+        """
+        results = self._run(requests.delete_groups, list(group_ids), group_coordinator_id)
+        return {name: for_code(code).__name__ if code else "OK" for name, code in results.items()}
 
     def list_group_offsets(
         self, group_specs: str | Iterable[str] | Mapping[str, Iterable[TopicPartition] | None]
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """What groups have committed, for the partitions named or for all."""
+        """The committed offsets of groups, for the partitions named or for all.
+
+        >>> from ottla import TopicPartition
+        >>> admin.list_group_offsets("readers")["readers"][TopicPartition("orders", 0)].offset
+        1
+        """
         if isinstance(group_specs, str):
             group_specs = [group_specs]
         wanted = group_specs if isinstance(group_specs, Mapping) else dict.fromkeys(group_specs)
@@ -96,110 +117,91 @@ class GroupAdmin(PartitionAdmin):
     def list_consumer_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What one group has committed."""
+        """The committed offsets of one group.
+
+        >>> len(admin.list_consumer_group_offsets("readers"))
+        1
+        """
         return self._offsets_of(group_id, partitions)
 
     def _offsets_of(
         self, group_id: str, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        topics = None
-        if partitions is not None:
-            topics = [
-                m.OffsetFetchRequest.OffsetFetchRequestTopic(
-                    name=name, partition_indexes=[tp.partition for tp in parts]
-                )
-                for name, parts in _by_topic(partitions).items()
-            ]
-        request = m.OffsetFetchRequest(group_id=group_id, topics=topics)
-        answer, _ = self._connections.ask(request, self._coordinator(group_id), _ONE_GROUP_FETCH)
-        _check(answer.error_code, group_id)
-        found = {}
-        for one in answer.topics:
-            for part in one.partitions:
-                _check(part.error_code, f"{one.name}-{part.partition_index}")
-                found[TopicPartition(one.name, part.partition_index)] = OffsetAndMetadata(
-                    part.committed_offset, part.metadata or "", part.committed_leader_epoch
-                )
-        return found
+        found = self._run(requests.committed_or_none, group_id, partitions)
+        return {
+            TopicPartition(*partition): OffsetAndMetadata(
+                one.offset, one.metadata, -1 if one.leader_epoch is None else one.leader_epoch
+            )
+            for partition, one in found.items()
+        }
 
     def alter_group_offsets(
         self,
         group_id: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group_coordinator_id: int | None = None,
-    ) -> dict[TopicPartition, type[BrokerResponseError]]:
-        """Commit for a group that has no members; NoError or the error for each partition."""
-        request = m.OffsetCommitRequest(
-            group_id=group_id,
-            topics=[
-                m.OffsetCommitRequest.OffsetCommitRequestTopic(
-                    name=name,
-                    partitions=[
-                        m.OffsetCommitRequest.OffsetCommitRequestPartition(
-                            partition_index=tp.partition,
-                            committed_offset=offsets[tp].offset,
-                            committed_leader_epoch=offsets[tp].leader_epoch,
-                            committed_metadata=offsets[tp].metadata or "",
-                        )
-                        for tp in parts
-                    ],
-                )
-                for name, parts in _by_topic(offsets).items()
-            ],
-        )
-        answer, _ = self._connections.ask(request, self._coordinator(group_id, group_coordinator_id), 9)
-        return _errors_by_partition(answer)
+    ) -> dict[TopicPartition, ErrorType]:
+        """Commit offsets for a group that has no members; NoError or the error for each partition.
+
+        >>> from ottla import OffsetAndMetadata, TopicPartition
+        >>> results = admin.alter_group_offsets("readers", {TopicPartition("orders", 0): OffsetAndMetadata(1)})
+        >>> [error.__name__ for error in results.values()]
+        ['NoError']
+        """
+        new = {tp: Committed(one.offset, one.leader_epoch, one.metadata or "") for tp, one in offsets.items()}
+        results = self._run(requests.alter_offsets, group_id, new, group_coordinator_id)
+        return {TopicPartition(*partition): for_code(code) for partition, code in results.items()}
 
     def delete_group_offsets(
         self,
         group_id: str,
         partitions: Iterable[TopicPartition],
         group_coordinator_id: int | None = None,
-    ) -> dict[TopicPartition, type[BrokerResponseError]]:
-        """Forget commits, of topics that no member of the group reads."""
-        request = m.OffsetDeleteRequest(
-            group_id=group_id,
-            topics=[
-                m.OffsetDeleteRequest.OffsetDeleteRequestTopic(
-                    name=name,
-                    partitions=[
-                        m.OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=tp.partition)
-                        for tp in parts
-                    ],
-                )
-                for name, parts in _by_topic(partitions).items()
-            ],
-        )
-        answer, _ = self._connections.ask(request, self._coordinator(group_id, group_coordinator_id))
-        _check(answer.error_code, group_id)
-        return _errors_by_partition(answer)
+    ) -> dict[TopicPartition, ErrorType]:
+        """Delete committed offsets of topics that no member of the group reads.
+
+        >>> from ottla import TopicPartition
+        >>> results = admin.delete_group_offsets("readers", [TopicPartition("visits", 0)])
+        >>> [error.__name__ for error in results.values()]
+        ['NoError']
+        """
+        response = self._run(requests.delete_offsets, group_id, partitions, group_coordinator_id)
+        if response.error_code:
+            raise for_code(response.error_code)(group_id)
+        return {
+            TopicPartition(topic.name, one.partition_index): for_code(one.error_code)
+            for topic in response.topics
+            for one in topic.partitions
+        }
 
     def remove_group_members(
         self, group_id: str, members: Iterable[MemberToRemove], group_coordinator_id: int | None = None
-    ) -> dict[str | None, type[BrokerResponseError]]:
-        """Have members leave: NoError or the error for each, by its id or by the id of its instance."""
-        kind = m.LeaveGroupRequest
-        identities = [
-            kind.MemberIdentity(
-                member_id=one.member_id or "", group_instance_id=one.group_instance_id, reason=one.reason
-            )
-            for one in members
-        ]
-        if not identities:
+    ) -> dict[str | None, ErrorType]:
+        """Remove members: NoError or the error for each, by its member id or by its instance id.
+
+        >>> admin.remove_group_members("readers", [])
+        {}
+        """
+        wanted = [(one.member_id or "", one.group_instance_id, one.reason) for one in members]
+        if not wanted:
             return {}
-        node = self._coordinator(group_id, group_coordinator_id)
-        answer, _ = self._connections.ask(kind(group_id=group_id, members=identities), node)
-        _check(answer.error_code, group_id)
-        return {one.member_id or one.group_instance_id: for_code(one.error_code) for one in answer.members}
+        response = self._run(requests.remove_members, group_id, wanted, group_coordinator_id)
+        return {one.member_id or one.group_instance_id: for_code(one.error_code) for one in response.members}
 
     def reset_group_offsets(
         self,
         group_id: str,
         offset_specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int],
         group_coordinator_id: int | None = None,
-    ) -> dict[TopicPartition, dict[str, Any]]:
-        """Let a group without members go on at an OffsetSpec, a timestamp or an offset, as far as the partition
-        has it: the error and the offset of each."""
+    ) -> dict[TopicPartition, ResetOffset]:
+        """Set a group without members to an OffsetSpec, a timestamp or an offset, as far as the partition
+        has it: the error and the offset of each.
+
+        >>> from ottla import OffsetSpec, TopicPartition
+        >>> first = TopicPartition("orders", 0)
+        >>> admin.reset_group_offsets("readers", {first: OffsetSpec.LATEST})[first]["offset"]
+        1
+        """
         if not offset_specs:
             return {}
         named = {
@@ -221,34 +223,16 @@ class GroupAdmin(PartitionAdmin):
         return {tp: {"error": errors[tp], "offset": targets[tp].offset} for tp in targets}
 
     def _coordinator(self, group_id: str, known: int | None = None) -> int:
-        return self._connections.coordinator(group_id, _GROUP) if known is None else known
+        if known is not None:
+            return known
+        return self._run(lambda cluster: cluster.coordinator(group_id))
 
 
-def _check(code: int, what: str) -> None:
-    if code:
-        raise for_code(code)(what)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    grouped = defaultdict(list)
-    for tp in partitions:
-        grouped[tp.topic].append(tp)
-    return grouped
-
-
-def _errors_by_partition(answer: Any) -> dict[TopicPartition, type[BrokerResponseError]]:
-    return {
-        TopicPartition(topic.name, part.partition_index): for_code(part.error_code)
-        for topic in answer.topics
-        for part in topic.partitions
-    }
-
-
-def _open_member(member: dict[str, Any]) -> None:
-    """What members of a consumer group tell each other, where it can be read."""
+def _open_member(member: Document) -> None:
+    """Decode what members of a consumer group send each other, if it can be read."""
     for name, cls in (
-        ("member_metadata", m.ConsumerProtocolSubscription),
-        ("member_assignment", m.ConsumerProtocolAssignment),
+        ("member_metadata", ConsumerProtocolSubscription),
+        ("member_assignment", ConsumerProtocolAssignment),
     ):
         data = member[name]
         if len(data) >= 2:

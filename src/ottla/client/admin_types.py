@@ -1,42 +1,41 @@
-"""What goes into the admin client: topics to make, resources to configure, offsets to look up."""
+"""Resources and new topics as arguments of the admin client."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from ottla.wire.enums import ConfigResourceType
+from ottla.admin.topics import NewPartitions, NewTopic
+from ottla.wire.enums import AlterConfigOp, ConfigResourceType
 
+__all__ = ["ConfigResource", "NewPartitions", "NewTopic"]
 
-@dataclass(slots=True)
-class NewTopic:
-    """A topic to be created; -1 leaves the number to the broker."""
-
-    name: str
-    num_partitions: int = -1
-    replication_factor: int = -1
-    replica_assignments: Mapping[int, list[int]] | None = None
-    topic_configs: Mapping[str, str] | None = None
-
-
-@dataclass(slots=True)
-class NewPartitions:
-    """The number of partitions that a topic is to have, and where the new ones go."""
-
-    total_count: int
-    new_assignments: list[list[int]] | None = None
+ConfigValue = str | int | float | bool | None
 
 
 @dataclass(slots=True)
 class ConfigResource:
-    """A resource and its keys: names to look up, or values to set."""
+    """A resource and its keys: names to look up, values to set, or tuples of an AlterConfigOp and a value.
 
-    resource_type: ConfigResourceType
+    >>> from ottla import ConfigResource
+    >>> ConfigResource("topic", "orders", {"retention.ms": 60_000}).resource_type.name
+    'TOPIC'
+    """
+
+    resource_type: ConfigResourceType | str
     name: str
-    configs: Mapping[str, Any] | Iterable[str] | None = field(default=None)
+    configs: (
+        Mapping[str, ConfigValue | tuple[AlterConfigOp | int | str, ConfigValue]] | Iterable[str] | None
+    ) = field(default=None)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.resource_type, ConfigResourceType):
-            self.resource_type = ConfigResourceType[str(self.resource_type).upper()]
         self.name = str(self.name)
+        self.resource_type = self.kind
+
+    @property
+    def kind(self) -> ConfigResourceType:
+        """The resource's type, also if it was given by its name."""
+        given = self.resource_type
+        if isinstance(given, ConfigResourceType):
+            return given
+        return ConfigResourceType[str(given).upper()]

@@ -1,15 +1,16 @@
-"""The admin client's part about users who log in by SCRAM."""
+"""The admin client's methods for SCRAM credentials of users."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-from ottla.client.admin_connections import Connections
+from ottla.admin import users as requests
+from ottla.admin.users import DEFAULT_SCRAM_ITERATIONS, NewCredential
+from ottla.client.admin_base import AdminBase
 from ottla.client.errors import IllegalArgumentError, for_code
-from ottla.wire import messages as m
+from ottla.client.plain_data import Document
 from ottla.wire.enums import ScramMechanism
 
 _SALT_BYTES: Final = 24
@@ -22,7 +23,12 @@ def _mechanism(given: ScramMechanism | int | str) -> ScramMechanism:
 
 
 class UserScramCredentialDeletion:
-    """A user whose credentials for a mechanism go."""
+    """A user whose credential of one mechanism is deleted.
+
+    >>> from ottla import UserScramCredentialDeletion
+    >>> UserScramCredentialDeletion("alice", "SCRAM-SHA-256")
+    UserScramCredentialDeletion(alice, SCRAM_SHA_256)
+    """
 
     def __init__(self, user: str, mechanism: ScramMechanism | int | str) -> None:
         self.user = user
@@ -33,9 +39,14 @@ class UserScramCredentialDeletion:
 
 
 class UserScramCredentialUpsertion:
-    """A user who gets a password, or another one. The password itself is not kept."""
+    """A user's new or changed password. The object keeps only its salted hash.
 
-    DEFAULT_ITERATIONS = 4096
+    >>> from ottla import UserScramCredentialUpsertion
+    >>> UserScramCredentialUpsertion("alice", "SCRAM-SHA-256", "secret")
+    UserScramCredentialUpsertion(alice, SCRAM_SHA_256, iterations=4096)
+    """
+
+    DEFAULT_ITERATIONS = DEFAULT_SCRAM_ITERATIONS
 
     def __init__(
         self,
@@ -52,9 +63,8 @@ class UserScramCredentialUpsertion:
         self.iterations = self.DEFAULT_ITERATIONS if iterations is None else iterations
         self.salt = os.urandom(_SALT_BYTES) if salt is None else salt
         secret = password.encode() if isinstance(password, str) else password
-        self.salted_password = hashlib.pbkdf2_hmac(
-            self.mechanism.hash_name, secret, self.salt, self.iterations
-        )
+        self.credential = NewCredential.of(user, self.mechanism, secret, self.iterations, self.salt)
+        self.salted_password = self.credential.salted_password
 
     def __repr__(self) -> str:
         return (
@@ -62,59 +72,41 @@ class UserScramCredentialUpsertion:
         )
 
 
-class UserAdmin:
-    """Look at users, give them passwords, and take those away."""
-
-    _connections: Connections
+class UserAdmin(AdminBase):
+    """Describe the credentials of users, set and delete them."""
 
     def alter_user_scram_credentials(
         self, alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion]
     ) -> dict[str, str | None]:
-        """Change credentials: for each user None, or why it could not be done."""
-        request = m.AlterUserScramCredentialsRequest(deletions=[], upsertions=[])
+        """Change credentials: for each user None, or why it failed."""
+        new: list[NewCredential] = []
+        deleted: list[tuple[str, ScramMechanism]] = []
         for one in alterations:
             if isinstance(one, UserScramCredentialDeletion):
-                request.deletions.append(
-                    m.AlterUserScramCredentialsRequest.ScramCredentialDeletion(
-                        name=one.user, mechanism=one.mechanism
-                    )
-                )
+                deleted.append((one.user, one.mechanism))
             elif isinstance(one, UserScramCredentialUpsertion):
-                request.upsertions.append(
-                    m.AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-                        name=one.user,
-                        mechanism=one.mechanism,
-                        iterations=one.iterations,
-                        salt=one.salt,
-                        salted_password=one.salted_password,
-                    )
-                )
+                new.append(one.credential)
             else:
                 raise IllegalArgumentError(
                     f"expected a UserScramCredentialUpsertion or -Deletion, not {type(one).__name__}"
                 )
-        answer, _ = self._connections.ask(request)
-        return {
-            one.user: (one.error_message or for_code(one.error_code).__name__) if one.error_code else None
-            for one in answer.results
-        }
+        response = self._run(requests.alter_scram_credentials, set_=new, deleted=deleted)
+        return {one.user: _error_text(one.error_code, one.error_message) for one in response.results}
 
-    def describe_user_scram_credentials(
-        self, users: Iterable[str] | None = None
-    ) -> dict[str, dict[str, Any]]:
-        """Mechanisms and iterations of users; of all of them, if none is named."""
-        kind = m.DescribeUserScramCredentialsRequest
-        wanted = None if users is None else [kind.UserName(name=user) for user in users]
-        answer, _ = self._connections.ask(kind(users=wanted))
-        if answer.error_code:
-            raise for_code(answer.error_code)(answer.error_message or "users cannot be described")
+    def describe_user_scram_credentials(self, users: Iterable[str] | None = None) -> dict[str, Document]:
+        """Mechanisms and iterations of users; of all users if none is named."""
+        response = self._run(requests.describe_scram_credentials, users)
         return {
             one.user: {
-                "error": (one.error_message or for_code(one.error_code).__name__) if one.error_code else None,
+                "error": _error_text(one.error_code, one.error_message),
                 "credential_infos": [
                     {"mechanism": ScramMechanism(each.mechanism), "iterations": each.iterations}
                     for each in one.credential_infos
                 ],
             }
-            for one in answer.results
+            for one in response.results
         }
+
+
+def _error_text(code: int, message: str | None) -> str | None:
+    return (message or for_code(code).__name__) if code else None

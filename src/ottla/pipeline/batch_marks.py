@@ -15,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.raw import Brokers, raise_for
+from ottla.admin.cluster import Cluster
+from ottla.admin.errors import raise_for
 from ottla.errors import ApiException, ErrorCode
 from ottla.pipeline.columns import Section, encode_sections
 from ottla.records.batch import iter_batches, iter_records
@@ -50,7 +51,7 @@ def encode_mark(transactional_id: str, batch_id: int, lineage: str) -> Section:
     return next(encode_sections(key, pa.array([value], pa.binary()), now, None, 1 << 20))
 
 
-def make_batches_topic(brokers: Brokers, timeout_s: float) -> None:
+def make_batches_topic(brokers: Cluster, timeout_s: float) -> None:
     """Create the topic unless it is there."""
 
     def ask() -> None:
@@ -69,15 +70,15 @@ def make_batches_topic(brokers: Brokers, timeout_s: float) -> None:
                 request.CreatableTopicConfig(name=name, value=value) for name, value in _SETTINGS.items()
             ],
         )
-        answer = brokers.ask(brokers.any(), request(topics=[topic], timeout_ms=30_000))
+        answer = brokers.ask_on(brokers.any(), request(topics=[topic], timeout_ms=30_000))
         if answer.topics[0].error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise_for(answer.topics[0].error_code, f"topic {BATCHES_TOPIC}")
+            raise_for(answer.topics[0].error_code, None, f"topic {BATCHES_TOPIC}")
         brokers.leaders(BATCHES_TOPIC)
 
     brokers.retrying(ask, timeout_s)
 
 
-def last_mark(brokers: Brokers, transactional_id: str) -> Mark | None:
+def last_mark(brokers: Cluster, transactional_id: str) -> Mark | None:
     """The last mark of ours whose transaction was not aborted. None of ours may be open."""
     key = transactional_id.encode()
     committed: Mark | None = None
@@ -98,7 +99,7 @@ def last_mark(brokers: Brokers, transactional_id: str) -> Mark | None:
     return next(reversed(undecided.values())) if undecided else committed
 
 
-def _batches(brokers: Brokers) -> Iterator[tuple[Any, Iterator[Any]]]:
+def _batches(brokers: Cluster) -> Iterator[tuple[Any, Iterator[Any]]]:
     """All batches of the topic, from its first to what is its last now."""
     offset = _first_offset(brokers)
     end = offset + 1
@@ -115,10 +116,10 @@ def _batches(brokers: Brokers) -> Iterator[tuple[Any, Iterator[Any]]]:
             session_epoch=-1,
             topics=[FetchRequest.FetchTopic(topic=BATCHES_TOPIC, partitions=[part])],
         )
-        answer = brokers.ask(brokers.leader(BATCHES_TOPIC, 0), asked, _FETCH_BY_NAME)
-        raise_for(answer.error_code, f"reading {BATCHES_TOPIC}")
+        answer = brokers.ask_on(brokers.leader(BATCHES_TOPIC, 0), asked, _FETCH_BY_NAME)
+        raise_for(answer.error_code, None, f"reading {BATCHES_TOPIC}")
         told = answer.responses[0].partitions[0]
-        raise_for(told.error_code, f"reading {BATCHES_TOPIC}")
+        raise_for(told.error_code, None, f"reading {BATCHES_TOPIC}")
         end = told.high_watermark
         got = bytes(told.records or b"")
         before = offset
@@ -130,12 +131,12 @@ def _batches(brokers: Brokers) -> Iterator[tuple[Any, Iterator[Any]]]:
             return
 
 
-def _first_offset(brokers: Brokers) -> int:
+def _first_offset(brokers: Cluster) -> int:
     request = ListOffsetsRequest
     part = request.ListOffsetsPartition(partition_index=0, timestamp=_EARLIEST)
     asked = request(replica_id=-1, topics=[request.ListOffsetsTopic(name=BATCHES_TOPIC, partitions=[part])])
-    answer = brokers.ask(brokers.leader(BATCHES_TOPIC, 0), asked, 7)
+    answer = brokers.ask_on(brokers.leader(BATCHES_TOPIC, 0), asked, 7)
     told = answer.topics[0].partitions[0]
-    raise_for(told.error_code, f"the first offset of {BATCHES_TOPIC}")
+    raise_for(told.error_code, None, f"the first offset of {BATCHES_TOPIC}")
     first: int = told.offset
     return first

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ottla.client.raw import GROUP, Brokers, raise_for, raw_settings
+from ottla.admin.cluster import Cluster
+from ottla.admin.errors import raise_for
+from ottla.client.cluster_settings import writer_settings
 from ottla.errors import ApiException
 from ottla.pipeline.failures import PipelineError
+from ottla.wire.enums import CoordinatorType
 from ottla.wire.messages import OffsetCommitRequest
 
 if TYPE_CHECKING:
@@ -62,7 +65,7 @@ def _merge(into: SourceOffsets, told: str) -> None:
 
 
 def commit_group_offsets(
-    brokers: Brokers, group: str, offsets: Mapping[str, Mapping[int, int]], metadata: str = ""
+    brokers: Cluster, group: str, offsets: Mapping[str, Mapping[int, int]], metadata: str = ""
 ) -> None:
     """Commit offsets of a group that has no members, outside any transaction."""
     request = OffsetCommitRequest
@@ -85,10 +88,12 @@ def commit_group_offsets(
     )
 
     def ask() -> None:
-        answer = brokers.ask(brokers.coordinator(GROUP, group), asked, _OFFSET_COMMIT)
+        answer = brokers.ask_on(
+            brokers.coordinator_connection(group, CoordinatorType.GROUP), asked, _OFFSET_COMMIT
+        )
         for topic in answer.topics:
             for told in topic.partitions:
-                raise_for(told.error_code, f"the offset of {topic.name}-{told.partition_index}")
+                raise_for(told.error_code, None, f"the offset of {topic.name}-{told.partition_index}")
 
     brokers.retrying(ask, _RETRY_S)
 
@@ -96,7 +101,7 @@ def commit_group_offsets(
 class LagTracker(StreamingQueryListener):
     """Commits what a query has read to a group after each of its batches, until it is stopped."""
 
-    def __init__(self, query: StreamingQuery, group: str, brokers: Brokers, streams: Any) -> None:
+    def __init__(self, query: StreamingQuery, group: str, brokers: Cluster, streams: Any) -> None:
         super().__init__()
         self._streams = streams
         self._query_id = str(query.id)
@@ -173,7 +178,7 @@ def track_lag(
     # The query's own session: a listener hears only of the queries of its session.
     session = SparkSession(context, jvm_query._jsq.sparkSession())
     servers = bootstrap_servers or _servers_of(query)
-    tracker = LagTracker(query, group, Brokers(raw_settings(servers, options)), session.streams)
+    tracker = LagTracker(query, group, Cluster(writer_settings(servers, options)), session.streams)
     session.streams.addListener(tracker)
     # What was read before the listener was there.
     if (last := query.lastProgress) is not None:

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.client.raw import Brokers, raw_settings
+from ottla.admin.cluster import Cluster
+from ottla.client.cluster_settings import writer_settings
 from ottla.errors import ApiException
 from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.offsets import query_id_of, source_offsets
@@ -94,7 +95,7 @@ class KafkaSink:
             raise PipelineError(
                 f"compression is one of {', '.join(sorted(COMPRESSION_NAMES))}, not {compression}"
             )
-        self._settings = raw_settings(bootstrap_servers, options)
+        self._settings = writer_settings(bootstrap_servers, options)
         self._transactional_id = transactional_id
         self._topic = topic
         self._group = group
@@ -105,7 +106,7 @@ class KafkaSink:
         self._lineage = ""
         self._last_batch = -1
         self._fenced: SinkFenced | None = None
-        self._brokers = Brokers(self._settings)
+        self._brokers = Cluster(self._settings)
         self._max_batch_bytes: int | None = None
         self._topics = {topic} if topic is not None else set()
         self._looked_up = time.monotonic()
@@ -240,7 +241,7 @@ class KafkaSink:
     def _known_partitions(self) -> dict[str, int]:
         """The partition counts of the topics that were written to before, looked up again every minute."""
         if time.monotonic() - self._looked_up > _METADATA_MAX_AGE_S:
-            self._brokers.forget_places()
+            self._brokers.forget_locations()
             self._looked_up = time.monotonic()
         return {topic: count_partitions(self._brokers, topic) for topic in sorted(self._topics)}
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.client.raw import Brokers
-from ottla.client.settings import Settings
+from ottla.admin.cluster import Cluster
+from ottla.admin.settings import ClusterSettings
 from ottla.errors import ApiException, ErrorCode
 from ottla.pipeline.columns import as_binary, encode_sections
 from ottla.pipeline.failures import PipelineError, TaskRetried
@@ -29,25 +29,23 @@ _TOPIC_SHIFT: Final = 32
 
 ArrowFunction = Callable[[Iterator[Any]], Iterator[Any]]
 
-_connected: dict[str, Brokers] = {}
+_connected: dict[ClusterSettings, Cluster] = {}
 
 
-def brokers_for(settings: Settings) -> Brokers:
+def brokers_for(settings: ClusterSettings) -> Cluster:
     """The connections of this process to a cluster."""
-    key = repr(sorted(settings.items(), key=lambda item: item[0]))
-    if key not in _connected:
-        _connected[key] = Brokers(settings)
-    return _connected[key]
+    if settings not in _connected:
+        _connected[settings] = Cluster(settings)
+    return _connected[settings]
 
 
-def forget_brokers(settings: Settings) -> None:
+def forget_brokers(settings: ClusterSettings) -> None:
     """Close them: after a failure there may be answers under way that nobody waits for."""
-    key = repr(sorted(settings.items(), key=lambda item: item[0]))
-    if key in _connected:
-        _connected.pop(key).close()
+    if settings in _connected:
+        _connected.pop(settings).close()
 
 
-def count_partitions(brokers: Brokers, topic: str, timeout_s: float = _LOOK_UP_S) -> int:
+def count_partitions(brokers: Cluster, topic: str, timeout_s: float = _LOOK_UP_S) -> int:
     """How many partitions a topic has; asked for as a producer does, so that it is created where brokers do that."""
     try:
         return len(brokers.retrying(lambda: brokers.leaders(topic, create=True), timeout_s))
@@ -93,7 +91,7 @@ def writing(grant: Grant, topic: str | None) -> ArrowFunction:
 
 
 def write_rows(
-    writer: BatchWriter, grant: Grant, brokers: Brokers, batch: Any, topic: str | None, turn: int = 0
+    writer: BatchWriter, grant: Grant, brokers: Cluster, batch: Any, topic: str | None, turn: int = 0
 ) -> None:
     """Hand the rows of an Arrow batch to a writer, grouped by their partitions in the order they came."""
     if batch.num_rows == 0:
@@ -152,7 +150,7 @@ def _topics(batch: Any, topic: str | None) -> tuple[npt.NDArray[np.int64], list[
 
 
 def _partitions(
-    batch: Any, brokers: Brokers, topics: list[str], topic_of: npt.NDArray[np.int64], turn: int
+    batch: Any, brokers: Cluster, topics: list[str], topic_of: npt.NDArray[np.int64], turn: int
 ) -> npt.NDArray[np.int64]:
     """Each row's own partition, or the one that Kafka's partitioner gives it."""
     own = _column(batch, "partition")

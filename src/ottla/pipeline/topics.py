@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.client.raw import Brokers, raise_for
+from ottla.admin.cluster import Cluster
+from ottla.admin.errors import raise_for
 from ottla.wire.messages import DescribeConfigsRequest
 
 DEFAULT_BATCH_BYTES: Final = 1_000_000
@@ -16,7 +17,7 @@ _TOPIC: Final = 2
 _KEY: Final = "max.message.bytes"
 
 
-def max_message_bytes(brokers: Brokers, topic: str | None) -> int:
+def max_message_bytes(brokers: Cluster, topic: str | None) -> int:
     """How large a batch may be; Kafka's default where no topic is named."""
     if topic is None:
         return DEFAULT_BATCH_BYTES
@@ -24,9 +25,9 @@ def max_message_bytes(brokers: Brokers, topic: str | None) -> int:
     resource = request.DescribeConfigsResource(
         resource_type=_TOPIC, resource_name=topic, configuration_keys=[_KEY]
     )
-    answer = brokers.ask(brokers.any(), request(resources=[resource]), 4)
+    answer = brokers.ask_on(brokers.any(), request(resources=[resource]), 4)
     told = answer.results[0]
-    raise_for(told.error_code, f"the configuration of {topic}")
+    raise_for(told.error_code, None, f"the configuration of {topic}")
     for entry in told.configs:
         if entry.name == _KEY and entry.value:
             return max(_AROUND, min(int(entry.value), _LARGEST_BATCH) - _AROUND)

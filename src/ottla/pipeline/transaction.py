@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ottla.client.connection import ConnectionFailed
-from ottla.client.raw import GROUP, TRANSACTION, Brokers, raise_for
-from ottla.client.settings import Settings
+from ottla.admin.cluster import Cluster
+from ottla.admin.connection import ConnectionFailed
+from ottla.admin.errors import raise_for
+from ottla.admin.settings import ClusterSettings
 from ottla.errors import ApiException, ErrorCode
 from ottla.pipeline.batch_marks import BATCHES_TOPIC, encode_mark, last_mark, make_batches_topic
 from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.writer import BatchWriter, Grant, Place
+from ottla.wire.enums import CoordinatorType
 from ottla.wire.messages import (
     AddOffsetsToTxnRequest,
     EndTxnRequest,
@@ -42,7 +44,7 @@ class TransactionDriver:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ClusterSettings,
         transactional_id: str,
         *,
         timeout_ms: int = 900_000,
@@ -57,7 +59,7 @@ class TransactionDriver:
         self._producer_id = -1
         self._epoch = -1
         self._implicit = True
-        self.brokers = Brokers(settings)
+        self.brokers = Cluster(settings)
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -91,8 +93,12 @@ class TransactionDriver:
         )
 
         def ask() -> Any:
-            answer = self.brokers.ask(self.brokers.coordinator(TRANSACTION, self.transactional_id), asked, 5)
-            raise_for(answer.error_code, f"transactional id {self.transactional_id}")
+            answer = self.brokers.ask_on(
+                self.brokers.coordinator_connection(self.transactional_id, CoordinatorType.TRANSACTION),
+                asked,
+                5,
+            )
+            raise_for(answer.error_code, None, f"transactional id {self.transactional_id}")
             return answer
 
         try:
@@ -145,8 +151,10 @@ class TransactionDriver:
 
         def ask() -> list[Place]:
             unknown: list[Place] = []
-            answer = self.brokers.ask(
-                self.brokers.coordinator(GROUP, group), asked, 5 if self._implicit else _ADDS_OFFSETS
+            answer = self.brokers.ask_on(
+                self.brokers.coordinator_connection(group, CoordinatorType.GROUP),
+                asked,
+                5 if self._implicit else _ADDS_OFFSETS,
             )
             for topic in answer.topics:
                 for told in topic.partitions:
@@ -154,7 +162,7 @@ class TransactionDriver:
                     if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                         unknown.append(place)
                     else:
-                        raise_for(told.error_code, f"the offset of {place.topic}-{place.partition}")
+                        raise_for(told.error_code, None, f"the offset of {place.topic}-{place.partition}")
             return unknown
 
         with self._fencing():
@@ -169,8 +177,10 @@ class TransactionDriver:
             producer_epoch=self._epoch,
             group_id=group,
         )
-        coordinator = self.brokers.coordinator(TRANSACTION, self.transactional_id)
-        raise_for(self.brokers.ask(coordinator, asked, 4).error_code, f"group {group} in the transaction")
+        coordinator = self.brokers.coordinator_connection(self.transactional_id, CoordinatorType.TRANSACTION)
+        raise_for(
+            self.brokers.ask_on(coordinator, asked, 4).error_code, None, f"group {group} in the transaction"
+        )
 
     def commit(self) -> None:
         """End the transaction: all of it becomes visible at once. CommitUnknown where the answer was lost."""
@@ -195,13 +205,15 @@ class TransactionDriver:
         def ask() -> Any:
             nonlocal lost
             try:
-                coordinator = self.brokers.coordinator(TRANSACTION, self.transactional_id)
-                answer = self.brokers.ask(coordinator, asked, 5 if self._implicit else 4)
+                coordinator = self.brokers.coordinator_connection(
+                    self.transactional_id, CoordinatorType.TRANSACTION
+                )
+                answer = self.brokers.ask_on(coordinator, asked, 5 if self._implicit else 4)
             except ConnectionFailed:
                 # Sent again with the same epoch it is known for the one it is.
                 lost = True
                 raise
-            raise_for(answer.error_code, f"the end of transaction {self.transactional_id}")
+            raise_for(answer.error_code, None, f"the end of transaction {self.transactional_id}")
             return answer
 
         try:

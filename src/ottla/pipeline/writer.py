@@ -10,16 +10,22 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from ottla.client.connection import ConnectionFailed
-from ottla.client.raw import PASSING, TRANSACTION, Brokers, PipelinedConnection, raise_for
-from ottla.client.settings import Settings
+from ottla.admin.cluster import Cluster
+from ottla.admin.connection import Connection, ConnectionFailed
+from ottla.admin.errors import raise_for
+from ottla.admin.retries import RETRIABLE_FOR_WRITERS
+from ottla.admin.settings import ClusterSettings
 from ottla.errors import ApiException, ErrorCode
 from ottla.pipeline.batch_encoding import encode_batch
 from ottla.pipeline.columns import Section
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import CoordinatorType
 from ottla.wire.messages import AddPartitionsToTxnRequest, InitProducerIdRequest, ProduceRequest
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import ProduceResponse
 
 NEWEST_PRODUCE_BY_NAME: Final = 12
 """Later versions name topics by their ids."""
@@ -43,7 +49,7 @@ class Place(NamedTuple):
 class Grant:
     """The driver's leave to write: in whose name, in which of its epochs, and how."""
 
-    settings: Settings
+    settings: ClusterSettings
     transactional_id: str | None = None
     producer_id: int = -1
     epoch: int = -1
@@ -84,12 +90,12 @@ class _Lane:
 class BatchWriter:
     """Sends batches to their leaders, in order within a partition; `flush` waits for all answers."""
 
-    def __init__(self, brokers: Brokers, grant: Grant) -> None:
+    def __init__(self, brokers: Cluster, grant: Grant) -> None:
         self._brokers = brokers
         self._grant = grant
         self._lanes: dict[Place, _Lane] = {}
         self._queued_bytes = 0
-        self._sent: dict[PipelinedConnection, deque[list[_Batch]]] = {}
+        self._sent: dict[Connection, deque[list[_Batch]]] = {}
         self._failing_since: float | None = None
         self._pause_s = _PAUSE_S
         self._id, self._epoch = grant.producer_id, grant.epoch
@@ -99,8 +105,8 @@ class BatchWriter:
     def _own_identity(self) -> tuple[int, int]:
         """Outside a transaction each writer has a producer id of its own, so that what it resends is known."""
         asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-        answer = self._brokers.ask(self._brokers.any(), asked, 5)
-        raise_for(answer.error_code, "a producer id")
+        answer = self._brokers.ask_on(self._brokers.any(), asked, 5)
+        raise_for(answer.error_code, None, "a producer id")
         return answer.producer_id, answer.producer_epoch
 
     def add(self, place: Place, sections: Iterable[Section]) -> None:
@@ -166,8 +172,8 @@ class BatchWriter:
             sent_some = True
         return sent_some
 
-    def _ready(self) -> dict[PipelinedConnection, list[_Lane]]:
-        ready: dict[PipelinedConnection, list[_Lane]] = {}
+    def _ready(self) -> dict[Connection, list[_Lane]]:
+        ready: dict[Connection, list[_Lane]] = {}
         for place, lane in self._lanes.items():
             if lane.queue:
                 ready.setdefault(self._brokers.leader(*place), []).append(lane)
@@ -189,7 +195,7 @@ class BatchWriter:
             ],
         )
 
-    def _receive(self, connection: PipelinedConnection) -> None:
+    def _receive(self, connection: Connection) -> None:
         refused: list[tuple[_Batch, ApiException]] = []
         self._take_answer(connection, refused)
         if refused:
@@ -197,10 +203,8 @@ class BatchWriter:
         else:
             self._failing_since, self._pause_s = None, _PAUSE_S
 
-    def _take_answer(
-        self, connection: PipelinedConnection, refused: list[tuple[_Batch, ApiException]]
-    ) -> None:
-        answer = connection.receive()
+    def _take_answer(self, connection: Connection, refused: list[tuple[_Batch, ApiException]]) -> None:
+        answer = cast("ProduceResponse", connection.receive())
         batches = {batch.place: batch for batch in self._sent[connection].popleft()}
         for topic in answer.responses:
             for told in topic.partition_responses:
@@ -230,7 +234,7 @@ class BatchWriter:
         follows = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and any(
             earlier.place == batch.place for earlier, _ in refused
         )
-        if code not in PASSING and not follows:
+        if code not in RETRIABLE_FOR_WRITERS and not follows:
             if code == ErrorCode.MESSAGE_TOO_LARGE:
                 error = ApiException(
                     code, f"{where} refuses a batch of {batch.size} bytes: raise its max.message.bytes"
@@ -258,7 +262,7 @@ class BatchWriter:
             self._lanes[batch.place].queue.appendleft(batch)
             self._queued_bytes += batch.size
         if why.code != ErrorCode.CONCURRENT_TRANSACTIONS:
-            self._brokers.forget_places()
+            self._brokers.forget_locations()
         time.sleep(self._pause_s)
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         self._brokers.retrying(self._find_leaders, self._grant.retry_s)
@@ -268,7 +272,7 @@ class BatchWriter:
             self._brokers.leader(*place)
 
 
-def add_partition(brokers: Brokers, grant: Grant, place: Place) -> None:
+def add_partition(brokers: Cluster, grant: Grant, place: Place) -> None:
     """Tell the coordinator of a partition that the transaction writes to (transaction.version below 2)."""
     asked = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=grant.transactional_id,
@@ -279,7 +283,9 @@ def add_partition(brokers: Brokers, grant: Grant, place: Place) -> None:
         ],
     )
     assert grant.transactional_id is not None
-    answer = brokers.ask(brokers.coordinator(TRANSACTION, grant.transactional_id), asked, 3)
+    answer = brokers.ask_on(
+        brokers.coordinator_connection(grant.transactional_id, CoordinatorType.TRANSACTION), asked, 3
+    )
     for topic in answer.results_by_topic_v3_and_below:
         for told in topic.results_by_partition:
-            raise_for(told.partition_error_code, f"{place.topic}-{place.partition} in the transaction")
+            raise_for(told.partition_error_code, None, f"{place.topic}-{place.partition} in the transaction")

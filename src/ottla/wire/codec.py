@@ -9,7 +9,12 @@ from __future__ import annotations
 import struct
 from typing import TypeVar
 
-from ottla.limits import DECODE_AMPLIFICATION, DECODE_FLOOR_BYTES
+from ottla.limits import (
+    DECODE_AMPLIFICATION,
+    DECODE_FLOOR_BYTES,
+    MAX_DECODED_RESPONSE_BYTES,
+    RESPONSE_DECODE_AMPLIFICATION,
+)
 from ottla.wire.classes import WireMessage
 from ottla.wire.errors import DecodeError, EncodeError
 from ottla.wire.primitives import Buffer
@@ -30,13 +35,29 @@ def decode(cls: type[M], version: int, buf: Buffer) -> M:
     return msg
 
 
-def decode_prefix(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> tuple[M, int]:
-    """The message that begins at the offset, and where it ends."""
+def decode_response(cls: type[M], version: int, buf: Buffer, offset: int = 0) -> M:
+    """The message from the offset to the end, for clients: a response may take more memory than a request."""
+    end = len(buf)
+    budget = max(DECODE_FLOOR_BYTES, RESPONSE_DECODE_AMPLIFICATION * (end - offset))
+    msg, pos = decode_prefix(cls, version, buf, offset, min(budget, MAX_DECODED_RESPONSE_BYTES))
+    if pos != end:
+        raise DecodeError(f"{end - pos} bytes follow the end of {cls.NAME} version {version}")
+    return msg
+
+
+def decode_prefix(
+    cls: type[M], version: int, buf: Buffer, offset: int = 0, budget: int | None = None
+) -> tuple[M, int]:
+    """The message that begins at the offset, and where it ends.
+
+    Its decoded form may take `budget` bytes; without one, the bound against hostile requests holds.
+    """
     decoder = cls.DECODERS[version]
     end = len(buf)
     try:
         if end - offset > decoder.unchecked_size:
-            budget = max(DECODE_FLOOR_BYTES, DECODE_AMPLIFICATION * (end - offset))
+            if budget is None:
+                budget = max(DECODE_FLOOR_BYTES, DECODE_AMPLIFICATION * (end - offset))
             result: tuple[M, int] = decoder.bounded(buf, offset, end, budget)
             return result
         if end - offset <= _COPY_BELOW and not decoder.has_records and type(buf) is not bytes:

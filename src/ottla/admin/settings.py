@@ -1,0 +1,80 @@
+"""How to reach a cluster: addresses, time limits, back-off and security, in one object that all connections share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla import __version__
+from ottla.admin.retries import RETRIABLE
+from ottla.errors import ApiException, ErrorCode
+
+if TYPE_CHECKING:
+    import ssl
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""The SASL mechanisms that a connection of this package supports."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecuritySettings:
+    """TLS and SASL as plain values. They can be pickled: Spark sends them to its workers."""
+
+    protocol: str = "PLAINTEXT"
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = None
+    crl_file: str | None = None
+    ciphers: str | None = None
+    check_hostname: bool = True
+    mechanism: str = "PLAIN"
+    user: str = ""
+    password: str = ""
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The context that connections wrap their sockets with; None without TLS."""
+        if not self.protocol.endswith("SSL"):
+            return None
+        import ssl
+
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            context.check_hostname = self.check_hostname
+            if self.certificate_file:
+                context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
+            if self.crl_file:
+                context.load_verify_locations(self.crl_file)
+                context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+            if self.ciphers:
+                context.set_ciphers(self.ciphers)
+        except ssl.SSLError as error:
+            raise ApiException(
+                ErrorCode.INVALID_REQUEST, f"the certificates are not in PEM form: {error}"
+            ) from None
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Everything a `Cluster` needs to know before it connects."""
+
+    bootstrap: tuple[tuple[str, int], ...]
+    """Host and port of the bootstrap servers."""
+    client_id: str = f"ottla-{__version__}"
+    request_timeout_s: float = 30.0
+    """For one request, and for `Cluster.retrying` unless its caller gives another limit."""
+    bootstrap_timeout_s: float = 0.0
+    """How long to try the bootstrap servers again while none of them answers."""
+    retry_backoff_s: float = 0.1
+    """Kafka's retry.backoff.ms: the first pause between two attempts. It doubles with each failure ..."""
+    retry_backoff_max_s: float = 1.0
+    """... up to Kafka's retry.backoff.max.ms."""
+    retriable: frozenset[ErrorCode] = RETRIABLE
+    """The errors after which `Cluster.retrying` tries again."""
+    security: SecuritySettings = SecuritySettings()
