@@ -6,8 +6,8 @@ import threading
 import time
 from typing import Any
 
+from ottla.admin.cluster import Cluster
 from ottla.cli.tools.base import parse_bootstrap
-from ottla.cli.tools.cluster_client import Cluster
 from ottla.errors import ErrorCode
 from ottla.wire.messages import StreamsGroupHeartbeatRequest as Heartbeat
 

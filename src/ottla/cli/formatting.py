@@ -13,6 +13,7 @@ from ottla.clock import SystemClock
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import parse_address
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 from ottla.log.checkpoints import read_meta_properties
 from ottla.log.fs import OsFs
 from ottla.metadata.bootstrap import bootstrap_records
@@ -126,7 +127,9 @@ def _parse_controllers(text: str, config: BrokerConfig) -> VoterSet:
             raise _invalid(
                 f"Invalid value '{entry}' for --initial-controllers: expected ID@HOST:PORT:DIRECTORY_ID"
             )
-        nodes.append(VoterNode(ReplicaKey(int(node_id), directory_id), {listener: VoterEndpoint(*address)}))
+        nodes.append(
+            VoterNode(ReplicaKey(BrokerId(int(node_id)), directory_id), {listener: VoterEndpoint(*address)})
+        )
     if len({node.key.id for node in nodes}) != len(nodes):
         raise _invalid(f"Invalid value '{text}' for --initial-controllers: expected each node once")
     return VoterSet.of(nodes)

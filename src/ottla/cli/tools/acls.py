@@ -8,7 +8,9 @@ from typing import Final
 
 import click
 
-from ottla.cli.tools.access_control import (
+from ottla.admin.acls import (
+    ANY_ENTRY,
+    ANY_PATTERN,
     CLUSTER_NAME,
     OPERATIONS_OF,
     Acls,
@@ -18,6 +20,7 @@ from ottla.cli.tools.access_control import (
     delete_acls,
     describe_acls,
 )
+from ottla.admin.errors import raise_for
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, tool
 from ottla.cli.tools.principals import parse_principal
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
@@ -38,6 +41,31 @@ _CONSUMES: Final = {
     ResourceType.TOPIC: (AclOperation.READ, AclOperation.DESCRIBE),
     ResourceType.GROUP: (AclOperation.READ,),
 }
+
+
+class AclsFlags(Flags):
+    """The flags of `ottla acls`."""
+
+    list: bool
+    add: bool
+    remove: bool
+    topic: tuple[str, ...]
+    group: tuple[str, ...]
+    cluster: bool
+    transactional_id: tuple[str, ...]
+    delegation_token: tuple[str, ...]
+    user_principal: tuple[str, ...]
+    resource_pattern_type: str
+    operation: tuple[str, ...]
+    allow_principal: tuple[str, ...]
+    deny_principal: tuple[str, ...]
+    allow_host: tuple[str, ...]
+    deny_host: tuple[str, ...]
+    principal: tuple[str, ...]
+    producer: bool
+    consumer: bool
+    idempotent: bool
+    force: bool
 
 
 @tool(
@@ -68,14 +96,14 @@ _CONSUMES: Final = {
     click.option("--force", is_flag=True, help="Do not ask back."),
     controllers=True,
 )
-def acls(session: Session, flags: Flags) -> None:
+def acls(session: Session, flags: AclsFlags) -> None:
     """List, add or remove access control entries."""
     action = exactly_one(flags, "list", "add", "remove")
     _check(flags)
     {"list": _list, "add": _add, "remove": _remove}[action](session, flags)
 
 
-def _check(flags: Flags) -> None:
+def _check(flags: AclsFlags) -> None:
     not_with(
         flags,
         *("list", "producer", "consumer", "allow_host", "allow_principal", "deny_host", "deny_principal"),
@@ -93,14 +121,14 @@ def _check(flags: Flags) -> None:
         )
 
 
-def _pattern_kind(flags: Flags) -> PatternType:
+def _pattern_kind(flags: AclsFlags) -> PatternType:
     name = flags.resource_pattern_type.upper()
     if name == "UNKNOWN" or name not in PatternType.__members__:
         raise click.UsageError(f"Unknown resource-pattern-type: {flags.resource_pattern_type}")
     return PatternType[name]
 
 
-def _patterns(flags: Flags) -> list[Pattern]:
+def _patterns(flags: AclsFlags) -> list[Pattern]:
     kind = _pattern_kind(flags)
     found = [
         Pattern(resource, name.strip(), kind)
@@ -112,7 +140,7 @@ def _patterns(flags: Flags) -> list[Pattern]:
     return list(dict.fromkeys(found))
 
 
-def _operations(flags: Flags) -> list[AclOperation]:
+def _operations(flags: AclsFlags) -> list[AclOperation]:
     if not flags.operation:
         return [AclOperation.ALL]
     spelled = {each.name.replace("_", ""): each for each in AclOperation if each >= AclOperation.ALL}
@@ -124,7 +152,7 @@ def _operations(flags: Flags) -> list[AclOperation]:
     return [spelled[key] for key in words.values()]
 
 
-def _entries(flags: Flags, operations: Iterable[AclOperation]) -> list[Entry]:
+def _entries(flags: AclsFlags, operations: Iterable[AclOperation]) -> list[Entry]:
     sides = (
         (AclPermissionType.ALLOW, flags.allow_principal, flags.allow_host),
         (AclPermissionType.DENY, flags.deny_principal, flags.deny_host),
@@ -139,7 +167,7 @@ def _entries(flags: Flags, operations: Iterable[AclOperation]) -> list[Entry]:
     ]
 
 
-def _meant(flags: Flags) -> Acls:
+def _meant(flags: AclsFlags) -> Acls:
     """The entries that the flags speak of, by resource."""
     patterns = _patterns(flags)
     if not patterns:
@@ -166,7 +194,7 @@ def _meant(flags: Flags) -> Acls:
     return meant
 
 
-def _add(session: Session, flags: Flags) -> None:
+def _add(session: Session, flags: AclsFlags) -> None:
     if _pattern_kind(flags) not in (PatternType.LITERAL, PatternType.PREFIXED):
         raise click.UsageError(
             f"A '--resource-pattern-type' value of '{flags.resource_pattern_type}' is not valid when adding acls"
@@ -181,11 +209,12 @@ def _add(session: Session, flags: Flags) -> None:
         existing = describe_acls(session.cluster, pattern).get(pattern, [])
         for entry in entries:
             if entry in existing:
-                session.say(f"Acl (pattern={pattern}, entry={entry}) already exists.")
+                session.print(f"Acl (pattern={pattern}, entry={entry}) already exists.")
         new = [entry for entry in entries if entry not in existing]
         if new:
-            session.say(f"Adding ACLs for resource `{pattern}`: \n " + _indented(new) + "\n")
-            create_acls(session.cluster, pattern, new)
+            session.print(f"Adding ACLs for resource `{pattern}`: \n " + _indented(new) + "\n")
+            for result in create_acls(session.cluster, [(pattern, entry) for entry in new]).results:
+                raise_for(result.error_code, result.error_message)
         documents += [_document(pattern, entry) for entry in new]
     if session.as_json:
         session.dump(documents)
@@ -195,12 +224,21 @@ def _indented(entries: Iterable[Entry]) -> str:
     return "\n".join(f"\t{entry}" for entry in entries)
 
 
-def _document(pattern: Pattern, entry: Entry) -> dict[str, str]:
-    resource = {"resource": pattern.kind.name, "name": pattern.name, "pattern": pattern.pattern.name}
-    return resource | entry.document()
+def _document(pattern: Pattern, entry: Entry) -> dict[str, str | None]:
+    resource: dict[str, str | None] = {
+        "resource": pattern.kind.name,
+        "name": pattern.name,
+        "pattern": pattern.pattern.name,
+    }
+    return resource | {
+        "principal": entry.principal,
+        "host": entry.host,
+        "operation": entry.operation.name,
+        "permission": entry.permission.name,
+    }
 
 
-def _remove(session: Session, flags: Flags) -> None:
+def _remove(session: Session, flags: AclsFlags) -> None:
     for pattern, entries in _meant(flags).items():
         if entries:
             question = (
@@ -210,7 +248,11 @@ def _remove(session: Session, flags: Flags) -> None:
         else:
             question = f"Are you sure you want to delete all ACLs for resource filter `{pattern}`? (y/n)"
         if flags.force or _confirmed(session, question):
-            delete_acls(session.cluster, pattern, entries)
+            filters = [(pattern, entry) for entry in entries or [ANY_ENTRY]]
+            for result in delete_acls(session.cluster, filters).filter_results:
+                raise_for(result.error_code, result.error_message)
+                for each in result.matching_acls:
+                    raise_for(each.error_code, each.error_message)
 
 
 def _confirmed(session: Session, question: str) -> bool:
@@ -221,10 +263,9 @@ def _confirmed(session: Session, question: str) -> bool:
     return answer.strip().lower() == "y"
 
 
-def _list(session: Session, flags: Flags) -> None:
+def _list(session: Session, flags: AclsFlags) -> None:
     found: Acls = {}
-    patterns: list[Pattern | None] = [*_patterns(flags)] or [None]
-    for pattern in patterns:
+    for pattern in _patterns(flags) or [ANY_PATTERN]:
         for resource, entries in describe_acls(session.cluster, pattern).items():
             known = found.setdefault(resource, [])
             known += [entry for entry in entries if entry not in known]
@@ -244,4 +285,4 @@ def _list(session: Session, flags: Flags) -> None:
         for entry in entries
         if not principals or entry.principal in principals
     ]
-    session.tell(documents, lines)
+    session.result(documents, lines)

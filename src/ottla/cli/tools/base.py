@@ -11,16 +11,19 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import SimpleNamespace
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
 
 from ottla import __version__
 from ottla.cli.refuse import describe_os_error, refuse
-from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.failures import UsageProblem, no_broker_text
 from ottla.errors import ApiException
+
+if TYPE_CHECKING:
+    from ottla.admin.cluster import Cluster
+    from ottla.cli.profiles import Profile
 
 BOOTSTRAP_VARIABLE: Final = "OTTLA_BOOTSTRAP"
 PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
@@ -32,8 +35,18 @@ _BAR_EACH_S: Final = 0.2
 
 T = TypeVar("T")
 
-Flags = SimpleNamespace
-"""The values of a tool's flags, by their names with underscores."""
+
+class Flags:
+    """The values of a tool's flags, by their names with underscores. Each tool declares the types of its own."""
+
+    def __init__(self, **values: object) -> None:
+        self.__dict__.update(values)
+
+
+F = TypeVar("F", bound=Flags)
+_Command = Callable[..., None]
+Decorator = Callable[[_Command], _Command]
+"""Adds an option or an argument to a command."""
 
 
 class Session:
@@ -48,24 +61,27 @@ class Session:
         self.properties = properties
         self.as_json = as_json
         self.exit_code = 0
+        timeout_ms = properties.get("default.api.timeout.ms", "")
+        self.timeout_s = int(timeout_ms) / 1000 if timeout_ms.isdecimal() else DEFAULT_TIMEOUT_S
+        """How long a request may take; set it before the first use of `cluster`."""
 
     @functools.cached_property
-    def cluster(self) -> Any:
-        """The administration client, connected at its first request. A `Cluster`."""
-        from ottla.cli.tools.cluster_client import Cluster
+    def cluster(self) -> Cluster:
+        """The cluster client, which connects at its first request."""
+        from ottla.admin.cluster import Cluster
+        from ottla.admin.settings import ClusterSettings
         from ottla.cli.tools.security import security
 
-        timeout_ms = self.properties.get("default.api.timeout.ms", "")
-        timeout_s = int(timeout_ms) / 1000 if timeout_ms.isdecimal() else DEFAULT_TIMEOUT_S
-        client_id = self.properties.get("client.id", "ottla")
         return Cluster(
-            parse_bootstrap(self.bootstrap),
-            client_id=client_id,
-            timeout_s=timeout_s,
-            security=security(self.properties),
+            ClusterSettings(
+                bootstrap=tuple(parse_bootstrap(self.bootstrap)),
+                client_id=self.properties.get("client.id", "ottla"),
+                request_timeout_s=self.timeout_s,
+                security=security(self.properties),
+            )
         )
 
-    def say(self, text: str = "", end: str = "\n") -> None:
+    def print(self, text: str = "", end: str = "\n") -> None:
         """A line of output for people and scripts; JSON output has none of them."""
         if not self.as_json:
             click.echo(text + end, nl=False)
@@ -75,7 +91,7 @@ class Session:
         """A person reads the output, not a program."""
         return not self.as_json and sys.stdout.isatty()
 
-    def tell(self, document: object, lines: Iterable[str]) -> None:
+    def result(self, document: object, lines: Iterable[str]) -> None:
         """The result: as JSON where that is asked for, as a table for a person, else as lines."""
         if self.as_json:
             self.dump(document)
@@ -102,7 +118,7 @@ class Session:
         from ottla.cli.tools.columns import row
 
         for cells in [titles, *rows]:
-            self.say(row(cells, widths) + end)
+            self.print(row(cells, widths) + end)
 
     def dump(self, document: object) -> None:
         import json
@@ -128,7 +144,7 @@ class Session:
         """A line of advice; it never mixes with the output."""
         click.echo(text, err=True)
 
-    def complain(self, text: str) -> None:
+    def error(self, text: str) -> None:
         """Something failed, and the tool goes on with the rest; its exit code will be 1."""
         self.exit_code = 1
         self.warn(f"ottla: {text}")
@@ -210,6 +226,10 @@ class Tool(click.Command):
         except click.UsageError as error:
             refuse_usage(ctx.command_path, error)
         except ApiException as error:
+            from ottla.admin.connection import ConnectionFailed
+
+            if isinstance(error, ConnectionFailed):
+                refuse(no_broker_text(error))
             refuse(error.message or error.code.name)
         except (BrokenPipeError, KeyboardInterrupt):
             raise
@@ -231,24 +251,24 @@ def refuse_usage(path: str, error: click.UsageError) -> NoReturn:
 
 def tool(
     name: str,
-    *options: Callable[[Any], Any],
+    *options: Decorator,
     greedy: Iterable[str] = (),
     aliases: Mapping[str, str] | None = None,
     controllers: bool = False,
     broker_list: bool = True,
     offline: bool = False,
-) -> Callable[[Callable[[Session, Flags], None]], Tool]:
+) -> Callable[[Callable[[Session, F], None]], Tool]:
     """Makes a tool of a function that takes a session and its flags."""
 
-    def decorate(function: Callable[[Session, Flags], None]) -> Tool:
+    def decorate(function: Callable[[Session, F], None]) -> Tool:
         @functools.wraps(function)
-        def run(**values: Any) -> None:
+        def run(**values: object) -> None:
             session = open_session(values)
-            function(session, Flags(**values))
+            function(session, cast("F", Flags(**values)))
             if session.exit_code:
                 sys.exit(session.exit_code)
 
-        wrapped: Any = run
+        wrapped: _Command = run
         common = _OUTPUT_OPTIONS if offline else _common_options(controllers, broker_list)
         for option in reversed([*options, *common]):
             wrapped = option(wrapped)
@@ -290,14 +310,14 @@ def _completing(name: str) -> Callable[[click.Context, click.Parameter, str], li
     return complete
 
 
-_OUTPUT_OPTIONS: Final[list[Callable[[Any], Any]]] = [
+_OUTPUT_OPTIONS: Final[list[Decorator]] = [
     click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     click.version_option(__version__, message="%(version)s"),
 ]
 
 
-def _common_options(controllers: bool, broker_list: bool) -> list[Callable[[Any], Any]]:
-    options = [
+def _common_options(controllers: bool, broker_list: bool) -> list[Decorator]:
+    options: list[Decorator] = [
         click.option("--bootstrap-server", metavar="HOST:PORT,...", help="The cluster's brokers."),
         click.option("--command-config", metavar="FILE", help="Properties file with client settings."),
         click.option("--profile", metavar="NAME", help="The cluster of this name; see `ottla profile`."),
@@ -312,19 +332,17 @@ def _common_options(controllers: bool, broker_list: bool) -> list[Callable[[Any]
     return options
 
 
-def open_session(values: dict[str, Any], *, quiet: bool = False) -> Session:
+def open_session(values: dict[str, object], *, quiet: bool = False) -> Session:
     """Take the flags that all tools have out of the values."""
-    given = values.pop("bootstrap_server", None)
-    controllers = values.pop("bootstrap_controller", None)
-    old_list = values.pop("old_broker_list", None)
-    profile_name = values.pop("profile", None)
+    given, controllers = _text(values, "bootstrap_server"), _text(values, "bootstrap_controller")
+    old_list, profile_name = _text(values, "old_broker_list"), _text(values, "profile")
     advice: list[str] = []
     if given and controllers:
         raise UsageProblem("only one of --bootstrap-server and --bootstrap-controller can be given")
     if values.pop("zookeeper", None):
         advice.append("There is no ZooKeeper any more: --zookeeper is ignored, use --bootstrap-server.")
     properties: dict[str, str] = {}
-    if file := values.pop("command_config", None):
+    if file := _text(values, "command_config"):
         from ottla.cli.properties_file import read_properties
 
         properties = read_properties(file)
@@ -340,13 +358,19 @@ def open_session(values: dict[str, Any], *, quiet: bool = False) -> Session:
             click.echo(line, err=True)
     bootstrap = address or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
     session = Session(
-        bootstrap, properties, as_json=values.pop("as_json"), to_controllers=controllers is not None
+        bootstrap, properties, as_json=bool(values.pop("as_json")), to_controllers=controllers is not None
     )
     session.address_given = bool(given or controllers)
     return session
 
 
-def _profile(name: str | None, address: str | None) -> Any:
+def _text(values: dict[str, object], name: str) -> str | None:
+    """Take the value of a text flag out of the values."""
+    value = values.pop(name, None)
+    return None if value is None else str(value)
+
+
+def _profile(name: str | None, address: str | None) -> Profile | None:
     """The profile that is named, or else the current one; that one only where no address is given.
 
     Credentials must not go to a cluster that they are not for.

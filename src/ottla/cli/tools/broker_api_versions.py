@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.admin.connection import Connection
 from ottla.cli.tools.base import Flags, Session, tool
-from ottla.client.connection import Connection
 from ottla.wire.apis import API_VERSIONS, ApiKey
 
 _NOT_FOR_BROKERS = frozenset(
@@ -30,7 +30,7 @@ def broker_api_versions(session: Session, flags: Flags) -> None:
         }
         documents.append({"broker": node_id, "host": node.host, "port": node.port, "apis": versions})
         rack = "null" if node.rack is None else node.rack
-        session.say(
+        session.print(
             f"{node.host}:{node.port} (id: {node_id} rack: {rack} isFenced: false) -> (\n\t"
             + ",\n\t".join(_texts(connection))
             + "\n)"

@@ -6,14 +6,28 @@ from typing import Final
 
 import click
 
+from ottla.admin.configs import alter_configs, describe_configs, names_with_configs
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, require, tool
-from ottla.cli.tools.config_entries import alter_configs, describe_configs, listed_resources
 from ottla.cli.tools.failures import UsageProblem
 from ottla.wire.enums import ConfigResourceType
 from ottla.wire.uuid import uuid_to_str
 
 _RESOURCE: Final = ConfigResourceType.CLIENT_METRICS
 _SETTINGS: Final = {"interval": "interval.ms", "metrics": "metrics", "match": "match"}
+
+
+class ClientMetricsFlags(Flags):
+    """The flags of `ottla client-metrics`."""
+
+    list: bool
+    describe: bool
+    alter: bool
+    delete: bool
+    name: str | None
+    generate_name: bool
+    interval: str | None
+    metrics: str | None
+    match: str | None
 
 
 @tool(
@@ -28,7 +42,7 @@ _SETTINGS: Final = {"interval": "interval.ms", "metrics": "metrics", "match": "m
     click.option("--metrics", metavar="PREFIX,...", help="What clients send; empty for none."),
     click.option("--match", metavar="KEY=VALUE,...", help="Which clients send; empty for all."),
 )
-def client_metrics(session: Session, flags: Flags) -> None:
+def client_metrics(session: Session, flags: ClientMetricsFlags) -> None:
     """Say which metrics clients shall send to the cluster."""
     action = exactly_one(flags, "list", "describe", "alter", "delete")
     if action != "alter":
@@ -42,9 +56,9 @@ def client_metrics(session: Session, flags: Flags) -> None:
     {"list": _list, "describe": _describe, "alter": _alter, "delete": _delete}[action](session, flags)
 
 
-def _list(session: Session, flags: Flags) -> None:
-    names = listed_resources(session.cluster, _RESOURCE)
-    session.tell(names, names or [""])
+def _list(session: Session, flags: ClientMetricsFlags) -> None:
+    names = names_with_configs(session.cluster, _RESOURCE)
+    session.result(names, names or [""])
 
 
 def _settings(session: Session, name: str) -> dict[str, str | None]:
@@ -52,12 +66,12 @@ def _settings(session: Session, name: str) -> dict[str, str | None]:
     return {entry.name: entry.value for entry in found[_RESOURCE, name]}
 
 
-def _describe(session: Session, flags: Flags) -> None:
-    names = listed_resources(session.cluster, _RESOURCE)
+def _describe(session: Session, flags: ClientMetricsFlags) -> None:
+    names = names_with_configs(session.cluster, _RESOURCE)
     if flags.name is not None:
         if flags.name not in names:
             line = f"The client metric resource {flags.name} doesn't exist and doesn't have dynamic config."
-            session.tell({}, [line])
+            session.result({}, [line])
             return
         names = [flags.name]
     found = {name: _settings(session, name) for name in names}
@@ -65,10 +79,10 @@ def _describe(session: Session, flags: Flags) -> None:
     for name, settings in found.items():
         lines.append(f"Client metrics configs for {name} are:")
         lines += [f"  {key}={value}" for key, value in settings.items()]
-    session.tell(found, lines)
+    session.result(found, lines)
 
 
-def _alter(session: Session, flags: Flags) -> None:
+def _alter(session: Session, flags: ClientMetricsFlags) -> None:
     name = flags.name or _new_name()
     wanted = {
         key: getattr(flags, flag) for flag, key in _SETTINGS.items() if getattr(flags, flag) is not None
@@ -83,7 +97,7 @@ def _alter(session: Session, flags: Flags) -> None:
         added={key: value for key, value in wanted.items() if value},
         deleted=[key for key, value in wanted.items() if not value],
     )
-    session.tell({"altered": name}, [f"Altered client metrics config for {name}."])
+    session.result({"altered": name}, [f"Altered client metrics config for {name}."])
 
 
 def _new_name() -> str:
@@ -92,6 +106,7 @@ def _new_name() -> str:
     return uuid_to_str(uuid.uuid4().bytes)
 
 
-def _delete(session: Session, flags: Flags) -> None:
+def _delete(session: Session, flags: ClientMetricsFlags) -> None:
+    assert flags.name is not None
     alter_configs(session.cluster, _RESOURCE, flags.name, deleted=_settings(session, flags.name))
-    session.tell({"deleted": flags.name}, [f"Deleted client metrics config for {flags.name}."])
+    session.result({"deleted": flags.name}, [f"Deleted client metrics config for {flags.name}."])

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
+from ottla.admin.quorum import describe_cluster, unregister_broker
 from ottla.cli.tools.base import Flags, Session, require, tool
 from ottla.cli.tools.columns import row
-from ottla.cli.tools.failures import UsageProblem, raise_for
-from ottla.wire.messages import DescribeClusterRequest, UnregisterBrokerRequest
+from ottla.cli.tools.failures import UsageProblem
+from ottla.wire.messages import DescribeClusterResponse
 
-_BROKERS, _CONTROLLERS = 1, 2
+
+class ClusterFlags(Flags):
+    """The flags of `ottla cluster`."""
+
+    action: str
+    id: int | None
+    include_fenced_brokers: bool
 
 
 @tool(
@@ -30,31 +35,27 @@ _BROKERS, _CONTROLLERS = 1, 2
     },
     controllers=True,
 )
-def cluster(session: Session, flags: Flags) -> None:
+def cluster(session: Session, flags: ClusterFlags) -> None:
     """Show the cluster's id and endpoints, or unregister a broker."""
     if flags.action == "cluster-id":
         cluster_id = _describe(session, flags).cluster_id
-        session.tell({"clusterId": cluster_id}, [f"Cluster ID: {cluster_id}"])
+        session.result({"clusterId": cluster_id}, [f"Cluster ID: {cluster_id}"])
     elif flags.action == "unregister":
         require(flags, "id")
-        answer = session.cluster.ask(UnregisterBrokerRequest(broker_id=flags.id))
-        raise_for(answer.error_code, answer.error_message)
-        session.tell({"unregistered": flags.id}, [f"Broker {flags.id} is no longer registered."])
+        assert flags.id is not None
+        unregister_broker(session.cluster, flags.id)
+        session.result({"unregistered": flags.id}, [f"Broker {flags.id} is no longer registered."])
     else:
         _list_endpoints(session, flags)
 
 
-def _describe(session: Session, flags: Flags) -> Any:
-    request = DescribeClusterRequest(
-        endpoint_type=_CONTROLLERS if session.to_controllers else _BROKERS,
-        include_fenced_brokers=flags.include_fenced_brokers,
+def _describe(session: Session, flags: ClusterFlags) -> DescribeClusterResponse:
+    return describe_cluster(
+        session.cluster, controllers=session.to_controllers, fenced=flags.include_fenced_brokers
     )
-    answer = session.cluster.ask(request)
-    raise_for(answer.error_code, answer.error_message)
-    return answer
 
 
-def _list_endpoints(session: Session, flags: Flags) -> None:
+def _list_endpoints(session: Session, flags: ClusterFlags) -> None:
     if session.to_controllers and flags.include_fenced_brokers:
         raise UsageProblem("--include-fenced-brokers can't be used with --bootstrap-controller")
     nodes = sorted(_describe(session, flags).brokers, key=lambda node: int(node.broker_id))
@@ -63,7 +64,7 @@ def _list_endpoints(session: Session, flags: Flags) -> None:
     hosts = max((len(node.host) for node in nodes), default=100)
     racks = max((len(node.rack) for node in nodes if node.rack is not None), default=10)
     widths = [10, hosts, 10, racks, 10, 15]
-    rows = [
+    rows: list[list[object]] = [
         [
             *(node.broker_id, node.host, node.port, "null" if node.rack is None else node.rack),
             *("fenced" if node.is_fenced else "unfenced", kind),
@@ -71,9 +72,8 @@ def _list_endpoints(session: Session, flags: Flags) -> None:
         for node in nodes
     ]
     kept = [index for index in range(6) if titles[index] != "STATE" or kind == "broker"]
-    lines = [
-        row([cells[index] for index in kept], [widths[index] for index in kept]) for cells in [titles, *rows]
-    ]
+    table: list[list[object]] = [[*titles], *rows]
+    lines = [row([cells[index] for index in kept], [widths[index] for index in kept]) for cells in table]
     documents = [
         {
             "id": node.broker_id,
@@ -85,4 +85,4 @@ def _list_endpoints(session: Session, flags: Flags) -> None:
         }
         for node in nodes
     ]
-    session.tell(documents, lines)
+    session.result(documents, lines)

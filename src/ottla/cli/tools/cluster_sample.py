@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ottla.cli.tools.group_admin import committed_offsets, consumer_groups
-from ottla.cli.tools.partitions import EARLIEST, LATEST, Partition, list_offsets
+from ottla.admin.groups import committed_offsets, list_consumer_groups
+from ottla.admin.log_dirs import describe_log_dirs
+from ottla.admin.partitions import EARLIEST, LATEST, Partition, list_offsets
 from ottla.errors import ApiException, ErrorCode
-from ottla.wire.messages import DescribeLogDirsRequest
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
 
 @dataclass(slots=True)
@@ -47,11 +47,11 @@ def take(cluster: Cluster, *, internal: bool = False) -> Sample:
             if len(each.isr_nodes) < len(each.replica_nodes):
                 sample.lacking.append(name)
             if internal or not topic.is_internal:
-                wanted.append((topic.name, each.partition_index))
+                wanted.append((topic.name or "", each.partition_index))
     sample.ends = _offsets(cluster, wanted, LATEST)
     sample.starts = _offsets(cluster, wanted, EARLIEST)
     _measure(cluster, sample)
-    for group in consumer_groups(cluster):
+    for group in list_consumer_groups(cluster):
         sample.states[group.group_id] = group.state
         found = committed_offsets(cluster, group.group_id)
         sample.committed[group.group_id] = {partition: each.offset for partition, each in found.items()}
@@ -66,7 +66,7 @@ def _offsets(cluster: Cluster, wanted: list[Partition], moment: int) -> dict[Par
 def _measure(cluster: Cluster, sample: Sample) -> None:
     for node in cluster.nodes():
         try:
-            answer = cluster.ask(DescribeLogDirsRequest(topics=None), node)
+            answer = describe_log_dirs(cluster, node)
         except ApiException:
             continue
         for directory in answer.results:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ottla.admin.configs import ConfigEntry, alter_configs, describe_configs, names_with_configs
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, tool
-from ottla.cli.tools.config_entries import ConfigEntry, alter_configs, describe_configs, listed_resources
 from ottla.cli.tools.failures import UsageProblem
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.enums import ConfigResourceType, ConfigSource
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
 _RESOURCES: Final = {
     "topics": (ConfigResourceType.TOPIC, ConfigSource.DYNAMIC_TOPIC_CONFIG),
@@ -41,6 +41,32 @@ _DEFAULT_FLAGS: Final = (
     *(("broker_defaults", "brokers"), ("ip_defaults", "ips")),
 )
 _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
+
+
+class ConfigsFlags(Flags):
+    """The flags of `ottla configs`."""
+
+    describe: bool
+    alter: bool
+    all: bool
+    entity_type: tuple[str, ...]
+    entity_name: tuple[str, ...]
+    entity_default: tuple[bool, ...]
+    add_config: str | None
+    add_config_file: str | None
+    delete_config: str | None
+    topic: str | None
+    client: str | None
+    user: str | None
+    broker: str | None
+    broker_logger: str | None
+    ip: str | None
+    client_metrics: str | None
+    group: str | None
+    client_defaults: bool
+    user_defaults: bool
+    broker_defaults: bool
+    ip_defaults: bool
 
 
 @tool(
@@ -66,7 +92,7 @@ _OUTSIDE_BRACKETS: Final = r"(?=[^\]]*(?:\[|$))"
     ),
     controllers=True,
 )
-def configs(session: Session, flags: Flags) -> None:
+def configs(session: Session, flags: ConfigsFlags) -> None:
     """Show and change the settings of topics, brokers, groups, clients and users."""
     action = exactly_one(flags, "describe", "alter")
     not_with(flags, "describe", "add_config", "add_config_file", "delete_config")
@@ -107,7 +133,7 @@ class Change:
     deleted: list[str]
 
 
-def _entity(flags: Flags) -> Entity:
+def _entity(flags: ConfigsFlags) -> Entity:
     pairs = [
         (kind, getattr(flags, flag)) for flag, kind in _FLAGS_OF_TYPES if getattr(flags, flag) is not None
     ]
@@ -150,7 +176,7 @@ def _check_entity(entity: Entity, alter: bool) -> None:
         raise UsageProblem(f"--entity-default can't be used with {kind}")
 
 
-def _change(flags: Flags) -> Change:
+def _change(flags: ConfigsFlags) -> Change:
     if flags.add_config is not None and flags.add_config_file is not None:
         raise UsageProblem("Only one of --add-config or --add-config-file must be specified")
     if flags.add_config is None and flags.add_config_file is None and flags.delete_config is None:
@@ -187,18 +213,18 @@ def _describe(session: Session, entity: Entity, everything: bool) -> None:
     if entity.name and not everything and not _exists(session.cluster, kind, entity.name):
         singular = kind[:-1]
         line = f"The {singular} '{entity.name}' doesn't exist and doesn't have dynamic config."
-        session.tell([], [line])
+        session.result([], [line])
         return
     names = [entity.name] if entity.name is not None else _all_names(session.cluster, kind)
     documents: list[object] = []
     for name in names:
         if name == "":
-            session.say(f"Default configs for {kind} in the cluster are:")
+            session.print(f"Default configs for {kind} in the cluster are:")
         else:
-            session.say(f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {name} are:")
+            session.print(f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {name} are:")
         entries = _entries(session.cluster, kind, name, everything)
         for entry in entries:
-            session.say(_entry_line(entry))
+            session.print(_entry_line(entry))
         documents.append({"type": kind, "name": name, "configs": [_entry_document(each) for each in entries]})
     if session.as_json:
         session.dump(documents)
@@ -242,12 +268,12 @@ def _exists(cluster: Cluster, kind: str, name: str) -> bool:
 
 def _all_names(cluster: Cluster, kind: str) -> list[str]:
     if kind == "topics":
-        return sorted(topic.name for topic in cluster.metadata().topics)
+        return sorted(topic.name or "" for topic in cluster.metadata().topics)
     if kind in ("brokers", "broker-loggers"):
         return [*map(str, sorted(cluster.nodes())), ""]
-    names = set(listed_resources(cluster, _RESOURCES[kind][0]))
+    names = set(names_with_configs(cluster, _RESOURCES[kind][0]))
     if kind == "groups":
-        from ottla.cli.tools.group_admin import list_groups
+        from ottla.admin.groups import list_groups
 
         names |= {group.group_id for group in list_groups(cluster)}
     return sorted(names)
@@ -271,4 +297,4 @@ def _confirm(session: Session, entity: Entity) -> None:
         line = f"Completed updating config for {kind[:-1]} {name}."
     else:
         line = f"Completed updating default config for {kind} in the cluster."
-    session.tell({"updated": {"type": kind, "name": name}}, [line])
+    session.result({"updated": {"type": kind, "name": name}}, [line])

@@ -10,14 +10,30 @@ from typing import Any, Final
 import click
 
 from ottla.cli.tools import engine
-from ottla.cli.tools.base import Flags, Session, not_with, require, tool
-from ottla.cli.tools.consume import advise_on_formatter, await_topic, formatter_properties
+from ottla.cli.tools.base import Session, not_with, require, tool
+from ottla.cli.tools.consume import FormatterFlags, advise_on_formatter, await_topic, formatter_properties
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.record_format import Formatter, formatter_of
 from ottla.errors import ApiException
 
 _POLL_S: Final = 0.5
 _DEFAULT_GROUP: Final = "console-share-consumer"
+
+
+class ConsoleShareConsumerFlags(FormatterFlags):
+    """The flags of `ottla console-share-consumer`."""
+
+    topic: str
+    group: str | None
+    max_messages: int | None
+    timeout_ms: int | None
+    reject: bool
+    release: bool
+    reject_message_on_error: bool
+    command_property: tuple[str, ...]
+    consumer_property: tuple[str, ...]
+    consumer_config: str | None
+    enable_systest_events: bool
 
 
 @tool(
@@ -42,7 +58,7 @@ _DEFAULT_GROUP: Final = "console-share-consumer"
     click.option("--consumer-config", metavar="FILE", help="Old for --command-config."),
     click.option("--enable-systest-events", is_flag=True, hidden=True),
 )
-def console_share_consumer(session: Session, flags: Flags) -> None:
+def console_share_consumer(session: Session, flags: ConsoleShareConsumerFlags) -> None:
     """Print the records of a topic as a member of a share group."""
     require(flags, "topic")
     not_with(flags, "reject", "release")
@@ -66,7 +82,7 @@ def console_share_consumer(session: Session, flags: Flags) -> None:
             click.echo("shutdown_complete")
 
 
-def _client(session: Session, flags: Flags) -> Any:
+def _client(session: Session, flags: ConsoleShareConsumerFlags) -> Any:
     from ottla.cli.properties_file import read_properties
 
     properties = {"client.id": "console-share-consumer"}
@@ -87,7 +103,9 @@ def _client(session: Session, flags: Flags) -> Any:
     return engine.share_consumer(engine.settings(session, properties))
 
 
-def _print_records(session: Session, flags: Flags, client: Any, formatter: Formatter) -> int:
+def _print_records(
+    session: Session, flags: ConsoleShareConsumerFlags, client: Any, formatter: Formatter
+) -> int:
     from confluent_kafka import AcknowledgeType
 
     verdict = AcknowledgeType.ACCEPT

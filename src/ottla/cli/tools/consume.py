@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import click
 
+from ottla.admin.partitions import EARLIEST, LATEST, Partition, leaders, offsets_at
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, tool
 from ottla.cli.tools.failures import UsageProblem
-from ottla.cli.tools.partitions import EARLIEST, LATEST, Partition, leaders, offsets_at
 from ottla.cli.tools.record_filter import parse_filter
 from ottla.cli.tools.record_format import Formatter, advice_on, formatter_of
 from ottla.cli.tools.record_view import TerminalFormatter
@@ -26,6 +26,43 @@ _TOPIC_TIMEOUT_S: Final = 1.5
 _TOPIC_PAUSE_S: Final = 0.02
 _GROUP_PREFIX: Final = "console-consumer-"
 _FOLLOWED: Final = 10
+
+
+class FormatterFlags(Flags):
+    """The flags that say how records are shown."""
+
+    formatter: str | None
+    formatter_property: tuple[str, ...]
+    property: tuple[str, ...]
+    formatter_config: str | None
+    key_deserializer: str | None
+    value_deserializer: str | None
+
+
+class ConsumeFlags(FormatterFlags):
+    """The flags of `ottla consume`."""
+
+    topic: str | None
+    include: str | None
+    partition: int | None
+    offset: str | None
+    from_beginning: bool
+    max_messages: int | None
+    timeout_ms: int | None
+    group: str | None
+    isolation_level: str | None
+    command_property: tuple[str, ...]
+    consumer_property: tuple[str, ...]
+    consumer_config: str | None
+    follow: bool
+    since: str | None
+    last: int | None
+    until_end: bool
+    filter: str | None
+    pretty: bool
+    plain: bool
+    skip_message_on_error: bool
+    enable_systest_events: bool
 
 
 @tool(
@@ -60,7 +97,7 @@ _FOLLOWED: Final = 10
     click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be shown."),
     click.option("--enable-systest-events", is_flag=True, hidden=True),
 )
-def consume(session: Session, flags: Flags) -> None:
+def consume(session: Session, flags: ConsumeFlags) -> None:
     """Print the records of topics."""
     exactly_one(flags, "topic", "include")
     not_with(flags, "property", "formatter_property")
@@ -85,7 +122,7 @@ def consume(session: Session, flags: Flags) -> None:
             click.echo("shutdown_complete")
 
 
-def _formatter(session: Session, flags: Flags) -> Formatter:
+def _formatter(session: Session, flags: ConsumeFlags) -> Formatter:
     """Kafka's where the flags ask for it or a program reads along, else one for people."""
     not_with(flags, "pretty", "plain")
     properties = formatter_properties(flags)
@@ -97,14 +134,14 @@ def _formatter(session: Session, flags: Flags) -> Formatter:
     return formatter
 
 
-def advise_on_formatter(session: Session, flags: Flags) -> None:
+def advise_on_formatter(session: Session, flags: FormatterFlags) -> None:
     """Tell of a class's name that is no more."""
     advice = advice_on(flags.formatter)
     if advice is not None:
         session.warn(advice)
 
 
-def _check_start(flags: Flags) -> None:
+def _check_start(flags: ConsumeFlags) -> None:
     for name in ("follow", "since", "last"):
         not_with(
             flags, name, "include", "group", "offset", *(("from_beginning",) if name != "follow" else ())
@@ -123,7 +160,7 @@ def _check_start(flags: Flags) -> None:
         raise click.UsageError(f"--offset {flags.offset}: expected earliest, latest or a number from 0 on")
 
 
-def formatter_properties(flags: Flags) -> dict[str, str]:
+def formatter_properties(flags: FormatterFlags) -> dict[str, str]:
     """What the flags say about how records are shown."""
     from ottla.cli.properties_file import read_properties
 
@@ -135,7 +172,7 @@ def formatter_properties(flags: Flags) -> dict[str, str]:
     return properties | engine.parse_properties(flags.formatter_property or flags.property)
 
 
-def _consumer_settings(session: Session, flags: Flags) -> dict[str, Any]:
+def _consumer_settings(session: Session, flags: ConsumeFlags) -> dict[str, Any]:
     from ottla.cli.properties_file import read_properties
 
     from_file = read_properties(flags.consumer_config) if flags.consumer_config else {}
@@ -201,7 +238,7 @@ def await_topic(client: Any, topic: str) -> None:
         time.sleep(_TOPIC_PAUSE_S)
 
 
-def _begin(session: Session, client: Any, flags: Flags) -> int | None:
+def _begin(session: Session, client: Any, flags: ConsumeFlags) -> int | None:
     """Subscribe, or begin at a place; then the number of partitions."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
@@ -213,6 +250,7 @@ def _begin(session: Session, client: Any, flags: Flags) -> int | None:
         named = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
         text = (flags.offset or ("earliest" if flags.from_beginning else "latest")).lower()
         start = named[text] if text in named else int(text)
+        assert flags.topic is not None
         client.assign([TopicPartition(flags.topic, flags.partition, start)])
         return 1
     # librdkafka takes a name that begins with ^ for a regular expression.
@@ -220,9 +258,10 @@ def _begin(session: Session, client: Any, flags: Flags) -> int | None:
     return len(leaders(session.cluster, [flags.topic])) if flags.until_end and flags.topic else None
 
 
-def _starts(session: Session, flags: Flags) -> dict[Partition, int]:
+def _starts(session: Session, flags: ConsumeFlags) -> dict[Partition, int]:
     """Where each partition begins for --since, --last and --follow."""
     cluster = session.cluster
+    assert flags.topic is not None
     partitions = list(leaders(cluster, [flags.topic]))
     if flags.partition is not None:
         partitions = [each for each in partitions if each[1] == flags.partition]
@@ -241,7 +280,7 @@ class _Reading:
     def __init__(
         self,
         session: Session,
-        flags: Flags,
+        flags: ConsumeFlags,
         client: Any,
         formatter: Formatter,
         fits: Callable[[Any], bool] | None,

@@ -7,64 +7,59 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, tool
-from ottla.cli.tools.columns import MISSING, row, shown, widest
-from ottla.cli.tools.group_admin import (
+from ottla.admin.groups import (
     CLASSIC,
     CONSUMER,
-    CONSUMER_STATES,
     Group,
     Member,
     committed_offsets,
     delete_groups,
-    delete_offsets,
     describe_groups,
-    parse_words,
+    list_consumer_groups,
 )
-from ottla.cli.tools.group_admin import (
-    consumer_groups as consumer_group_list,
-)
-from ottla.cli.tools.group_output import (
+from ottla.admin.partitions import LATEST, Partition, leaders, offsets_at
+from ottla.cli.tools.base import Session, exactly_one, not_with, only_with, tool
+from ottla.cli.tools.columns import MISSING, row, shown, widest
+from ottla.cli.tools.group_tool import (
+    CONSUMER_STATES,
     assignment_text,
-    check_one_view,
+    delete_group_offsets,
+    group_options,
     json_names,
-    tell_deleted,
-    tell_deleted_offsets,
+    parse_words,
+    run_group_tool,
+    show_deleted,
 )
-from ottla.cli.tools.partitions import LATEST, Partition, leaders, offsets_at, parse_partitions
-from ottla.cli.tools.reset_offsets import RESET_FORMS, reset_offsets
+from ottla.cli.tools.partition_words import parse_partitions
+from ottla.cli.tools.reset_offsets import RESET_OPTIONS, ResetFlags, reset_offsets
 from ottla.errors import ApiException
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
-_ACTIONS: Final = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "validate_regex")
 _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+
+
+class ConsumerGroupsFlags(ResetFlags):
+    """The flags of `ottla consumer-groups`."""
+
+    validate_regex: str | None
+    type: str | None
 
 
 @tool(
     "consumer-groups",
-    click.option("--list", "list", is_flag=True, help="List the groups."),
-    click.option("--describe", is_flag=True, help="Show groups: offsets and lag, members, or state."),
-    click.option("--delete", is_flag=True, help="Delete groups."),
-    click.option("--reset-offsets", is_flag=True, help="Set groups back or forth; see the --to flags."),
-    click.option("--delete-offsets", is_flag=True, help="Forget a group's offsets of topics."),
+    *group_options(
+        describe="Show groups: offsets and lag, members, or state.",
+        reset="Set groups back or forth; see the --to flags.",
+        offsets="Describe: offsets and lag, as without a flag.",
+        delete_offsets="Delete a group's offsets of topics.",
+    ),
     click.option("--validate-regex", metavar="REGEX", help="Check a regular expression."),
-    click.option("--group", multiple=True, metavar="NAME", help="The group; may be repeated."),
-    click.option("--all-groups", is_flag=True, help="All groups."),
     click.option(
         "--topic", multiple=True, metavar="NAME[:N,N...]", help="The topic, or some of its partitions."
     ),
     click.option("--all-topics", is_flag=True, help="All topics that the group has offsets for."),
-    click.option("--members", is_flag=True, help="Describe: the members."),
-    click.option("--offsets", is_flag=True, help="Describe: offsets and lag, as without a flag."),
-    click.option(
-        "--state",
-        is_flag=False,
-        flag_value="",
-        metavar="[STATE,...]",
-        help="Describe: the state. List: only groups in these states.",
-    ),
     click.option(
         "--type",
         "type",
@@ -73,52 +68,41 @@ _REBALANCING: Final = ("PreparingRebalance", "CompletingRebalance", "Assigning",
         metavar="[TYPE,...]",
         help="List: show types, or only these.",
     ),
-    click.option("--verbose", is_flag=True, help="Describe: more columns."),
-    click.option("--timeout", type=int, metavar="MS", help="How long the cluster may take."),
-    *(
-        click.option(flag, metavar=metavar, help=text)
-        if metavar
-        else click.option(flag, is_flag=True, help=text)
-        for flag, metavar, text in RESET_FORMS
-    ),
-    click.option("--dry-run", is_flag=True, help="Only show what would be reset."),
-    click.option("--execute", is_flag=True, help="Do it."),
+    *RESET_OPTIONS,
     click.option("--export", is_flag=True, help="Print the new offsets as CSV."),
 )
-def consumer_groups(session: Session, flags: Flags) -> None:
+def consumer_groups(session: Session, flags: ConsumerGroupsFlags) -> None:
     """List, describe, reset and delete consumer groups."""
-    action = exactly_one(flags, *_ACTIONS)
-    _check(flags, action)
-    if flags.timeout is not None:
-        session.properties["default.api.timeout.ms"] = str(flags.timeout)
-    if action == "validate_regex":
-        _validate_regex(session, flags.validate_regex)
-    elif action == "list":
-        _list(session, flags)
-    elif action == "describe":
-        _describe(session, flags)
-    elif action == "delete":
-        tell_deleted(session, "consumer", delete_groups(session.cluster, _chosen(session, flags)))
-    elif action == "reset_offsets":
-        reset_offsets(session, flags, _chosen(session, flags))
-    else:
-        _delete_offsets(session, flags)
+    actions = {
+        "list": _list,
+        "describe": _describe,
+        "delete": _delete,
+        "reset_offsets": _reset,
+        "delete_offsets": _delete_offsets,
+        "validate_regex": _validate_regex,
+    }
+    run_group_tool(session, flags, _check, actions)
 
 
-def _check(flags: Flags, action: str) -> None:
-    if action in ("describe", "delete", "reset_offsets"):
+def _check(flags: ConsumerGroupsFlags, action: str) -> None:
+    if action == "reset_offsets":
         exactly_one(flags, "group", "all_groups")
-    not_with(flags, "group", "list")
     not_with(flags, "topic", "list", "describe", "delete")
-    if action == "describe":
-        check_one_view(flags)
     if action == "delete_offsets" and not (flags.group and flags.topic):
         raise click.UsageError("--delete-offsets needs --group and --topic")
     only_with(flags, "type", "list")
-    only_with(flags, "state", "list", "describe")
 
 
-def _validate_regex(session: Session, expression: str) -> None:
+def _delete(session: Session, flags: ConsumerGroupsFlags) -> None:
+    show_deleted(session, "consumer", delete_groups(session.cluster, _chosen(session, flags)))
+
+
+def _reset(session: Session, flags: ConsumerGroupsFlags) -> None:
+    reset_offsets(session, flags, _chosen(session, flags))
+
+
+def _validate_regex(session: Session, flags: ConsumerGroupsFlags) -> None:
+    expression = flags.validate_regex or ""
     try:
         re.compile(expression)
         problem = None
@@ -126,26 +110,26 @@ def _validate_regex(session: Session, expression: str) -> None:
         problem = str(error)
     verdict = "is valid" if problem is None else f"is invalid: {problem}"
     document = {"regex": expression, "valid": problem is None, "problem": problem}
-    session.tell(document, [f"The regular expression `{expression}` {verdict}."])
+    session.result(document, [f"The regular expression `{expression}` {verdict}."])
 
 
-def _chosen(session: Session, flags: Flags) -> list[str]:
+def _chosen(session: Session, flags: ConsumerGroupsFlags) -> list[str]:
     if flags.all_groups:
-        return [group.group_id for group in consumer_group_list(session.cluster)]
+        return [group.group_id for group in list_consumer_groups(session.cluster)]
     return list(flags.group)
 
 
-def _list(session: Session, flags: Flags) -> None:
+def _list(session: Session, flags: ConsumerGroupsFlags) -> None:
     states = parse_words(flags.state, CONSUMER_STATES, "state") if flags.state else None
     types = parse_words(flags.type, (CLASSIC, CONSUMER), "types") if flags.type else None
     groups = [
         group
-        for group in consumer_group_list(session.cluster)
+        for group in list_consumer_groups(session.cluster)
         if (states is None or group.state in states) and (types is None or group.type in types)
     ]
     documents = [{"group": each.group_id, "type": each.type, "state": each.state} for each in groups]
     if flags.state is None and flags.type is None:
-        session.tell(documents, [group.group_id for group in groups])
+        session.result(documents, [group.group_id for group in groups])
         return
     widths = [widest(15, [group.group_id for group in groups]) + 10]
     columns = [("GROUP", "group_id")]
@@ -155,16 +139,16 @@ def _list(session: Session, flags: Flags) -> None:
             widths.append(20)
     lines = [row([title for title, _ in columns], widths)]
     lines += [row([getattr(group, name) for _, name in columns], widths) for group in groups]
-    session.tell(documents, lines)
+    session.result(documents, lines)
 
 
-def _describe(session: Session, flags: Flags) -> None:
+def _describe(session: Session, flags: ConsumerGroupsFlags) -> None:
     groups: list[Group] = []
     for name, group in describe_groups(session.cluster, _chosen(session, flags)).items():
         if isinstance(group, ApiException):
-            session.complain(f"group '{name}': {group.message}")
+            session.error(f"group '{name}': {group.message}")
         elif group.state == "Dead":
-            session.complain(f"group '{name}' does not exist")
+            session.error(f"group '{name}' does not exist")
         else:
             groups.append(group)
     if flags.members:
@@ -196,7 +180,7 @@ def _show_offsets(session: Session, group: Group, verbose: bool) -> list[object]
     widths += [widest(15, [each[7] for each in rows]), widest(15, [each[8] for each in rows]), 0]
     kept = [index for index in range(len(titles)) if verbose or titles[index] != "LEADER-EPOCH"]
     if rows:
-        session.say()
+        session.print()
         session.rows(*_columns(kept, titles, rows, widths))
     return [dict(zip(json_names(titles), cells, strict=True)) for cells in rows]
 
@@ -254,7 +238,7 @@ def _show_members(session: Session, group: Group, verbose: bool) -> list[object]
         widths += [15, widest(20, [cells[7] for cells in table]), 15]
         widths += [widest(20, [cells[9] for cells in table]), 0]
     kept = [index for index, title in enumerate(titles) if _is_shown(title, members)]
-    session.say()
+    session.print()
     # Kafka ends the columns that are always there with a space.
     session.rows(*_columns(kept, titles, table, widths), end="" if verbose else " ")
     return [dict(zip(json_names(titles), cells, strict=True)) for cells in table]
@@ -292,7 +276,7 @@ def _show_state(session: Session, group: Group, verbose: bool) -> list[object]:
         columns.append(("TARGET-ASSIGNMENT-EPOCH", group.target_epoch, 25))
     columns.append(("#MEMBERS", len(group.members), 0))
     titles, cells, widths = (list(part) for part in zip(*columns, strict=True))
-    session.say()
+    session.print()
     session.rows(titles, [cells], widths)
     document = {
         "group": group.group_id,
@@ -306,7 +290,7 @@ def _show_state(session: Session, group: Group, verbose: bool) -> list[object]:
     return [document]
 
 
-def _delete_offsets(session: Session, flags: Flags) -> None:
+def _delete_offsets(session: Session, flags: ConsumerGroupsFlags) -> None:
     (group_id,) = flags.group[-1:]
     partitions = parse_partitions(session.cluster, flags.topic)
-    tell_deleted_offsets(session, group_id, *delete_offsets(session.cluster, group_id, partitions))
+    delete_group_offsets(session, group_id, partitions)

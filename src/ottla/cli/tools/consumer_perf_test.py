@@ -25,6 +25,27 @@ _RATES: Final = (
 )
 
 
+class ConsumerPerfTestFlags(Flags):
+    """The flags of `ottla consumer-perf-test`."""
+
+    topic: str | None
+    include: str | None
+    num_records: int | None
+    messages: int | None
+    group: str | None
+    from_latest: bool
+    timeout: int
+    fetch_size: int | None
+    socket_buffer_size: int | None
+    command_property: tuple[str, ...]
+    consumer_config: str | None
+    print_metrics: bool
+    show_detailed_stats: bool
+    reporting_interval: int
+    date_format: str
+    hide_header: bool
+
+
 @tool(
     "consumer-perf-test",
     click.option("--topic", metavar="NAME", help="The topic to read."),
@@ -50,7 +71,7 @@ _RATES: Final = (
     ),
     click.option("--hide-header", is_flag=True, help="Print no header."),
 )
-def consumer_perf_test(session: Session, flags: Flags) -> None:
+def consumer_perf_test(session: Session, flags: ConsumerPerfTestFlags) -> None:
     """Measure how fast topics are read."""
     exactly_one(flags, "topic", "include")
     exactly_one(flags, "num_records", "messages")
@@ -59,7 +80,9 @@ def consumer_perf_test(session: Session, flags: Flags) -> None:
     metrics = engine.Metrics(wanted=flags.print_metrics)
     client = engine.consumer(engine.settings(session, _properties(flags)) | metrics.settings)
     if not flags.hide_header:
-        session.say(("time, threadId, " if flags.show_detailed_stats else "start.time, end.time, ") + _RATES)
+        session.print(
+            ("time, threadId, " if flags.show_detailed_stats else "start.time, end.time, ") + _RATES
+        )
     try:
         with engine.telling_errors():
             _Run(session, flags, client).read()
@@ -69,7 +92,7 @@ def consumer_perf_test(session: Session, flags: Flags) -> None:
     metrics.show(session)
 
 
-def _properties(flags: Flags) -> dict[str, str]:
+def _properties(flags: ConsumerPerfTestFlags) -> dict[str, str]:
     from ottla.cli.properties_file import read_properties
 
     properties = {
@@ -107,11 +130,11 @@ def java_date(form: str, moment_ms: int) -> str:
 class _Run:
     """One run: joins, reads and counts."""
 
-    def __init__(self, session: Session, flags: Flags, client: Any) -> None:
+    def __init__(self, session: Session, flags: ConsumerPerfTestFlags, client: Any) -> None:
         self._session = session
         self._flags = flags
         self._client = client
-        self._wanted = flags.num_records or flags.messages
+        self._wanted = flags.num_records or flags.messages or 0
         self._records = self._bytes = 0
         self._join_ms = self._round_join_ms = 0
         self._start_ms = self._join_start_ms = now_ms()
@@ -136,7 +159,7 @@ class _Run:
                 last = time.monotonic()
                 reported = self._maybe_report(reported)
         if self._records < self._wanted:
-            self._session.say(
+            self._session.print(
                 f"WARNING: Exiting before consuming the expected number of records: timeout ({flags.timeout} ms)"
                 " exceeded. You can use the --timeout option to increase the timeout."
             )
@@ -161,7 +184,7 @@ class _Run:
             mb, count, elapsed = (self._bytes - size) / _MB, self._records - records, now - since
             fetch_ms = elapsed - self._round_join_ms
             rates = (mb * 1000 / fetch_ms, count * 1000 / fetch_ms) if fetch_ms > 0 else (0.0, 0.0)
-            self._session.say(
+            self._session.print(
                 f"{java_date(self._flags.date_format, now)}, 0, {self._bytes / _MB:.4f}, {mb * 1000 / elapsed:.4f},"
                 f" {self._records}, {count * 1000 / elapsed:.4f}, {self._round_join_ms}, {fetch_ms},"
                 f" {rates[0]:.4f}, {rates[1]:.4f}"
@@ -193,4 +216,4 @@ class _Run:
             "fetchMbPerSec": mb / fetch,
             "fetchRecordsPerSec": self._records / fetch,
         }
-        self._session.tell(document, [] if self._flags.show_detailed_stats else [line])
+        self._session.result(document, [] if self._flags.show_detailed_stats else [line])

@@ -6,27 +6,36 @@ import base64
 import binascii
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import click
 
+from ottla.admin.users import Principal, create_token, describe_tokens, expire_token, renew_token
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, require, tool
 from ottla.cli.tools.columns import row
-from ottla.cli.tools.failures import UsageProblem, raise_for
-from ottla.cli.tools.principals import Principal, parse_principal
+from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.principals import parse_principal
 from ottla.cli.tools.values import parse_int
-from ottla.errors import ApiException, ErrorCode
-from ottla.wire.messages import (
-    CreateDelegationTokenRequest,
-    DescribeDelegationTokenRequest,
-    ExpireDelegationTokenRequest,
-    RenewDelegationTokenRequest,
-)
 
 _TITLES: Final = (
     *("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE"),
 )
 _WIDTHS: Final = (15, 30, 15, 15, 25, 15, 15, 15)
+
+
+class DelegationTokensFlags(Flags):
+    """The flags of `ottla delegation-tokens`."""
+
+    create: bool
+    renew: bool
+    expire: bool
+    describe: bool
+    owner_principal: tuple[str, ...]
+    renewer_principal: tuple[str, ...]
+    max_life_time_period: str | None
+    renew_time_period: str | None
+    expiry_time_period: str | None
+    hmac: str | None
 
 
 @tool(
@@ -44,7 +53,7 @@ _WIDTHS: Final = (15, 30, 15, 15, 25, 15, 15, 15)
     click.option("--expiry-time-period", metavar="MS", help="Expire: in how long; -1 for at once."),
     click.option("--hmac", metavar="BASE64", help="The token's HMAC."),
 )
-def delegation_tokens(session: Session, flags: Flags) -> None:
+def delegation_tokens(session: Session, flags: DelegationTokensFlags) -> None:
     """Create, renew, expire or describe delegation tokens."""
     action = exactly_one(flags, "create", "renew", "expire", "describe")
     required, refused = _RULES[action]
@@ -120,37 +129,18 @@ def _show(session: Session, tokens: list[_Token]) -> None:
     lines: list[str] = []
     for cells in [_TITLES, *(token.cells() for token in tokens)]:
         lines += ["", row(cells, _WIDTHS)]
-    session.tell([token.document() for token in tokens], lines)
+    session.result([token.document() for token in tokens], lines)
 
 
-def _ask(session: Session, request: Any) -> Any:
-    if not session.cluster.supports(request.API_KEY):
-        raise ApiException(
-            ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "Delegation Token feature is not enabled."
-        )
-    answer = session.cluster.ask(request)
-    raise_for(answer.error_code)
-    return answer
-
-
-def _create(session: Session, flags: Flags) -> None:
+def _create(session: Session, flags: DelegationTokensFlags) -> None:
     renewers = [parse_principal(text) for text in flags.renewer_principal]
     owners = [parse_principal(text) for text in flags.owner_principal]
     life_ms = parse_int("--max-life-time-period", flags.max_life_time_period)
-    session.say(
+    session.print(
         f"Calling create token operation with renewers :{_listed(renewers)} , max-life-time-period :{life_ms}"
     )
-    kind = CreateDelegationTokenRequest
-    request = kind(
-        renewers=[
-            kind.CreatableRenewers(principal_type=who.kind, principal_name=who.name) for who in renewers
-        ],
-        max_lifetime_ms=life_ms,
-    )
-    if owners:
-        request.owner_principal_type, request.owner_principal_name = owners[0]
-    told = _ask(session, request)
-    session.say(f"Created delegation token with tokenId : {told.token_id}")
+    told = create_token(session.cluster, life_ms, renewers, owners[0] if owners else None)
+    session.print(f"Created delegation token with tokenId : {told.token_id}")
     token = _Token(
         told.token_id,
         base64.b64encode(told.hmac).decode(),
@@ -164,44 +154,39 @@ def _create(session: Session, flags: Flags) -> None:
     _show(session, [token])
 
 
-def _hmac(flags: Flags) -> bytes:
+def _hmac(flags: DelegationTokensFlags) -> bytes:
+    assert flags.hmac is not None
     try:
         return base64.b64decode(flags.hmac, validate=True)
     except binascii.Error:
         raise UsageProblem(f"--hmac {flags.hmac}: expected base64") from None
 
 
-def _renew(session: Session, flags: Flags) -> None:
+def _renew(session: Session, flags: DelegationTokensFlags) -> None:
     period_ms = parse_int("--renew-time-period", flags.renew_time_period)
-    session.say(f"Calling renew token operation with hmac :{flags.hmac} , renew-time-period :{period_ms}")
-    told = _ask(session, RenewDelegationTokenRequest(hmac=_hmac(flags), renew_period_ms=period_ms))
-    _tell_expiry(session, "renew", told.expiry_timestamp_ms)
+    session.print(f"Calling renew token operation with hmac :{flags.hmac} , renew-time-period :{period_ms}")
+    _show_expiry(session, "renew", renew_token(session.cluster, _hmac(flags), period_ms))
 
 
-def _expire(session: Session, flags: Flags) -> None:
+def _expire(session: Session, flags: DelegationTokensFlags) -> None:
     period_ms = parse_int("--expiry-time-period", flags.expiry_time_period)
-    session.say(f"Calling expire token operation with hmac :{flags.hmac} , expire-time-period :{period_ms}")
-    told = _ask(session, ExpireDelegationTokenRequest(hmac=_hmac(flags), expiry_time_period_ms=period_ms))
-    _tell_expiry(session, "expire", told.expiry_timestamp_ms)
+    session.print(f"Calling expire token operation with hmac :{flags.hmac} , expire-time-period :{period_ms}")
+    _show_expiry(session, "expire", expire_token(session.cluster, _hmac(flags), period_ms))
 
 
-def _tell_expiry(session: Session, what: str, expiry_ms: int) -> None:
+def _show_expiry(session: Session, what: str, expiry_ms: int) -> None:
     line = f"Completed {what} operation. New expiry date : {_moment(expiry_ms)}"
-    session.tell({"expiry_ms": expiry_ms}, [line])
+    session.result({"expiry_ms": expiry_ms}, [line])
 
 
-def _describe(session: Session, flags: Flags) -> None:
+def _describe(session: Session, flags: DelegationTokensFlags) -> None:
     owners = [parse_principal(text) for text in flags.owner_principal]
     if owners:
-        session.say(f"Calling describe token operation for owners: {_listed(owners)}")
+        session.print(f"Calling describe token operation for owners: {_listed(owners)}")
     else:
-        session.say("Calling describe token operation for current user.")
-    kind = DescribeDelegationTokenRequest
-    wanted = [
-        kind.DescribeDelegationTokenOwner(principal_type=who.kind, principal_name=who.name) for who in owners
-    ]
-    told = _ask(session, kind(owners=wanted or None)).tokens
-    session.say(f"Total number of tokens : {len(told)}", end="")
+        session.print("Calling describe token operation for current user.")
+    told = describe_tokens(session.cluster, owners).tokens
+    session.print(f"Total number of tokens : {len(told)}", end="")
     _show(
         session,
         [

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.admin import partitions
+from ottla.admin.errors import describe_error
+from ottla.admin.partitions import Partition
 from ottla.cli.tools.base import Flags, Session, require, tool
-from ottla.cli.tools.failures import UsageProblem, describe
-from ottla.cli.tools.partitions import Partition, by_leader, by_topic, leaders
+from ottla.cli.tools.failures import UsageProblem
 from ottla.errors import ErrorCode
-from ottla.wire.messages import DeleteRecordsRequest
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
-_TIMEOUT_MS = 30_000
+
+class DeleteRecordsFlags(Flags):
+    """The flags of `ottla delete-records`."""
+
+    offset_json_file: str
 
 
 @tool(
@@ -28,16 +33,16 @@ _TIMEOUT_MS = 30_000
         help='{"partitions": [{"topic": "orders", "partition": 0, "offset": 100}], "version": 1}',
     ),
 )
-def delete_records(session: Session, flags: Flags) -> None:
+def delete_records(session: Session, flags: DeleteRecordsFlags) -> None:
     """Delete the records of partitions that lie before an offset."""
     require(flags, "offset_json_file")
     wanted = _read(flags.offset_json_file)
-    session.say("Executing records delete operation")
+    session.print("Executing records delete operation")
     results = _delete(session.cluster, wanted)
-    session.say("Records delete operation completed:")
+    session.print("Records delete operation completed:")
     for (topic, number), (mark, code) in results.items():
-        told = f"low_watermark: {mark}" if code == ErrorCode.NONE else f"error: {describe(code)}"
-        session.say(f"partition: {topic}-{number}\t{told}")
+        told = f"low_watermark: {mark}" if code == ErrorCode.NONE else f"error: {describe_error(code)}"
+        session.print(f"partition: {topic}-{number}\t{told}")
     if session.as_json:
         session.dump(
             [
@@ -72,24 +77,9 @@ def _read(file: str) -> dict[Partition, int]:
 
 
 def _delete(cluster: Cluster, wanted: dict[Partition, int]) -> dict[Partition, tuple[int, ErrorCode]]:
-    known = leaders(cluster, (topic for topic, _ in wanted))
-    kind = DeleteRecordsRequest
     found: dict[Partition, tuple[int, ErrorCode]] = {}
-    for leader, partitions in by_leader(known, list(wanted)).items():
-        request = kind(
-            topics=[
-                kind.DeleteRecordsTopic(
-                    name=topic,
-                    partitions=[
-                        kind.DeleteRecordsPartition(partition_index=number, offset=wanted[topic, number])
-                        for number in numbers
-                    ],
-                )
-                for topic, numbers in by_topic(partitions).items()
-            ],
-            timeout_ms=_TIMEOUT_MS,
-        )
-        for topic in cluster.ask(request, leader).topics:
+    for response in partitions.delete_records(cluster, wanted):
+        for topic in response.topics:
             for each in topic.partitions:
                 code = ErrorCode.of(each.error_code)
                 found[topic.name, each.partition_index] = each.low_watermark, code

@@ -11,12 +11,12 @@ from typing import Final
 import click
 
 from ottla import __version__
+from ottla.admin.connection import ConnectionFailed, Node
+from ottla.admin.log_dirs import describe_log_dirs
+from ottla.admin.quorum import describe_quorum
 from ottla.cli.tools.base import Flags, Session, parse_bootstrap, tool
-from ottla.cli.tools.failures import NoBroker
-from ottla.client.connection import Node
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages import DescribeLogDirsRequest, DescribeQuorumRequest
 
 _OK, _WARN, _FAIL = "ok", "warn", "fail"
 _MARKS: Final = {_OK: ("✓", "green"), _WARN: ("!", "yellow"), _FAIL: ("✗", "red")}
@@ -26,7 +26,6 @@ _LITTLE_SPACE: Final = 0.15
 _NO_SPACE: Final = 0.05
 _FEW_FILES: Final = 16_384
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
-_METADATA: Final = "__cluster_metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,17 @@ class Finding:
     advice: str = ""
 
 
+class DoctorFlags(Flags):
+    """The flags of `ottla doctor`."""
+
+    quiet: bool
+
+
 @tool(
     "doctor",
     click.option("--quiet", is_flag=True, help="Only what is not well."),
 )
-def doctor(session: Session, flags: Flags) -> None:
+def doctor(session: Session, flags: DoctorFlags) -> None:
     """Check addresses, clocks, disks, limits and versions, and say what to do."""
     findings: list[Finding] = []
     for finding in _examine(session):
@@ -55,9 +60,9 @@ def doctor(session: Session, flags: Flags) -> None:
     failed = sum(finding.state == _FAIL for finding in findings)
     warned = sum(finding.state == _WARN for finding in findings)
     if failed or warned:
-        session.say(f"\n{failed} failed, {warned} to look at, {len(findings) - failed - warned} well")
+        session.print(f"\n{failed} failed, {warned} to look at, {len(findings) - failed - warned} well")
     else:
-        session.say("\nAll is well.")
+        session.print("\nAll is well.")
     session.exit_code = 1 if failed else 0
 
 
@@ -109,8 +114,8 @@ def _here() -> Iterator[Finding]:
 def _bootstrap(session: Session, node: Node) -> Finding:
     started = time.monotonic()
     try:
-        session.cluster.reach(node).close()
-    except NoBroker as failure:
+        session.cluster.new_connection(node).close()
+    except ConnectionFailed as failure:
         return Finding(
             f"bootstrap {node.address}",
             _FAIL,
@@ -140,7 +145,7 @@ def _brokers(session: Session) -> Iterator[Finding]:
         started = time.monotonic()
         try:
             connection = session.cluster.connection(node.id)
-        except NoBroker as failure:
+        except ConnectionFailed as failure:
             yield Finding(
                 check, _FAIL, f"advertised, but {failure.reason}", _advertised_advice(node, bootstraps)
             )
@@ -174,12 +179,8 @@ def _quorum(session: Session) -> Iterator[Finding]:
     """The controllers, and the leader's clock beside ours."""
     if not session.cluster.supports(ApiKey.DESCRIBE_QUORUM):
         return
-    kind = DescribeQuorumRequest
-    request = kind(
-        topics=[kind.TopicData(topic_name=_METADATA, partitions=[kind.PartitionData(partition_index=0)])]
-    )
     before_ms = time.time() * 1000
-    answer = session.cluster.ask(request)
+    answer = describe_quorum(session.cluster)
     after_ms = time.time() * 1000
     if answer.error_code != ErrorCode.NONE or answer.topics[0].partitions[0].error_code != ErrorCode.NONE:
         code = answer.error_code or answer.topics[0].partitions[0].error_code
@@ -260,8 +261,8 @@ def _some(names: list[str]) -> str:
 def _disks(session: Session) -> Iterator[Finding]:
     for node in session.cluster.nodes():
         try:
-            answer = session.cluster.ask(DescribeLogDirsRequest(topics=[]), node)
-        except NoBroker:
+            answer = describe_log_dirs(session.cluster, node, [])
+        except ConnectionFailed:
             continue  # Told already, with its address.
         for each in answer.results:
             check = f"disk of broker {node} ({each.log_dir})"

@@ -52,18 +52,20 @@ def dump_index(session: Session, path: Path, sanity_only: bool, verify_only: boo
     """Offsets and where their batches lie; a batch that is not there is told on standard error."""
     log = _log_of(path)
     if path.stat().st_size < _OFFSET_ENTRY.size:
-        session.say(f"{path} is empty.")
+        session.print(f"{path} is empty.")
         return
     if sanity_only:
         _check_sanity(path, _OFFSET_ENTRY, [relative for relative, _ in _entries(path, _OFFSET_ENTRY)])
-        session.say(f"{path} passed sanity check.")
+        session.print(f"{path} passed sanity check.")
         return
     for offset, position in _offsets(path):
         last = read_header(log, position).last_offset if position + HEADER_SIZE <= len(log) else None
         if last != offset:
             session.warn(f"Mismatches in :{path.absolute()}\n  Index offset: {offset}, log offset: {last}")
         if not verify_only:
-            session.tell({"offset": offset, "position": position}, [f"offset: {offset} position: {position}"])
+            session.result(
+                {"offset": offset, "position": position}, [f"offset: {offset} position: {position}"]
+            )
 
 
 def _check_sanity(path: Path, form: struct.Struct, relatives: list[int]) -> None:
@@ -81,7 +83,7 @@ def dump_time_index(session: Session, path: Path, sanity_only: bool, verify_only
         _check_sanity(path, _TIME_ENTRY, [relative for _, relative in entries])
         if entries and entries[-1][0] < entries[0][0]:
             raise UsageProblem(f"{path} is corrupt: its last timestamp lies before its first")
-        session.say(f"{path} passed sanity check.")
+        session.print(f"{path} passed sanity check.")
         return
     log, offsets = _log_of(path), _offsets(path.with_suffix(".index"))
     previous = -1
@@ -94,7 +96,7 @@ def dump_time_index(session: Session, path: Path, sanity_only: bool, verify_only
             session.warn(f"{path.absolute()}: {problem}")
         if not verify_only:
             document = {"timestamp": timestamp, "offset": offset}
-            session.tell(document, [f"timestamp: {timestamp} offset: {offset}"])
+            session.result(document, [f"timestamp: {timestamp} offset: {offset}"])
         previous = timestamp
 
 
@@ -120,7 +122,7 @@ def dump_producers(session: Session, path: Path) -> None:
     try:
         producers = decode_snapshot(path.read_bytes())
     except CorruptSnapshotError as error:
-        session.complain(f"{path}: {error}")
+        session.error(f"{path}: {error}")
         return
     for each in producers:
         first = each.current_txn_first_offset
@@ -142,7 +144,7 @@ def dump_producers(session: Session, path: Path) -> None:
         shown = values | {
             "currentTxnFirstOffset": "OptionalLong.empty" if first < 0 else f"OptionalLong[{first}]"
         }
-        session.tell(values, [" ".join(f"{name}: {value}" for name, value in shown.items())])
+        session.result(values, [" ".join(f"{name}: {value}" for name, value in shown.items())])
 
 
 def dump_transactions(session: Session, path: Path) -> None:
@@ -150,4 +152,4 @@ def dump_transactions(session: Session, path: Path) -> None:
     names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
     for entry in _entries(path, _TRANSACTION_ENTRY):
         values = dict(zip(names, entry, strict=True))
-        session.tell(values, [" ".join(f"{name}: {value}" for name, value in values.items())])
+        session.result(values, [" ".join(f"{name}: {value}" for name, value in values.items())])

@@ -35,6 +35,26 @@ _CONTROL_TITLES: Final = {
 }
 
 
+class DumpLogFlags(Flags):
+    """The flags of `ottla dump-log`."""
+
+    files: str
+    print_data_log: bool
+    deep_iteration: bool
+    skip_record_metadata: bool
+    max_bytes: int | None
+    verify_index_only: bool
+    index_sanity_check: bool
+    max_message_size: int | None
+    key_decoder_class: str | None
+    value_decoder_class: str | None
+    offsets_decoder: bool
+    transaction_log_decoder: bool
+    share_group_state_decoder: bool
+    cluster_metadata_decoder: bool
+    remote_log_metadata_decoder: bool
+
+
 @tool(
     "dump-log",
     click.option("--files", metavar="FILE,...", help="The files: .log, .index, .timeindex, .snapshot, ..."),
@@ -56,13 +76,13 @@ _CONTROL_TITLES: Final = {
     click.option("--remote-log-metadata-decoder", is_flag=True, help="... of __remote_log_metadata."),
     offline=True,
 )
-def dump_log(session: Session, flags: Flags) -> None:
+def dump_log(session: Session, flags: DumpLogFlags) -> None:
     """Print what is in the files of a log."""
     require(flags, "files")
     decoder = _decoder(flags)
     for word in flags.files.split(","):
         path = Path(word)
-        session.say(f"Dumping {word}")
+        session.print(f"Dumping {word}")
         if path.suffix in (".log", ".checkpoint"):
             _dump_log(session, flags, path, decoder)
         elif path.suffix == ".index":
@@ -77,7 +97,7 @@ def dump_log(session: Session, flags: Flags) -> None:
             session.warn(f"Ignoring unknown file {word}")
 
 
-def _decoder(flags: Flags) -> decoders.Decoder | None:
+def _decoder(flags: DumpLogFlags) -> decoders.Decoder | None:
     """How records are shown; None where only what is known of them is. Of several decoders Kafka's order picks."""
     if flags.offsets_decoder:
         return decoders.of_coordinator("kafka-group-coordinator")
@@ -106,8 +126,8 @@ def _mapped(path: Path) -> Iterator[memoryview]:
             yield view
 
 
-def _dump_log(session: Session, flags: Flags, path: Path, decoder: decoders.Decoder | None) -> None:
-    session.say(_title(path))
+def _dump_log(session: Session, flags: DumpLogFlags, path: Path, decoder: decoders.Decoder | None) -> None:
+    session.print(_title(path))
     deep = flags.deep_iteration or decoder is not None
     write = sys.stdout.write
     with _mapped(path) as data:
@@ -132,7 +152,7 @@ def _dump_log(session: Session, flags: Flags, path: Path, decoder: decoders.Deco
                     write(_record_line(header, record, decoder, flags.skip_record_metadata))
             valid = position + header.size_in_bytes
         if valid < len(data) and flags.max_bytes is None:
-            session.say(f"Found {len(data) - valid} invalid bytes at the end of {path.name}")
+            session.print(f"Found {len(data) - valid} invalid bytes at the end of {path.name}")
 
 
 def _title(path: Path) -> str:

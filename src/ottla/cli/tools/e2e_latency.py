@@ -28,6 +28,20 @@ _LEGACY: Final = (
 )
 
 
+class E2eLatencyFlags(Flags):
+    """The flags of `ottla e2e-latency`."""
+
+    words: str | None
+    topic: str
+    num_records: str
+    producer_acks: str
+    record_size: str
+    record_key_size: int
+    num_headers: int
+    record_header_key_size: int
+    record_header_size: int
+
+
 @tool(
     "e2e-latency",
     click.argument("words", nargs=-1),
@@ -44,7 +58,7 @@ _LEGACY: Final = (
         "--record-header-size", type=int, default=0, metavar="BYTES", help="Size of their values; -1: null."
     ),
 )
-def e2e_latency(session: Session, flags: Flags) -> None:
+def e2e_latency(session: Session, flags: E2eLatencyFlags) -> None:
     """Measure the time from sending a record to having read it."""
     _take_old_form(session, flags)
     require(flags, "topic", "num_records", "producer_acks", "record_size")
@@ -61,13 +75,13 @@ def e2e_latency(session: Session, flags: Flags) -> None:
     parts = {name: ordered[int(len(ordered) * part)] for name, part in _PARTS}
     average = sum(latencies) / len(latencies)
     shown = ", ".join(f"{name} = {value}" for name, value in parts.items())
-    session.tell(
+    session.result(
         {"records": count, "avgLatencyMs": average, "percentilesMs": parts},
         [f"Avg latency: {average:.4f} ms", f"Percentiles: {shown}"],
     )
 
 
-def _take_old_form(session: Session, flags: Flags) -> None:
+def _take_old_form(session: Session, flags: E2eLatencyFlags) -> None:
     """The five or six words in a fixed order that older courses show."""
     if not flags.words:
         return
@@ -85,20 +99,19 @@ def _take_old_form(session: Session, flags: Flags) -> None:
 
 def _create_missing(session: Session, topic: str) -> None:
     """A topic with one partition, where there is none of this name."""
-    from ottla.cli.tools.failures import raise_for
-    from ottla.wire.messages import CreateTopicsRequest
+    from ottla.admin.errors import raise_for
+    from ottla.admin.topics import NewTopic, create_topics
 
     if session.cluster.metadata([topic]).topics[0].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return
-    session.say(
+    session.print(
         f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1'
     )
-    wanted = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
-    answer = session.cluster.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=_CREATION_MS)).topics[0]
+    answer = create_topics(session.cluster, [NewTopic(topic, 1, 1)], timeout_ms=_CREATION_MS).topics[0]
     raise_for(answer.error_code, answer.error_message, topic)
 
 
-def _measure(session: Session, flags: Flags, count: int) -> list[float]:
+def _measure(session: Session, flags: E2eLatencyFlags, count: int) -> list[float]:
     group = f"test-group-{time.time_ns() // 1_000_000}"
     reading = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "latest"}
     consumer = engine.consumer(engine.settings(session, reading, allow_auto_create_topics=True))
@@ -112,7 +125,7 @@ def _measure(session: Session, flags: Flags, count: int) -> list[float]:
             record = _record(chance, flags)
             elapsed_ms = _round_trip(producer, consumer, flags.topic, record)
             if number % _REPORT_EVERY == 0:
-                session.say(f"{number}\t{java_double(round(elapsed_ms, 6))}")
+                session.print(f"{number}\t{java_double(round(elapsed_ms, 6))}")
             latencies.append(elapsed_ms)
         return latencies
     finally:
@@ -138,7 +151,7 @@ def _place_at_end(consumer: Any, topic: str) -> None:
 Parts = tuple[bytes | None, bytes, list[tuple[str, bytes | None]]]
 
 
-def _record(chance: random.Random, flags: Flags) -> Parts:
+def _record(chance: random.Random, flags: E2eLatencyFlags) -> Parts:
     def letters(size: int) -> bytes:
         return bytes([chance.randrange(26) + 65]) * size
 

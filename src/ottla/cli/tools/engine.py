@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from ottla.admin.connection import ConnectionFailed
+from ottla.admin.errors import advice
 from ottla.cli.tools.base import Session, parse_bootstrap
-from ottla.cli.tools.failures import NoBroker, UsageProblem, advice
-from ottla.cli.tools.security import is_pem, jaas_words
-from ottla.client.connection import ConnectionFailed
+from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.security import is_pem, jaas_options
 from ottla.errors import ApiException, ErrorCode
 
 METADATA_TIMEOUT_S: Final = 10.0
@@ -70,7 +71,7 @@ def settings(session: Session, properties: Mapping[str, str], **more: object) ->
     merged: dict[str, Any] = {"log_level": 0}
     for key, value in {**session.properties, **properties}.items():
         if key == "sasl.jaas.config":
-            words = jaas_words(value)
+            words = jaas_options(value)
             merged |= {f"sasl.{name}": words[name] for name in ("username", "password") if name in words}
         elif key == "partition.assignment.strategy":
             names = [word.strip().rpartition(".")[2] for word in value.split(",")]
@@ -88,13 +89,13 @@ def settings(session: Session, properties: Mapping[str, str], **more: object) ->
 
 def require_broker(session: Session) -> None:
     """Raise where nobody listens at any of the bootstrap addresses: librdkafka would try for ever."""
-    failures: list[NoBroker] = []
+    failures: list[ConnectionFailed] = []
     for host, port in parse_bootstrap(session.bootstrap):
         try:
             socket.create_connection((host, port), 10).close()
             return
         except OSError as error:
-            failures.append(NoBroker(ConnectionFailed(f"{host}:{port}", error)))
+            failures.append(ConnectionFailed(f"{host}:{port}", error))
     raise failures[0]
 
 
@@ -124,9 +125,9 @@ class Metrics:
 
         values = dict(_flat("", json.loads(self._report)))
         width = max(map(len, values))
-        session.say(f"\n{'Metric Name'.ljust(width)}   Value")
+        session.print(f"\n{'Metric Name'.ljust(width)}   Value")
         for name, value in sorted(values.items()):
-            session.say(f"{name.ljust(width)} : {value}")
+            session.print(f"{name.ljust(width)} : {value}")
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -1,62 +1,13 @@
-"""What can go wrong between a tool and a broker, as one line that says what to try."""
+"""Mistakes in the use of a tool, and the advice for a broker that does not answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.client.connection import ConnectionFailed
-
-_ADVICE: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
-    ErrorCode.UNKNOWN_TOPIC_ID: "there is no topic with this id",
-    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at the moment",
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the partition has just moved to another broker; try again",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available; try again in a moment",
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading its state; try again in a moment",
-    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
-    ErrorCode.NON_EMPTY_GROUP: "the group still has members",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group are subscribed to the topic",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "the partition does not hold this offset",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "not authorized for this topic; see `ottla acls`",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "not authorized for this group; see `ottla acls`",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "not authorized for this cluster; see `ottla acls`",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "not authorized for this transactional id; see `ottla acls`",
-    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "not authorized for this token; see `ottla acls`",
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
-    ErrorCode.REQUEST_TIMED_OUT: "the cluster did not manage it in time; try again",
-    ErrorCode.SECURITY_DISABLED: "No Authorizer is configured.",
-    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "Delegation Token feature is not enabled.",
-    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: "Delegation Token requests are not allowed on PLAINTEXT/1-way"
-    " SSL channels and on delegation token authenticated channels.",
-    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "there is no such delegation token",
-    ErrorCode.POLICY_VIOLATION: "a policy of the cluster forbids it",
-}
-
-
-_NOT_ALLOWED: Final = frozenset(
-    {
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-    }
-)
-
-
-class NoBroker(ApiException):
-    """Nobody answers at an address, or not as a broker does."""
-
-    def __init__(self, failure: ConnectionFailed) -> None:
-        self.reason = failure.reason
-        super().__init__(
-            ErrorCode.NETWORK_EXCEPTION,
-            f"{failure.message}; start one with `ottla start`, or name another with --bootstrap-server or"
-            " OTTLA_BOOTSTRAP",
-        )
+    from ottla.admin.connection import ConnectionFailed
 
 
 class UsageProblem(ApiException):
@@ -66,22 +17,9 @@ class UsageProblem(ApiException):
         super().__init__(ErrorCode.INVALID_REQUEST, message)
 
 
-def advice(code: int) -> str | None:
-    """What to say to a person about an error, where there is more to say than its name."""
-    return _ADVICE.get(ErrorCode.of(code))
-
-
-def describe(code: int, message: str | None = None) -> str:
-    """A sentence about an error of the broker: its own where it sent one that helps."""
-    error = ErrorCode.of(code)
-    # What Apache Kafka says of these is its own request, printed.
-    if message and error not in _NOT_ALLOWED:
-        return message
-    return _ADVICE.get(error, f"the broker answered {error.name}")
-
-
-def raise_for(code: int, message: str | None = None, about: str = "") -> None:
-    """Raise what the code stands for; do nothing for none."""
-    if code != ErrorCode.NONE:
-        told = describe(code, message)
-        raise ApiException(ErrorCode.of(code), f"{about}: {told}" if about else told)
+def no_broker_text(failure: ConnectionFailed) -> str:
+    """One line about a broker that does not answer, with what to try."""
+    return (
+        f"{failure.message}; start one with `ottla start`, or name another with --bootstrap-server or"
+        " OTTLA_BOOTSTRAP"
+    )

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import click
 
+from ottla.admin.errors import describe_error
+from ottla.admin.quorum import update_features
 from ottla.cli.tools.base import Flags, Session, tool
-from ottla.cli.tools.failures import UsageProblem, describe
+from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import parse_int
 from ottla.errors import ErrorCode
-from ottla.wire.messages import UpdateFeaturesRequest
+from ottla.wire.enums import UpgradeType
+from ottla.wire.messages import UpdateFeaturesResponse
 
 _ACTIONS: Final = (
     *("describe", "upgrade", "downgrade", "disable"),
     *("version-mapping", "feature-dependencies"),
 )
-_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
-_TIMEOUT_MS: Final = 60_000
+
+
+class FeaturesFlags(Flags):
+    """The flags of `ottla features`."""
+
+    action: str
+    node_id: int | None
+    feature: tuple[str, ...]
+    release_version: str | None
+    metadata: str | None
+    unsafe: bool
+    dry_run: bool
 
 
 @tool(
@@ -33,7 +46,7 @@ _TIMEOUT_MS: Final = 60_000
     click.option("--dry-run", is_flag=True, help="Only check whether it could be done."),
     controllers=True,
 )
-def features(session: Session, flags: Flags) -> None:
+def features(session: Session, flags: FeaturesFlags) -> None:
     """Show and change the cluster's feature levels."""
     if flags.action == "describe":
         _describe(session, flags)
@@ -45,7 +58,7 @@ def features(session: Session, flags: Flags) -> None:
         _update(session, flags)
 
 
-def _describe(session: Session, flags: Flags) -> None:
+def _describe(session: Session, flags: FeaturesFlags) -> None:
     if flags.node_id is not None and flags.node_id < 0:
         raise UsageProblem(f"--node-id {flags.node_id}: there are no negative ids")
     told = session.cluster.connection(flags.node_id).features
@@ -64,7 +77,7 @@ def _describe(session: Session, flags: Flags) -> None:
         )
         names = ("supportedMinVersion", "supportedMaxVersion", "finalizedVersionLevel")
         documents.append({"feature": each.name, **dict(zip(names, levels, strict=True)), "epoch": epoch})
-    session.tell(documents, lines)
+    session.result(documents, lines)
 
 
 def _level_text(feature: str, level: int) -> str:
@@ -78,7 +91,7 @@ def _level_text(feature: str, level: int) -> str:
         return f"UNKNOWN {level}"
 
 
-def _version_mapping(session: Session, flags: Flags) -> None:
+def _version_mapping(session: Session, flags: FeaturesFlags) -> None:
     from ottla.cli.feature_levels import release_levels
     from ottla.metadata import features as known
 
@@ -90,54 +103,44 @@ def _version_mapping(session: Session, flags: Flags) -> None:
         f"{known.METADATA_VERSION}={level} ({shown})",
         *(f"{name}={each}" for name, each in levels.items()),
     ]
-    session.tell({known.METADATA_VERSION: level, **levels}, lines)
+    session.result({known.METADATA_VERSION: level, **levels}, lines)
 
 
-def _dependencies(session: Session, flags: Flags) -> None:
+def _dependencies(session: Session, flags: FeaturesFlags) -> None:
     from ottla.cli.feature_levels import dependencies_text, parse_level
 
     if not flags.feature:
         raise click.UsageError("--feature is required here")
     texts = {word: dependencies_text(*parse_level(word)) for word in flags.feature}
-    session.tell(texts, texts.values())
+    session.result(texts, texts.values())
 
 
-def _update(session: Session, flags: Flags) -> None:
+def _update(session: Session, flags: FeaturesFlags) -> None:
     operation = flags.action
     wanted = _wanted_levels(flags)
     if not wanted:
         raise UsageProblem(f"name at least one feature to {operation}")
-    kind = UpdateFeaturesRequest
-    down = _UNSAFE_DOWNGRADE if flags.unsafe else _SAFE_DOWNGRADE
-    request = kind(
-        timeout_ms=_TIMEOUT_MS,
-        feature_updates=[
-            kind.FeatureUpdateKey(
-                feature=name,
-                max_version_level=level,
-                upgrade_type=_UPGRADE if operation == "upgrade" else down,
-            )
-            for name, level in wanted.items()
-        ],
-        validate_only=flags.dry_run,
-    )
-    problems = _problems(session.cluster.ask(request), wanted)
+    upgrade = UpgradeType.UNSAFE_DOWNGRADE if flags.unsafe else UpgradeType.SAFE_DOWNGRADE
+    if operation == "upgrade":
+        upgrade = UpgradeType.UPGRADE
+    levels = {name: (upgrade, level) for name, level in wanted.items()}
+    problems = _problems(update_features(session.cluster, levels, validate_only=flags.dry_run), wanted)
     for name, level in sorted(wanted.items()):
         target = "" if operation == "disable" else f" to {level}"
         if name in problems:
             helper = "Can not" if flags.dry_run else "Could not"
-            session.say(f"{helper} {operation} {name}{target}. {problems[name]}")
+            session.print(f"{helper} {operation} {name}{target}. {problems[name]}")
         else:
-            session.say(f"{name} {'can be' if flags.dry_run else 'was'} {operation}d{target}.")
+            session.print(f"{name} {'can be' if flags.dry_run else 'was'} {operation}d{target}.")
     if session.as_json:
         session.dump(
             [{"feature": name, "level": wanted[name], "error": problems.get(name)} for name in wanted]
         )
     if problems:
-        session.complain(f"{len(problems)} out of {len(wanted)} operation(s) failed.")
+        session.error(f"{len(problems)} out of {len(wanted)} operation(s) failed.")
 
 
-def _wanted_levels(flags: Flags) -> dict[str, int]:
+def _wanted_levels(flags: FeaturesFlags) -> dict[str, int]:
     from ottla.cli.feature_levels import release_levels
     from ottla.metadata import features as known
 
@@ -163,12 +166,12 @@ def _wanted_levels(flags: Flags) -> dict[str, int]:
     return wanted
 
 
-def _problems(answer: Any, wanted: dict[str, int]) -> dict[str, str]:
+def _problems(answer: UpdateFeaturesResponse, wanted: dict[str, int]) -> dict[str, str]:
     """What went wrong with each feature; newer brokers tell it of all of them at once."""
     if answer.error_code != ErrorCode.NONE:
-        return dict.fromkeys(wanted, describe(answer.error_code, answer.error_message))
+        return dict.fromkeys(wanted, describe_error(answer.error_code, answer.error_message))
     return {
-        each.feature: describe(each.error_code, each.error_message)
+        each.feature: describe_error(each.error_code, each.error_message)
         for each in answer.results
         if each.error_code != ErrorCode.NONE
     }

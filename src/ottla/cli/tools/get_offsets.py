@@ -8,22 +8,26 @@ from typing import Final
 
 import click
 
-from ottla.cli.tools import partitions as offsets
+from ottla.admin.errors import describe_error
+from ottla.admin.partitions import Partition, leaders, list_offsets
 from ottla.cli.tools.base import Flags, Session, not_with, tool
-from ottla.cli.tools.failures import UsageProblem, describe
+from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.names import matcher
-from ottla.cli.tools.partitions import Partition, leaders, list_offsets
 from ottla.errors import ApiException, ErrorCode
+from ottla.wire.enums import OffsetSpec
 
-_TIMES: Final = {
-    "latest": offsets.LATEST,
-    "earliest": offsets.EARLIEST,
-    "max-timestamp": offsets.MAX_TIMESTAMP,
-    "earliest-local": offsets.EARLIEST_LOCAL,
-    "latest-tiered": offsets.LATEST_TIERED,
-    "earliest-pending-upload": offsets.EARLIEST_PENDING_UPLOAD,
-}
+_TIMES: Final = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}
 _RULE: Final = re.compile(r"([^:,]*)(?::(?:(\d*)|(?:(\d*)-(\d*))))?")
+
+
+class GetOffsetsFlags(Flags):
+    """The flags of `ottla get-offsets`."""
+
+    topic: str | None
+    partitions: str | None
+    topic_partitions: str | None
+    time: str
+    exclude_internal_topics: bool
 
 
 @tool(
@@ -43,12 +47,12 @@ _RULE: Final = re.compile(r"([^:,]*)(?::(?:(\d*)|(?:(\d*)-(\d*))))?")
     ),
     click.option("--exclude-internal-topics", is_flag=True, help="Leave Kafka's own topics out."),
 )
-def get_offsets(session: Session, flags: Flags) -> None:
+def get_offsets(session: Session, flags: GetOffsetsFlags) -> None:
     """Show where partitions begin and end, or what they have at a time."""
     not_with(flags, "topic_partitions", "topic", "partitions")
     fits = _filter(flags)
     names = [
-        topic.name
+        topic.name or ""
         for topic in session.cluster.metadata().topics
         if not (flags.exclude_internal_topics and topic.is_internal)
     ]
@@ -65,11 +69,11 @@ def get_offsets(session: Session, flags: Flags) -> None:
     rows: list[tuple[str, int, int]] = []
     for (topic, number), each in sorted(found.items(), key=lambda item: f"{item[0][0]}-{item[0][1]}"):
         if each.error != ErrorCode.NONE:
-            session.warn(f"{topic}-{number} is left out: {describe(each.error)}")
+            session.warn(f"{topic}-{number} is left out: {describe_error(each.error)}")
         elif each.offset >= 0:
             rows.append((topic, number, each.offset))
     documents = [dict(zip(("topic", "partition", "offset"), row, strict=True)) for row in rows]
-    session.tell(documents, [":".join(map(str, row)) for row in rows])
+    session.result(documents, [":".join(map(str, row)) for row in rows])
 
 
 def _time(text: str) -> int:
@@ -80,7 +84,7 @@ def _time(text: str) -> int:
         raise UsageProblem(f"--time {text}: expected a timestamp in milliseconds or one of {names}") from None
 
 
-def _filter(flags: Flags) -> Callable[[Partition], bool]:
+def _filter(flags: GetOffsetsFlags) -> Callable[[Partition], bool]:
     if flags.topic_partitions is not None:
         rules = [_rule(word) for word in flags.topic_partitions.split(",")]
         return lambda partition: any(rule(partition) for rule in rules)

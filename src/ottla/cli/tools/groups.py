@@ -6,12 +6,23 @@ from typing import Final
 
 import click
 
+from ottla.admin.groups import ListedGroup, list_groups
 from ottla.cli.tools.base import Flags, Session, not_with, require, tool
 from ottla.cli.tools.columns import row, widest
 from ottla.cli.tools.failures import UsageProblem
-from ottla.cli.tools.group_admin import ListedGroup, list_groups
 
 _TYPES: Final = ("classic", "consumer", "share", "streams")
+
+
+class GroupsFlags(Flags):
+    """The flags of `ottla groups`."""
+
+    list: bool
+    group_type: str | None
+    protocol: str | None
+    consumer: bool
+    share: bool
+    streams: bool
 
 
 @tool(
@@ -23,7 +34,7 @@ _TYPES: Final = ("classic", "consumer", "share", "streams")
     click.option("--share", is_flag=True, help="Only share groups."),
     click.option("--streams", is_flag=True, help="Only streams groups."),
 )
-def groups(session: Session, flags: Flags) -> None:
+def groups(session: Session, flags: GroupsFlags) -> None:
     """List groups of all types."""
     require(flags, "list")
     for one, others in (("consumer", ("share", "streams")), ("share", ("streams",)), ("streams", ())):
@@ -36,10 +47,10 @@ def groups(session: Session, flags: Flags) -> None:
     lines = [row(("GROUP", "TYPE", "PROTOCOL"), (width,) * 3)]
     lines += [row(cells, (width,) * 3) + " " for cells in rows]
     names = ("group", "type", "protocol")
-    session.tell([dict(zip(names, cells, strict=True)) for cells in rows], lines)
+    session.result([dict(zip(names, cells, strict=True)) for cells in rows], lines)
 
 
-def _fits(group: ListedGroup, flags: Flags) -> bool:
+def _fits(group: ListedGroup, flags: GroupsFlags) -> bool:
     if flags.group_type is not None and group.type.lower() != flags.group_type.lower():
         return False
     if flags.protocol is not None and group.protocol != flags.protocol:

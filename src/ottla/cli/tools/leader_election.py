@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
+from ottla.admin.errors import describe_error, raise_for
+from ottla.admin.partitions import Partition, elect_leaders
 from ottla.cli.tools.base import Flags, Session, exactly_one, only_with, require, tool
-from ottla.cli.tools.failures import UsageProblem, describe, raise_for
-from ottla.cli.tools.partitions import Partition, by_topic
+from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import parse_int
 from ottla.errors import ApiException, ErrorCode
-from ottla.wire.messages import ElectLeadersRequest
+from ottla.wire.enums import ElectionType
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
-_TYPES: Final = {"PREFERRED": 0, "UNCLEAN": 1}
-_TIMEOUT_MS: Final = 30_000
+
+class LeaderElectionFlags(Flags):
+    """The flags of `ottla leader-election`."""
+
+    election_type: str
+    topic: str | None
+    partition: str | None
+    all_topic_partitions: bool
+    path_to_json_file: str | None
 
 
 @tool(
@@ -31,28 +39,28 @@ _TIMEOUT_MS: Final = 30_000
     click.option("--path-to-json-file", metavar="FILE", help="A file that names partitions."),
     aliases={"--admin.config": "--command-config"},
 )
-def leader_election(session: Session, flags: Flags) -> None:
+def leader_election(session: Session, flags: LeaderElectionFlags) -> None:
     """Elect leaders anew: the preferred ones, or at the price of lost records any that is left."""
     require(flags, "election_type")
     name = flags.election_type.upper()
-    if name not in _TYPES:
+    if name not in ElectionType.__members__:
         raise click.UsageError(f"--election-type {flags.election_type}: expected preferred or unclean")
     exactly_one(flags, "topic", "all_topic_partitions", "path_to_json_file")
     only_with(flags, "partition", "topic")
     if flags.topic:
         require(flags, "partition")
-    results = _elect(session.cluster, _TYPES[name], _wanted(flags))
+    results = _elect(session.cluster, ElectionType[name], _wanted(flags))
     elected = [each for each, (code, _) in results.items() if code == ErrorCode.NONE]
     already = [each for each, (code, _) in results.items() if code == ErrorCode.ELECTION_NOT_NEEDED]
     failed = {each: told for each, told in results.items() if each not in elected and each not in already}
     if elected:
-        session.say(f"Successfully completed leader election ({name}) for partitions {_named(elected)}")
+        session.print(f"Successfully completed leader election ({name}) for partitions {_named(elected)}")
     if already:
-        session.say(f"Valid replica already elected for partitions {_named(already)}")
+        session.print(f"Valid replica already elected for partitions {_named(already)}")
     for each, (code, message) in failed.items():
-        session.complain(
+        session.error(
             f"Error completing leader election ({name}) for partition: {each[0]}-{each[1]}:"
-            f" {describe(code, message)}"
+            f" {describe_error(code, message)}"
         )
     if session.as_json:
         session.dump(
@@ -67,7 +75,7 @@ def _named(partitions: list[Partition]) -> str:
     return ", ".join(f"{topic}-{number}" for topic, number in partitions)
 
 
-def _wanted(flags: Flags) -> list[Partition] | None:
+def _wanted(flags: LeaderElectionFlags) -> list[Partition] | None:
     if flags.topic:
         return [(flags.topic, parse_int("--partition", flags.partition))]
     return _read(flags.path_to_json_file) if flags.path_to_json_file else None
@@ -88,24 +96,17 @@ def _read(file: str) -> list[Partition]:
 
 
 def _elect(
-    cluster: Cluster, election: int, wanted: list[Partition] | None
+    cluster: Cluster, election: ElectionType, wanted: list[Partition] | None
 ) -> dict[Partition, tuple[int, str | None]]:
-    """What came of each election; for all partitions only those that had one."""
-    kind = ElectLeadersRequest
-    topics = None
-    if wanted is not None:
-        topics = [
-            kind.TopicPartitions(topic=topic, partitions=numbers)
-            for topic, numbers in by_topic(wanted).items()
-        ]
-    answer = cluster.ask(kind(election_type=election, topic_partitions=topics, timeout_ms=_TIMEOUT_MS))
-    if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+    """The result of each election; for all partitions only of those that had one."""
+    response = elect_leaders(cluster, election, wanted)
+    if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         raise ApiException(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Not authorized to perform leader election"
         )
-    raise_for(answer.error_code)
+    raise_for(response.error_code)
     return {
         (topic.topic, each.partition_id): (each.error_code, each.error_message)
-        for topic in answer.replica_election_results
+        for topic in response.replica_election_results
         for each in topic.partition_result
     }

@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ottla.admin.errors import raise_for
+from ottla.admin.log_dirs import describe_log_dirs
 from ottla.cli.tools.base import Flags, Session, require, tool
-from ottla.cli.tools.failures import UsageProblem, raise_for
+from ottla.cli.tools.failures import UsageProblem
 from ottla.errors import ErrorCode
-from ottla.wire.messages import DescribeLogDirsRequest
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
+
+
+class LogDirsFlags(Flags):
+    """The flags of `ottla log-dirs`."""
+
+    describe: bool
+    topic_list: str
+    broker_list: str
 
 
 @tool(
@@ -23,14 +32,14 @@ if TYPE_CHECKING:
     click.option("--broker-list", default="", metavar="ID,...", help="Only these brokers."),
     broker_list=False,
 )
-def log_dirs(session: Session, flags: Flags) -> None:
+def log_dirs(session: Session, flags: LogDirsFlags) -> None:
     """Show what lies in the log directories of brokers."""
     require(flags, "describe")
     topics = {word for word in flags.topic_list.split(",") if word}
     brokers = _brokers(session, flags.broker_list)
-    session.say("Querying brokers for log directories information")
+    session.print("Querying brokers for log directories information")
     found = [{"broker": node, "logDirs": _directories(session.cluster, node, topics)} for node in brokers]
-    session.say(f"Received log directory information from brokers {','.join(map(str, brokers))}")
+    session.print(f"Received log directory information from brokers {','.join(map(str, brokers))}")
     # The same document in both forms; Kafka prints it without spaces.
     click.echo(json.dumps({"brokers": found, "version": 1}, separators=(",", ":")))
 
@@ -46,7 +55,7 @@ def _brokers(session: Session, text: str) -> list[int]:
 
 
 def _directories(cluster: Cluster, node: int, topics: set[str]) -> list[dict[str, object]]:
-    answer = cluster.ask(DescribeLogDirsRequest(topics=None), node)
+    answer = describe_log_dirs(cluster, node)
     raise_for(answer.error_code)
     return [
         {

@@ -6,23 +6,30 @@ from typing import Any, Final
 
 import click
 
+from ottla.admin.errors import raise_for
+from ottla.admin.quorum import add_voter, describe_cluster, describe_quorum, remove_voter
 from ottla.cli.tools.base import Flags, Session, require, tool
 from ottla.cli.tools.columns import tabbed
-from ottla.cli.tools.failures import UsageProblem, raise_for
+from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import now_ms
-from ottla.wire.messages import (
-    AddRaftVoterRequest,
-    DescribeClusterRequest,
-    DescribeQuorumRequest,
-    RemoveRaftVoterRequest,
-)
 from ottla.wire.uuid import ZERO_UUID, uuid_from_str, uuid_to_str
 
 _TITLES: Final = (
     *("NodeId", "DirectoryId", "LogEndOffset", "Lag"),
     *("LastFetchTimestamp", "LastCaughtUpTimestamp", "Status"),
 )
-_TIMEOUT_MS: Final = 30_000
+
+
+class MetadataQuorumFlags(Flags):
+    """The flags of `ottla metadata-quorum`."""
+
+    action: str
+    status: bool
+    replication: bool
+    human_readable: bool
+    controller_id: int | None
+    controller_directory_id: str | None
+    dry_run: bool
 
 
 @tool(
@@ -37,7 +44,7 @@ _TIMEOUT_MS: Final = 30_000
     aliases={"-i": "--controller-id", "-d": "--controller-directory-id"},
     controllers=True,
 )
-def metadata_quorum(session: Session, flags: Flags) -> None:
+def metadata_quorum(session: Session, flags: MetadataQuorumFlags) -> None:
     """Show and change the quorum that holds the cluster's metadata."""
     if flags.action == "add-controller":
         _add_controller(session, flags)
@@ -55,10 +62,7 @@ def metadata_quorum(session: Session, flags: Flags) -> None:
 
 def _quorum(session: Session) -> tuple[Any, dict[int, Any]]:
     """The quorum as its leader tells it, and the listeners of its nodes."""
-    kind = DescribeQuorumRequest
-    partition = kind.PartitionData(partition_index=0)
-    topic = kind.TopicData(topic_name="__cluster_metadata", partitions=[partition])
-    answer = session.cluster.ask(kind(topics=[topic]))
+    answer = describe_quorum(session.cluster)
     raise_for(answer.error_code, answer.error_message)
     told = answer.topics[0].partitions[0]
     raise_for(told.error_code, told.error_message)
@@ -67,8 +71,7 @@ def _quorum(session: Session) -> tuple[Any, dict[int, Any]]:
 
 def _show_status(session: Session) -> None:
     quorum, nodes = _quorum(session)
-    described = session.cluster.ask(DescribeClusterRequest(endpoint_type=2 if session.to_controllers else 1))
-    raise_for(described.error_code, described.error_message)
+    described = describe_cluster(session.cluster, controllers=session.to_controllers)
     leader = next(voter for voter in quorum.current_voters if voter.replica_id == quorum.leader_id)
     slowest = min(quorum.current_voters, key=lambda voter: int(voter.log_end_offset))
     lag_ms = 0
@@ -88,7 +91,7 @@ def _show_status(session: Session) -> None:
     lines = [f"{name + ':':<24}{value}" for name, value in list(values.items())[:6]]
     for name in ("CurrentVoters", "CurrentObservers"):
         lines.append(f"{name + ':':<24}[{', '.join(map(_replica_text, values[name]))}]")
-    session.tell(values, lines)
+    session.result(values, lines)
 
 
 def _replicas(replicas: Any, nodes: dict[int, Any]) -> list[dict[str, Any]]:
@@ -117,7 +120,7 @@ def _endpoint(listener: str, host: str, port: int) -> str:
     return f"{listener}://[{host}]:{port}" if ":" in host else f"{listener}://{host}:{port}"
 
 
-def _show_replication(session: Session, flags: Flags) -> None:
+def _show_replication(session: Session, flags: MetadataQuorumFlags) -> None:
     quorum, _ = _quorum(session)
     end = next(each.log_end_offset for each in quorum.current_voters if each.replica_id == quorum.leader_id)
     rows: list[list[Any]] = []
@@ -135,10 +138,10 @@ def _show_replication(session: Session, flags: Flags) -> None:
                 [each.replica_id, directory, each.log_end_offset, end - each.log_end_offset, *times, status]
             )
     names = [title[0].lower() + title[1:] for title in _TITLES]
-    session.tell([dict(zip(names, cells, strict=True)) for cells in rows], tabbed(_TITLES, rows))
+    session.result([dict(zip(names, cells, strict=True)) for cells in rows], tabbed(_TITLES, rows))
 
 
-def _add_controller(session: Session, flags: Flags) -> None:
+def _add_controller(session: Session, flags: MetadataQuorumFlags) -> None:
     properties = session.properties
     if "controller" not in properties.get("process.roles", "") or "node.id" not in properties:
         raise UsageProblem(
@@ -148,20 +151,11 @@ def _add_controller(session: Session, flags: Flags) -> None:
     directory_id = _directory_id(properties)
     listeners = _controller_listeners(properties)
     if not flags.dry_run:
-        kind = AddRaftVoterRequest
-        request = kind(
-            cluster_id=None,
-            timeout_ms=_TIMEOUT_MS,
-            voter_id=voter_id,
-            voter_directory_id=uuid_from_str(directory_id),
-            listeners=[kind.Listener(name=name, host=host, port=port) for name, host, port in listeners],
-        )
-        answer = session.cluster.ask(request)
-        raise_for(answer.error_code, answer.error_message)
+        add_voter(session.cluster, voter_id, uuid_from_str(directory_id), listeners)
     shown = ", ".join(_endpoint(*each) for each in listeners)
     done = "DRY RUN of adding" if flags.dry_run else "Added"
     line = f"{done} controller {voter_id} with directory id {directory_id} and endpoints: {shown}"
-    session.tell({"id": voter_id, "directoryId": directory_id, "dryRun": flags.dry_run}, [line])
+    session.result({"id": voter_id, "directoryId": directory_id, "dryRun": flags.dry_run}, [line])
 
 
 def _directory_id(properties: dict[str, str]) -> str:
@@ -195,8 +189,9 @@ def _controller_listeners(properties: dict[str, str]) -> list[tuple[str, str, in
     return [(name, known[name][0] or "localhost", known[name][1]) for name in names]
 
 
-def _remove_controller(session: Session, flags: Flags) -> None:
+def _remove_controller(session: Session, flags: MetadataQuorumFlags) -> None:
     require(flags, "controller_id", "controller_directory_id")
+    assert flags.controller_id is not None and flags.controller_directory_id is not None
     if flags.controller_id < 0:
         raise UsageProblem(f"--controller-id {flags.controller_id}: there are no negative ids")
     try:
@@ -204,12 +199,8 @@ def _remove_controller(session: Session, flags: Flags) -> None:
     except ValueError as error:
         raise UsageProblem(f"--controller-directory-id: {error}") from None
     if not flags.dry_run:
-        request = RemoveRaftVoterRequest(
-            cluster_id=None, voter_id=flags.controller_id, voter_directory_id=directory_id
-        )
-        answer = session.cluster.ask(request)
-        raise_for(answer.error_code, answer.error_message)
+        remove_voter(session.cluster, flags.controller_id, directory_id)
     done = "DRY RUN of removing " if flags.dry_run else "Removed "
     shown = uuid_to_str(directory_id)
     line = f"{done} KRaft controller {flags.controller_id} with directory id {shown}"
-    session.tell({"id": flags.controller_id, "directoryId": shown, "dryRun": flags.dry_run}, [line])
+    session.result({"id": flags.controller_id, "directoryId": shown, "dryRun": flags.dry_run}, [line])

@@ -19,13 +19,20 @@ _PROMPT: Final = ">> "
 _ENDS: Final = ("exit", "quit")
 
 
+class MetadataShellFlags(Flags):
+    """The flags of `ottla metadata-shell`."""
+
+    snapshot: str
+    command: tuple[str, ...]
+
+
 @tool(
     "metadata-shell",
     click.option("--snapshot", "-s", metavar="FILE", help="The snapshot or the log to read."),
     click.argument("command", nargs=-1),
     offline=True,
 )
-def metadata_shell(session: Session, flags: Flags) -> None:
+def metadata_shell(session: Session, flags: MetadataShellFlags) -> None:
     """Look into a snapshot, or a log, of the cluster's metadata."""
     require(flags, "snapshot")
     tree = Loaded(Path(flags.snapshot)).tree()

@@ -1,4 +1,4 @@
-"""Names of topics, groups and profiles for a shell that completes: quick, and silent where a cluster is not there."""
+"""Names of topics, groups and profiles for shell completion: quick, and silent if the cluster does not answer."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ottla.cli.tools.base import open_session, parse_bootstrap
+from ottla.cli.tools.base import open_session
 from ottla.errors import ApiException
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
 _TIMEOUT_S: Final = 0.7
-"""Longer than any cluster nearby takes, and short enough not to annoy."""
+"""More than a nearby cluster needs, and short enough not to annoy."""
 
 
 def complete_topics(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -34,7 +34,7 @@ def complete_profiles(ctx: click.Context, param: click.Parameter, incomplete: st
     return []
 
 
-def _names(ctx: click.Context, incomplete: str, ask: Callable[[Any], list[str]]) -> list[str]:
+def _names(ctx: click.Context, incomplete: str, ask: Callable[[Cluster], list[str]]) -> list[str]:
     with contextlib.suppress(ApiException, OSError, click.ClickException):
         values = dict(ctx.params)
         values.setdefault("as_json", False)
@@ -46,24 +46,17 @@ def _names(ctx: click.Context, incomplete: str, ask: Callable[[Any], list[str]])
     return []
 
 
-def _cluster(values: dict[str, Any]) -> Any:
-    from ottla.cli.tools.cluster_client import Cluster
-    from ottla.cli.tools.security import security
-
+def _cluster(values: dict[str, Any]) -> Cluster:
     session = open_session(values, quiet=True)
-    return Cluster(
-        parse_bootstrap(session.bootstrap),
-        client_id="ottla",
-        timeout_s=_TIMEOUT_S,
-        security=security(session.properties),
-    )
+    session.timeout_s = _TIMEOUT_S
+    return session.cluster
 
 
 def _topics(cluster: Cluster) -> list[str]:
-    return [str(topic.name) for topic in cluster.metadata().topics if not topic.is_internal]
+    return [topic.name or "" for topic in cluster.metadata().topics if not topic.is_internal]
 
 
 def _groups(cluster: Cluster) -> list[str]:
-    from ottla.cli.tools.group_admin import list_groups
+    from ottla.admin.groups import list_groups
 
     return [group.group_id for group in list_groups(cluster)]

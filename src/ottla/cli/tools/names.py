@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.tools.failures import UsageProblem
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
 
 def matcher(expression: str) -> Callable[[str], bool]:
@@ -28,7 +28,7 @@ def topic_names(
     """The cluster's topics in the order of their names."""
     fits = matcher(expression) if expression is not None else lambda _: True
     return sorted(
-        topic.name
+        topic.name or ""
         for topic in cluster.metadata().topics
-        if fits(topic.name) and not (exclude_internal and topic.is_internal)
+        if fits(topic.name or "") and not (exclude_internal and topic.is_internal)
     )

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ottla.admin.users import Principal
 from ottla.cli.tools.failures import UsageProblem
-
-
-class Principal(NamedTuple):
-    """Who someone is: a kind, nearly always User, and a name."""
-
-    kind: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.name}"
 
 
 def parse_principal(text: str) -> Principal:

@@ -34,6 +34,32 @@ _LOOK_EACH_S: Final = 0.05
 Headers = list[tuple[str, bytes | None]]
 
 
+class ProduceFlags(Flags):
+    """The flags of `ottla produce`."""
+
+    topic: str | None
+    sync: bool
+    compression_codec: str | None
+    reader_property: tuple[str, ...]
+    property: tuple[str, ...]
+    reader_config: str | None
+    command_property: tuple[str, ...]
+    producer_property: tuple[str, ...]
+    producer_config: str | None
+    batch_size: int | None
+    max_partition_memory_bytes: int | None
+    max_memory_bytes: int | None
+    max_block_ms: int
+    timeout: int | None
+    request_required_acks: str | None
+    request_timeout_ms: int | None
+    message_send_max_retries: int | None
+    retry_backoff_ms: int | None
+    metadata_expiry_ms: int | None
+    socket_buffer_size: int | None
+    line_reader: str | None
+
+
 @tool(
     "produce",
     click.option("--topic", metavar="NAME", help="The topic to write to."),
@@ -70,7 +96,7 @@ Headers = list[tuple[str, bytes | None]]
     click.option("--socket-buffer-size", type=int, metavar="BYTES", help="The socket's send buffer."),
     click.option("--line-reader", metavar="CLASS", hidden=True),
 )
-def produce(session: Session, flags: Flags) -> None:
+def produce(session: Session, flags: ProduceFlags) -> None:
     """Write lines from standard input to a topic."""
     require(flags, "topic")
     not_with(flags, "property", "reader_property")
@@ -85,14 +111,14 @@ def produce(session: Session, flags: Flags) -> None:
         session.dump({"sent": sent})
 
 
-def _reader_properties(flags: Flags) -> dict[str, str]:
+def _reader_properties(flags: ProduceFlags) -> dict[str, str]:
     from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.reader_config) if flags.reader_config else {}
     return properties | engine.parse_properties(flags.reader_property or flags.property)
 
 
-def _producer_settings(session: Session, flags: Flags) -> dict[str, Any]:
+def _producer_settings(session: Session, flags: ProduceFlags) -> dict[str, Any]:
     from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.producer_config) if flags.producer_config else {}
@@ -108,7 +134,7 @@ def _producer_settings(session: Session, flags: Flags) -> dict[str, Any]:
     return engine.settings(session, properties)
 
 
-def _send_all(session: Session, client: Any, flags: Flags, reader: LineReader) -> int:
+def _send_all(session: Session, client: Any, flags: ProduceFlags, reader: LineReader) -> int:
     from confluent_kafka import KafkaException
 
     sent = 0
@@ -116,7 +142,7 @@ def _send_all(session: Session, client: Any, flags: Flags, reader: LineReader) -
     def delivered(error: Any, message: Any) -> None:
         nonlocal sent
         if error is not None:
-            session.complain(f"a record was not stored in {flags.topic}: {error.str()}")
+            session.error(f"a record was not stored in {flags.topic}: {error.str()}")
         sent += error is None
 
     try:
@@ -127,7 +153,7 @@ def _send_all(session: Session, client: Any, flags: Flags, reader: LineReader) -
             try:
                 _enqueue(client, flags, record)
             except KafkaException as error:
-                session.complain(f"a record was not stored in {flags.topic}: {error.args[0].str()}")
+                session.error(f"a record was not stored in {flags.topic}: {error.args[0].str()}")
             client.flush() if flags.sync else client.poll(0)
     except KeyboardInterrupt:
         session.exit_code = 130
@@ -137,7 +163,7 @@ def _send_all(session: Session, client: Any, flags: Flags, reader: LineReader) -
     return sent
 
 
-def _enqueue(client: Any, flags: Flags, record: dict[str, Any]) -> None:
+def _enqueue(client: Any, flags: ProduceFlags, record: dict[str, Any]) -> None:
     """Hand a record over; where the memory for records is full, wait as long as --max-block-ms says."""
     deadline = time.monotonic() + flags.max_block_ms / 1000
     while True:

@@ -22,6 +22,26 @@ _POOL_BYTES: Final = 1 << 20
 _DEFAULT_TRANSACTION_MS: Final = 3000
 
 
+class ProducerPerfTestFlags(Flags):
+    """The flags of `ottla producer-perf-test`."""
+
+    topic: str
+    num_records: int
+    record_size: int | None
+    payload_file: str | None
+    payload_delimiter: str
+    payload_monotonic: bool
+    throughput: float
+    command_property: tuple[str, ...]
+    producer_props: tuple[str, ...]
+    producer_config: str | None
+    print_metrics: bool
+    transactional_id: str | None
+    transaction_duration_ms: int | None
+    warmup_records: int
+    reporting_interval: int
+
+
 @tool(
     "producer-perf-test",
     click.option("--topic", metavar="NAME", help="The topic to write to."),
@@ -49,7 +69,7 @@ _DEFAULT_TRANSACTION_MS: Final = 3000
     ),
     greedy=["--producer-props", "--command-property"],
 )
-def producer_perf_test(session: Session, flags: Flags) -> None:
+def producer_perf_test(session: Session, flags: ProducerPerfTestFlags) -> None:
     """Measure how fast a topic takes records."""
     require(flags, "topic", "num_records", "throughput")
     exactly_one(flags, "record_size", "payload_file", "payload_monotonic")
@@ -64,12 +84,12 @@ def producer_perf_test(session: Session, flags: Flags) -> None:
     with engine.telling_errors():
         stats = _Run(session, flags, client, properties.get("transactional.id")).send(payloads)
     for each in stats:
-        session.tell(each.document(), [each.total_line()])
+        session.result(each.document(), [each.total_line()])
     metrics.wait(client)
     metrics.show(session)
 
 
-def _properties(session: Session, flags: Flags) -> dict[str, str]:
+def _properties(session: Session, flags: ProducerPerfTestFlags) -> dict[str, str]:
     from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.producer_config) if flags.producer_config else {}
@@ -86,22 +106,23 @@ def _properties(session: Session, flags: Flags) -> dict[str, str]:
     return properties
 
 
-def _payloads(session: Session, flags: Flags) -> Iterator[bytes]:
+def _payloads(session: Session, flags: ProducerPerfTestFlags) -> Iterator[bytes]:
     chance = random.Random(0)
     if flags.payload_monotonic:
         return (str(number).encode() for number in range(flags.num_records))
     if flags.payload_file is not None:
-        session.say(f"Reading payloads from: {Path(flags.payload_file).absolute()}")
+        session.print(f"Reading payloads from: {Path(flags.payload_file).absolute()}")
         text = Path(flags.payload_file).read_text(encoding="utf-8")
         delimiter = flags.payload_delimiter.replace("\\n", "\n").replace("\\t", "\t")
         pieces = [piece.encode() for piece in text.removesuffix(delimiter).split(delimiter)]
         if not text:
             raise UsageProblem(f"--payload-file {flags.payload_file}: the file is empty")
-        session.say(f"Number of records read: {len(pieces)}")
+        session.print(f"Number of records read: {len(pieces)}")
         return (chance.choice(pieces) for _ in range(flags.num_records))
-    pool = bytes(chance.choices(_LETTERS, k=flags.record_size + _POOL_BYTES))
+    size = flags.record_size or 0
+    pool = bytes(chance.choices(_LETTERS, k=size + _POOL_BYTES))
     starts = (chance.randrange(_POOL_BYTES) for _ in range(flags.num_records))
-    return (pool[start : start + flags.record_size] for start in starts)
+    return (pool[start : start + size] for start in starts)
 
 
 @dataclass(slots=True)
@@ -183,13 +204,15 @@ _PARTS: Final = (("50th", 0.5), ("95th", 0.95), ("99th", 0.99), ("99.9th", 0.999
 class _Run:
     """One run: sends, waits, and counts what was stored."""
 
-    def __init__(self, session: Session, flags: Flags, client: Any, transactional_id: str | None) -> None:
+    def __init__(
+        self, session: Session, flags: ProducerPerfTestFlags, client: Any, transactional_id: str | None
+    ) -> None:
         self._session = session
         self._flags = flags
         self._client = client
         self._transactional = transactional_id is not None
         interval_s = flags.reporting_interval / 1000
-        self._stats = [Stats(flags.num_records, interval_s, session.say)]
+        self._stats = [Stats(flags.num_records, interval_s, session.print)]
         self._sent = 0
         self._failed = 0
 
@@ -197,7 +220,7 @@ class _Run:
         flags = self._flags
         duration_s = (flags.transaction_duration_ms or _DEFAULT_TRANSACTION_MS) / 1000
         if flags.warmup_records > 0:
-            self._session.say(
+            self._session.print(
                 f"Warmup first {flags.warmup_records} records. Steady state results will print after the"
                 " complete test summary."
             )
@@ -210,7 +233,7 @@ class _Run:
                 opened = time.monotonic()
             if flags.warmup_records > 0 and self._sent == flags.warmup_records:
                 steady = Stats(
-                    flags.num_records - self._sent, self._stats[0].interval_s, self._session.say, True
+                    flags.num_records - self._sent, self._stats[0].interval_s, self._session.print, True
                 )
                 self._stats[0].quiet = True
                 self._stats.append(steady)
@@ -224,7 +247,7 @@ class _Run:
             self._client.commit_transaction()
         self._client.flush()
         if self._failed:
-            self._session.complain(f"{self._failed} records were not stored")
+            self._session.error(f"{self._failed} records were not stored")
         return self._stats
 
     def _produce(self, payload: bytes) -> None:

@@ -9,35 +9,34 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ottla.admin.configs import alter_configs
+from ottla.admin.log_dirs import Replica
+from ottla.admin.partitions import Partition
+from ottla.admin.reassignments import Reassignment, list_reassignments
 from ottla.cli.tools.base import Flags, Session, exactly_one, given, require, tool
-from ottla.cli.tools.config_entries import alter_configs
 from ottla.cli.tools.failures import UsageProblem
-from ottla.cli.tools.partitions import Partition
 from ottla.cli.tools.reassignments import (
     Assignment,
-    Ongoing,
     Place,
     Plan,
-    Replica,
-    alter_reassignments,
     as_document,
     check_plan,
     current_assignment,
     find_directories,
-    list_reassignments,
     move_directories,
     named,
     partition_name,
     propose,
     read_plan,
     read_topics,
+    start_reassignments,
 )
 from ottla.cli.tools.values import parse_int
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.enums import ConfigResourceType
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
 _LEADER_RATE: Final = "leader.replication.throttled.rate"
 _FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
@@ -59,6 +58,26 @@ _ALLOWED: Final = {
 """The flags that an action understands."""
 
 _TO_CONTROLLERS: Final = ("cancel", "list")
+
+
+class ReassignPartitionsFlags(Flags):
+    """The flags of `ottla reassign-partitions`."""
+
+    generate: bool
+    execute: bool
+    verify: bool
+    cancel: bool
+    list: bool
+    reassignment_json_file: str | None
+    topics_to_move_json_file: str | None
+    broker_list: str | None
+    disable_rack_aware: bool
+    throttle: str | None
+    replica_alter_log_dirs_throttle: str | None
+    timeout: str | None
+    additional: bool
+    preserve_throttles: bool
+    disallow_replication_factor_change: bool
 
 
 @tool(
@@ -87,7 +106,7 @@ _TO_CONTROLLERS: Final = ("cancel", "list")
     controllers=True,
     broker_list=False,
 )
-def reassign_partitions(session: Session, flags: Flags) -> None:
+def reassign_partitions(session: Session, flags: ReassignPartitionsFlags) -> None:
     """Move partitions from broker to broker."""
     action = exactly_one(flags, *_ALLOWED)
     if session.to_controllers and action not in _TO_CONTROLLERS:
@@ -104,6 +123,11 @@ def reassign_partitions(session: Session, flags: Flags) -> None:
     )
 
 
+def _read_plan(flags: ReassignPartitionsFlags) -> Plan:
+    assert flags.reassignment_json_file is not None
+    return read_plan(flags.reassignment_json_file)
+
+
 def _compact(document: object) -> str:
     return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
@@ -116,7 +140,8 @@ def _plural(count: int) -> str:
     return "" if count == 1 else "s"
 
 
-def _generate(session: Session, flags: Flags) -> None:
+def _generate(session: Session, flags: ReassignPartitionsFlags) -> None:
+    assert flags.broker_list is not None and flags.topics_to_move_json_file is not None
     words = [parse_int("--broker-list", word) for word in flags.broker_list.split(",")]
     if len(set(words)) != len(words):
         raise UsageProblem(f"Broker list contains duplicate entries: {flags.broker_list}")
@@ -134,7 +159,7 @@ def _generate(session: Session, flags: Flags) -> None:
         )
     now = as_document(current, _directories_now(session.cluster, current))
     then = as_document(propose(current, chosen), {})
-    session.tell(
+    session.result(
         {"current": now, "proposed": then},
         [
             "Current partition replica assignment",
@@ -159,9 +184,9 @@ def _directories_now(cluster: Cluster, assignment: Assignment) -> dict[Replica, 
     return {replica: place.current for replica, place in places.items() if place.current is not None}
 
 
-def _execute(session: Session, flags: Flags) -> None:
+def _execute(session: Session, flags: ReassignPartitionsFlags) -> None:
     cluster = session.cluster
-    plan = read_plan(flags.reassignment_json_file)
+    plan = _read_plan(flags)
     wanted = check_plan(plan)
     throttle = parse_int("--throttle", flags.throttle, -1)
     directory_throttle = parse_int(
@@ -177,11 +202,11 @@ def _execute(session: Session, flags: Flags) -> None:
     if strangers:
         raise UsageProblem(f"Unknown broker id {strangers[0]}")
     current = _current(cluster, wanted)
-    session.say("Current partition replica assignment\n")
-    session.say(_compact(as_document(current, _directories_now(cluster, current))))
-    session.say("\nSave this to use as the --reassignment-json-file option during rollback")
+    session.print("Current partition replica assignment\n")
+    session.print(_compact(as_document(current, _directories_now(cluster, current))))
+    session.print("\nSave this to use as the --reassignment-json-file option during rollback")
     if throttle >= 0 or directory_throttle >= 0:
-        session.say(
+        session.print(
             "Warning: You must run --verify periodically, until the reassignment completes, to ensure the"
             " throttle is removed."
         )
@@ -191,10 +216,10 @@ def _execute(session: Session, flags: Flags) -> None:
         for broker in sorted({replica.broker for replica in plan.directories}):
             rate = {_DIRECTORY_RATE: str(directory_throttle)}
             alter_configs(cluster, ConfigResourceType.BROKER, str(broker), added=rate)
-        session.say(f"The replica-alter-dir throttle limit was set to {directory_throttle} B/s")
-    errors = alter_reassignments(cluster, wanted, same_factor=flags.disallow_replication_factor_change)
+        session.print(f"The replica-alter-dir throttle limit was set to {directory_throttle} B/s")
+    errors = start_reassignments(cluster, wanted, same_factor=flags.disallow_replication_factor_change)
     _raise_any("Error reassigning partition(s):", errors)
-    session.say(f"Successfully started partition reassignment{_plural(len(wanted))} for {named(wanted)}")
+    session.print(f"Successfully started partition reassignment{_plural(len(wanted))} for {named(wanted)}")
     _start_moves(session, plan.directories, parse_int("--timeout", flags.timeout, 10_000))
     if session.as_json:
         session.dump({"started": [partition_name(each) for each in sorted(wanted)]})
@@ -218,7 +243,7 @@ def _raise_any(title: str, errors: Mapping[Partition, str]) -> None:
 
 def _throttle_brokers(
     session: Session,
-    ongoing: Mapping[Partition, Ongoing],
+    ongoing: Mapping[Partition, Reassignment],
     wanted: Assignment,
     current: Assignment,
     rate: int,
@@ -247,7 +272,7 @@ def _throttle_brokers(
     for broker in sorted({broker for sides in moves.values() for side in sides for broker in side}):
         rates = {_LEADER_RATE: str(rate), _FOLLOWER_RATE: str(rate)}
         alter_configs(session.cluster, ConfigResourceType.BROKER, str(broker), added=rates)
-    session.say(f"The inter-broker throttle limit was set to {rate} B/s")
+    session.print(f"The inter-broker throttle limit was set to {rate} B/s")
 
 
 def _start_moves(session: Session, directories: Mapping[Replica, str], timeout_ms: int) -> None:
@@ -257,7 +282,7 @@ def _start_moves(session: Session, directories: Mapping[Replica, str], timeout_m
     while pending:
         started = move_directories(session.cluster, pending)
         for replica in sorted(started):
-            session.say(
+            session.print(
                 f"Successfully started moving log directory to {pending[replica]} for replica"
                 f" {replica.name} with broker {replica.broker} "
             )
@@ -272,9 +297,9 @@ def _start_moves(session: Session, directories: Mapping[Replica, str], timeout_m
             time.sleep(_AGAIN_S)
 
 
-def _verify(session: Session, flags: Flags) -> None:
+def _verify(session: Session, flags: ReassignPartitionsFlags) -> None:
     cluster = session.cluster
-    plan = read_plan(flags.reassignment_json_file)
+    plan = _read_plan(flags)
     ongoing = list_reassignments(cluster)
     current = _current_or_none(cluster, plan)
     states = {
@@ -285,7 +310,7 @@ def _verify(session: Session, flags: Flags) -> None:
     moves = {
         replica: _move_state(replica, path, places[replica]) for replica, path in plan.directories.items()
     }
-    session.tell(
+    session.result(
         {
             "partitions": {partition_name(each): states[each] for each in sorted(states)},
             "moves": {str(each): moves[each] for each in sorted(moves)},
@@ -303,12 +328,12 @@ def _verify(session: Session, flags: Flags) -> None:
 
 def _current_or_none(cluster: Cluster, plan: Plan) -> Assignment:
     """What is there of the plan's topics; a topic that is gone has no replicas."""
-    names = {topic.name for topic in cluster.metadata().topics}
+    names = {topic.name or "" for topic in cluster.metadata().topics}
     return current_assignment(cluster, (topic for topic in plan.topics if topic in names))
 
 
 def _partition_state(
-    partition: Partition, target: list[int], ongoing: Mapping[Partition, Ongoing], current: Assignment
+    partition: Partition, target: list[int], ongoing: Mapping[Partition, Reassignment], current: Assignment
 ) -> str:
     name = partition_name(partition)
     if partition in ongoing:
@@ -340,30 +365,30 @@ def _move_state(replica: Replica, path: str, place: Place) -> str:
 
 def _clear_throttles(session: Session, plan: Plan) -> None:
     brokers = sorted({*session.cluster.nodes(), *(b for _, each in plan.replicas for b in each)})
-    session.say(f"Clearing broker-level throttles on broker{_plural(len(brokers))} {_numbers(brokers)}")
+    session.print(f"Clearing broker-level throttles on broker{_plural(len(brokers))} {_numbers(brokers)}")
     for broker in brokers:
         rates = (_LEADER_RATE, _FOLLOWER_RATE, _DIRECTORY_RATE)
         alter_configs(session.cluster, ConfigResourceType.BROKER, str(broker), deleted=rates)
     topics = plan.topics
-    session.say(f"Clearing topic-level throttles on topic{_plural(len(topics))} {','.join(topics)}")
+    session.print(f"Clearing topic-level throttles on topic{_plural(len(topics))} {','.join(topics)}")
     for topic in topics:
         replicas = (_LEADER_REPLICAS, _FOLLOWER_REPLICAS)
         alter_configs(session.cluster, ConfigResourceType.TOPIC, topic, deleted=replicas)
 
 
-def _cancel(session: Session, flags: Flags) -> None:
+def _cancel(session: Session, flags: ReassignPartitionsFlags) -> None:
     cluster = session.cluster
-    plan = read_plan(flags.reassignment_json_file)
+    plan = _read_plan(flags)
     ongoing = list_reassignments(cluster, [partition for partition, _ in plan.replicas])
     active = sorted(partition for partition, each in ongoing.items() if each.adding or each.removing)
     if active:
-        errors = alter_reassignments(cluster, dict.fromkeys(active))
+        errors = start_reassignments(cluster, dict.fromkeys(active))
         _raise_any(f"Error cancelling partition reassignment{_plural(len(errors))} for:", errors)
-        session.say(
+        session.print(
             f"Successfully cancelled partition reassignment{_plural(len(active))} for: {named(active)}"
         )
     else:
-        session.say("None of the specified partition reassignments are active.")
+        session.print("None of the specified partition reassignments are active.")
     places = find_directories(cluster, plan.directories)
     moving = {
         replica: place.current
@@ -374,14 +399,14 @@ def _cancel(session: Session, flags: Flags) -> None:
         _start_moves(session, moving, parse_int("--timeout", flags.timeout, 10_000))
     else:
         # Kafka's tool ends no line here.
-        session.say("None of the specified partition moves are active.", end="")
+        session.print("None of the specified partition moves are active.", end="")
     if not flags.preserve_throttles:
         _clear_throttles(session, plan)
     if session.as_json:
         session.dump({"cancelled": [partition_name(each) for each in active]})
 
 
-def _list(session: Session, flags: Flags) -> None:
+def _list(session: Session, flags: ReassignPartitionsFlags) -> None:
     ongoing = list_reassignments(session.cluster)
     lines = ["Current partition reassignments:" if ongoing else "No partition reassignments found."]
     documents = []
@@ -398,4 +423,4 @@ def _list(session: Session, flags: Flags) -> None:
                 "removing": each.removing,
             }
         )
-    session.tell(documents, lines)
+    session.result(documents, lines)

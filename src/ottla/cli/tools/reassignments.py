@@ -7,41 +7,22 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.cli.tools.failures import UsageProblem, describe, raise_for
-from ottla.cli.tools.partitions import Partition, by_topic
+from ottla.admin.errors import describe_error, raise_for
+from ottla.admin.log_dirs import Replica, alter_replica_log_dirs, describe_log_dirs
+from ottla.admin.partitions import Partition
+from ottla.admin.reassignments import alter_reassignments
+from ottla.cli.tools.failures import UsageProblem
 from ottla.errors import ApiException, ErrorCode
-from ottla.wire.messages import (
-    AlterPartitionReassignmentsRequest,
-    AlterReplicaLogDirsRequest,
-    DescribeLogDirsRequest,
-    ListPartitionReassignmentsRequest,
-)
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
 ANY_DIRECTORY: Final = "any"
-_TIMEOUT_MS: Final = 60_000
 
 Assignment = dict[Partition, list[int]]
 """The brokers of each partition's replicas."""
-
-
-class Replica(NamedTuple):
-    """One copy of a partition, in the order in which Kafka's tool sorts them."""
-
-    broker: int
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}-{self.broker}"
-
-    @property
-    def name(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +35,6 @@ class Plan:
     @property
     def topics(self) -> list[str]:
         return sorted({topic for (topic, _), _ in self.replicas})
-
-
-@dataclass(frozen=True, slots=True)
-class Ongoing:
-    """A partition that is being reassigned."""
-
-    replicas: list[int]
-    adding: list[int]
-    removing: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,58 +145,19 @@ def current_assignment(cluster: Cluster, topics: Iterable[str]) -> Assignment:
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} not found.")
         for each in topic.partitions:
-            found[topic.name, each.partition_index] = list(each.replica_nodes)
+            found[topic.name or "", each.partition_index] = [*each.replica_nodes]
     return found
 
 
-def list_reassignments(
-    cluster: Cluster, partitions: Iterable[Partition] | None = None
-) -> dict[Partition, Ongoing]:
-    """What is being reassigned, of some partitions or of all."""
-    kind = ListPartitionReassignmentsRequest
-    topics = None
-    if partitions is not None:
-        topics = [
-            kind.ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
-            for topic, numbers in by_topic(partitions).items()
-        ]
-    answer = cluster.ask(kind(topics=topics, timeout_ms=_TIMEOUT_MS))
-    raise_for(answer.error_code, answer.error_message)
-    return {
-        (topic.name, each.partition_index): Ongoing(
-            list(each.replicas), list(each.adding_replicas), list(each.removing_replicas)
-        )
-        for topic in answer.topics
-        for each in topic.partitions
-    }
-
-
-def alter_reassignments(
+def start_reassignments(
     cluster: Cluster, wanted: Mapping[Partition, list[int] | None], *, same_factor: bool = False
 ) -> dict[Partition, str]:
-    """Start reassignments, or end them for None. What went wrong with which partition."""
-    kind = AlterPartitionReassignmentsRequest
-    request = kind(
-        timeout_ms=_TIMEOUT_MS,
-        allow_replication_factor_change=not same_factor,
-        topics=[
-            kind.ReassignableTopic(
-                name=topic,
-                partitions=[
-                    kind.ReassignablePartition(partition_index=number, replicas=wanted[topic, number])
-                    for number in numbers
-                ],
-            )
-            for topic, numbers in by_topic(wanted).items()
-        ],
-    )
-    answer = cluster.ask(request)
-    raise_for(answer.error_code, answer.error_message)
+    """Start reassignments, or cancel them for None: what is wrong with which partition."""
+    results = alter_reassignments(cluster, wanted, allow_factor_change=not same_factor)
     return {
-        (topic.name, each.partition_index): describe(each.error_code, each.error_message)
-        for topic in answer.responses
-        for each in topic.partitions
-        if each.error_code != ErrorCode.NONE
+        partition: describe_error(code, message)
+        for partition, (code, message) in results.items()
+        if code != ErrorCode.NONE
     }
 
 
@@ -234,14 +167,10 @@ def find_directories(cluster: Cluster, replicas: Iterable[Replica]) -> dict[Repl
     for replica in replicas:
         by_broker.setdefault(replica.broker, []).append(replica)
     found: dict[Replica, Place] = {}
-    kind = DescribeLogDirsRequest
     for broker, wanted in sorted(by_broker.items()):
-        topics = [
-            kind.DescribableLogDirTopic(topic=topic, partitions=numbers)
-            for topic, numbers in by_topic((each.topic, each.partition) for each in wanted).items()
-        ]
+        partitions = [(each.topic, each.partition) for each in wanted]
         places = dict.fromkeys(wanted, Place())
-        for result in cluster.ask(kind(topics=topics), broker).results:
+        for result in describe_log_dirs(cluster, broker, partitions).results:
             for topic in result.topics:
                 for each in topic.partitions:
                     replica = Replica(broker, topic.name, each.partition_index)
@@ -256,33 +185,13 @@ def find_directories(cluster: Cluster, replicas: Iterable[Replica]) -> dict[Repl
 
 
 def move_directories(cluster: Cluster, wanted: Mapping[Replica, str]) -> set[Replica]:
-    """Ask for replicas to be moved to directories; those that could be asked for yet."""
-    kind = AlterReplicaLogDirsRequest
+    """Start to move replicas to directories: those that the brokers already have. ApiException for other errors."""
     started: set[Replica] = set()
-    for broker in sorted({replica.broker for replica in wanted}):
-        paths: dict[str, list[Partition]] = {}
-        for replica, path in wanted.items():
-            if replica.broker == broker:
-                paths.setdefault(path, []).append((replica.topic, replica.partition))
-        request = kind(
-            dirs=[
-                kind.AlterReplicaLogDir(
-                    path=path,
-                    topics=[
-                        kind.AlterReplicaLogDirTopic(name=topic, partitions=numbers)
-                        for topic, numbers in by_topic(partitions).items()
-                    ],
-                )
-                for path, partitions in paths.items()
-            ]
-        )
-        for topic in cluster.ask(request, broker).results:
-            for each in topic.partitions:
-                replica = Replica(broker, topic.topic_name, each.partition_index)
-                if each.error_code == ErrorCode.NONE:
-                    started.add(replica)
-                elif each.error_code != ErrorCode.REPLICA_NOT_AVAILABLE:
-                    raise_for(each.error_code, None, f"Failed to alter dir for {replica}")
+    for replica, code in alter_replica_log_dirs(cluster, wanted).items():
+        if code == ErrorCode.NONE:
+            started.add(replica)
+        elif code != ErrorCode.REPLICA_NOT_AVAILABLE:
+            raise_for(code, None, f"Failed to alter dir for {replica}")
     return started
 
 

@@ -1,27 +1,21 @@
-"""Where a group reads on: every form of `--reset-offsets`, as a plan that is shown, exported or carried out."""
+"""Every form of `--reset-offsets`: the new offsets of a group, to show, to export or to commit."""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from ottla.cli.tools.base import Flags, Session, given
+from ottla.admin.groups import Committed, commit_offsets, committed_offsets, describe_groups
+from ottla.admin.partitions import EARLIEST, LATEST, Partition, by_leader, leaders, offsets_at
+from ottla.cli.tools.base import Decorator, Session, given
 from ottla.cli.tools.failures import UsageProblem
-from ottla.cli.tools.group_admin import commit_offsets, committed_offsets, describe_groups
-from ottla.cli.tools.group_output import Plan, plan_rows, show_plans
-from ottla.cli.tools.partitions import (
-    EARLIEST,
-    LATEST,
-    Partition,
-    by_leader,
-    leaders,
-    offsets_at,
-    parse_partitions,
-)
+from ottla.cli.tools.group_tool import GroupFlags, Plan, plan_rows, show_plans
+from ottla.cli.tools.partition_words import parse_partitions
 from ottla.cli.tools.values import now_ms, parse_datetime, parse_duration_ms, parse_int
 from ottla.errors import ApiException, ErrorCode
 
@@ -37,12 +31,34 @@ RESET_FORMS: Final = (
 )
 """Flag, name of its value if it has one, and help."""
 
+
+class ResetFlags(GroupFlags):
+    """The flags of every form of a reset."""
+
+    topic: tuple[str, ...]
+    all_topics: bool
+    to_earliest: bool
+    to_latest: bool
+    to_current: bool
+    to_offset: str | None
+    to_datetime: str | None
+    by_duration: str | None
+    shift_by: str | None
+    from_file: str | None
+    export: bool
+
+
+RESET_OPTIONS: Final[list[Decorator]] = [
+    click.option(flag, metavar=metavar, help=text) if metavar else click.option(flag, is_flag=True, help=text)
+    for flag, metavar, text in RESET_FORMS
+]
+
 _FORMS: Final = tuple(flag[2:].replace("-", "_") for flag, _, _ in RESET_FORMS)
 
 
-def reset_offsets(session: Session, flags: Flags, group_ids: list[str]) -> None:
-    """Make the plan for each group and do with it what the flags say."""
-    form = chosen_form(flags)
+def reset_offsets(session: Session, flags: ResetFlags, group_ids: list[str]) -> None:
+    """Make the plan for each group, and show, export or commit it."""
+    check_form(flags)
     if flags.dry_run and flags.execute:
         raise click.UsageError("--dry-run can't be used with --execute")
     if not flags.dry_run and not flags.execute:
@@ -52,37 +68,36 @@ def reset_offsets(session: Session, flags: Flags, group_ids: list[str]) -> None:
         if isinstance(group, ApiException) and group.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise group
         if not isinstance(group, ApiException) and group.state not in ("Empty", "Dead"):
-            session.complain(
+            session.error(
                 f"the offsets of group '{name}' can only be reset when it has no members; it is {group.state}"
             )
             plans[name] = {}
             continue
-        plans[name] = make_plan(session, flags, form, name)
+        plans[name] = make_plan(session, flags, name)
         if flags.execute:
             commit_offsets(session.cluster, name, plans[name])
     _show(session, flags, plans)
 
 
-def chosen_form(flags: Flags) -> str:
-    """The one form of a reset that the flags ask for."""
+def check_form(flags: ResetFlags) -> None:
+    """Refuse flags that name no form of a reset, or several."""
     found = [name for name in _FORMS if given(flags, name)]
     if len(found) != 1:
         names = ", ".join(flag for flag, _, _ in RESET_FORMS)
         raise click.UsageError(f"--reset-offsets needs exactly one of {names}")
     if not (flags.all_topics or flags.topic or flags.from_file):
         raise click.UsageError("--reset-offsets needs --all-topics or --topic")
-    return found[0]
 
 
 def make_plan(
-    session: Session, flags: Flags, form: str, group_id: str, partitions: list[Partition] | None = None
+    session: Session, flags: ResetFlags, group_id: str, partitions: list[Partition] | None = None
 ) -> Plan:
-    """Where the group shall go on; of the partitions that are given, or else of those that the flags name."""
+    """The new offsets of a group, for the given partitions or for those that the flags name."""
     cluster = session.cluster
-    if form == "from_file":
+    if flags.from_file is not None:
         plan = read_plan(flags.from_file, flags.group[0] if len(flags.group) == 1 else None).get(group_id)
         if plan is None:
-            session.complain(f"the file has no offsets for group '{group_id}'")
+            session.error(f"the file has no offsets for group '{group_id}'")
             return {}
         return _within_range(session, plan)
     if partitions is None:
@@ -91,20 +106,20 @@ def make_plan(
         else:
             partitions = parse_partitions(cluster, flags.topic)
     by_leader(leaders(cluster, (topic for topic, _ in partitions)), partitions)
-    if form == "to_earliest":
+    if flags.to_earliest:
         return offsets_at(cluster, partitions, EARLIEST)
-    if form == "to_latest":
+    if flags.to_latest:
         return offsets_at(cluster, partitions, LATEST)
-    if form == "to_offset":
+    if flags.to_offset is not None:
         return _within_range(session, dict.fromkeys(partitions, parse_int("--to-offset", flags.to_offset)))
-    if form == "to_datetime":
+    if flags.to_datetime is not None:
         return offsets_since(session, partitions, parse_datetime(flags.to_datetime))
-    if form == "by_duration":
+    if flags.by_duration is not None:
         return offsets_since(
             session, partitions, now_ms() - parse_duration_ms("--by-duration", flags.by_duration)
         )
     committed = committed_offsets(cluster, group_id)
-    if form == "shift_by":
+    if flags.shift_by is not None:
         shift = parse_int("--shift-by", flags.shift_by)
         return _within_range(session, _shifted(partitions, committed, shift))
     known = {each: committed[each].offset for each in partitions if each in committed}
@@ -112,7 +127,7 @@ def make_plan(
     return known | offsets_at(cluster, rest, LATEST)
 
 
-def _shifted(partitions: list[Partition], committed: Any, shift: int) -> Plan:
+def _shifted(partitions: list[Partition], committed: Mapping[Partition, Committed], shift: int) -> Plan:
     for topic, number in partitions:
         if (topic, number) not in committed:
             raise UsageProblem(f"--shift-by: the group has no committed offset for {topic}-{number}")
@@ -138,7 +153,7 @@ def offsets_since(session: Session, partitions: list[Partition], timestamp: int)
     found = offsets_at(session.cluster, partitions, timestamp)
     later = [partition for partition, offset in found.items() if offset < 0]
     for topic, number in later:
-        session.say(
+        session.print(
             f"\nWarn: Partition {number} from topic {topic} is empty. Falling back to latest known offset."
         )
     return found | offsets_at(session.cluster, later, LATEST)
@@ -159,9 +174,9 @@ def read_plan(file: str, only_group: str | None) -> dict[str, Plan]:
     return plans
 
 
-def _show(session: Session, flags: Flags, plans: dict[str, Plan]) -> None:
+def _show(session: Session, flags: ResetFlags, plans: dict[str, Plan]) -> None:
     if flags.export and not session.as_json:
-        session.say(as_csv(plans, one_group=len(flags.group) == 1))
+        session.print(as_csv(plans, one_group=len(flags.group) == 1))
     else:
         show_plans(session, plans)
 

@@ -22,6 +22,26 @@ _TITLES: Final = (
 )
 
 
+class ShareConsumerPerfTestFlags(Flags):
+    """The flags of `ottla share-consumer-perf-test`."""
+
+    topic: str
+    num_records: int | None
+    messages: int | None
+    group: str
+    threads: int
+    timeout: int
+    fetch_size: int
+    socket_buffer_size: int
+    command_property: tuple[str, ...]
+    print_metrics: bool
+    show_detailed_stats: bool
+    show_consumer_stats: bool
+    reporting_interval: int
+    date_format: str
+    hide_header: bool
+
+
 @tool(
     "share-consumer-perf-test",
     click.option("--topic", metavar="NAME", help="The topic to read."),
@@ -55,7 +75,7 @@ _TITLES: Final = (
     click.option("--hide-header", is_flag=True, help="Print no header."),
     aliases={"--consumer.config": "--command-config"},
 )
-def share_consumer_perf_test(session: Session, flags: Flags) -> None:
+def share_consumer_perf_test(session: Session, flags: ShareConsumerPerfTestFlags) -> None:
     """Measure how fast a share group reads a topic."""
     require(flags, "topic")
     exactly_one(flags, "num_records", "messages")
@@ -64,11 +84,11 @@ def share_consumer_perf_test(session: Session, flags: Flags) -> None:
     if flags.threads < 1:
         raise UsageProblem(f"--threads {flags.threads}: expected at least one")
     if flags.messages:
-        session.say("Warning: --messages is deprecated. Use --num-records instead.")
+        session.print("Warning: --messages is deprecated. Use --num-records instead.")
     engine.require_broker(session)
     run = _Run(session, flags)
     if not flags.hide_header:
-        session.say(_TITLES)
+        session.print(_TITLES)
     with engine.telling_errors():
         run.read()
     run.report()
@@ -87,10 +107,10 @@ class _Reader:
 class _Run:
     """One run: joins, reads and counts."""
 
-    def __init__(self, session: Session, flags: Flags) -> None:
+    def __init__(self, session: Session, flags: ShareConsumerPerfTestFlags) -> None:
         self._session = session
         self._flags = flags
-        self._wanted = flags.num_records or flags.messages
+        self._wanted = flags.num_records or flags.messages or 0
         self._failure: ApiException | None = None
         self._readers = [self._reader(number + 1) for number in range(flags.threads)]
         self._start_ms = self._end_ms = now_ms()
@@ -158,7 +178,7 @@ class _Run:
         if self._flags.show_detailed_stats:
             mb, count, elapsed_s = (reader.bytes - size) / _MB, reader.records - records, (now - since) / 1000
             line = self._line(since, now, reader.bytes, mb / elapsed_s, count / elapsed_s, reader.records)
-            self._session.say(f"{line} for share consumer {number}")
+            self._session.print(f"{line} for share consumer {number}")
         return now, reader.records, reader.bytes
 
     def _line(self, start_ms: int, end_ms: int, size: int, mb_rate: float, rate: float, records: int) -> str:
@@ -177,12 +197,12 @@ class _Run:
     def report(self) -> None:
         if self._flags.show_consumer_stats:
             for number, reader in enumerate(self._readers, 1):
-                self._session.say(
+                self._session.print(
                     f"Share consumer {number} having client id {reader.client_id} consumption metrics-"
                     f" {self._total(reader.bytes, reader.records)}"
                 )
         if self._records < self._wanted:
-            self._session.say(
+            self._session.print(
                 "WARNING: Exiting before consuming the expected number of records: timeout"
                 f" ({self._flags.timeout} ms) exceeded. You can use the --timeout option to increase the timeout."
             )
@@ -194,6 +214,6 @@ class _Run:
             "records": self._records,
             "consumers": {reader.client_id: reader.records for reader in self._readers},
         }
-        self._session.tell(document, [self._total(size, self._records)])
+        self._session.result(document, [self._total(size, self._records)])
         for reader in self._readers:
             reader.metrics.show(self._session)

@@ -6,101 +6,84 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, require, tool
-from ottla.cli.tools.columns import row, widest
-from ottla.cli.tools.failures import describe as describe_error
-from ottla.cli.tools.failures import raise_for
-from ottla.cli.tools.group_admin import ListedGroup, delete_groups, list_groups, parse_words
-from ottla.cli.tools.group_output import (
-    Plan,
+from ottla.admin.connection import Node
+from ottla.admin.errors import describe_error
+from ottla.admin.groups import ListedGroup, delete_groups, list_groups
+from ottla.admin.partitions import EARLIEST, LATEST, by_leader, leaders, offsets_at
+from ottla.admin.share_groups import (
+    alter_share_offsets,
+    delete_share_offsets,
+    describe_share_groups,
+    share_offsets,
+)
+from ottla.cli.tools.base import Session, exactly_one, not_with, require, tool
+from ottla.cli.tools.columns import widest
+from ottla.cli.tools.group_tool import (
+    GroupFlags,
     assignment_text,
-    check_one_view,
-    json_names,
+    group_options,
+    not_deletable,
+    parse_words,
+    run_group_tool,
+    show_deleted,
     show_plans,
-    tell_deleted,
+    show_table,
+    state_lines,
 )
-from ottla.cli.tools.partitions import (
-    EARLIEST,
-    LATEST,
-    Partition,
-    by_leader,
-    by_topic,
-    leaders,
-    offsets_at,
-    parse_partitions,
-)
+from ottla.cli.tools.partition_words import parse_partitions
 from ottla.cli.tools.reset_offsets import offsets_since
 from ottla.cli.tools.values import parse_datetime
-from ottla.client.connection import Node
 from ottla.errors import ApiException, ErrorCode
-from ottla.wire.messages import (
-    AlterShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequest,
-    DescribeShareGroupOffsetsRequest,
-    ShareGroupDescribeRequest,
-)
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.share_groups import ShareGroup
 
-_ACTIONS: Final = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 _STATES: Final = ("Stable", "Dead", "Empty")
+
+
+class ShareGroupsFlags(GroupFlags):
+    """The flags of `ottla share-groups`."""
+
+    topic: tuple[str, ...]
+    all_topics: bool
+    to_earliest: bool
+    to_latest: bool
+    to_datetime: str | None
 
 
 @tool(
     "share-groups",
-    click.option("--list", "list", is_flag=True, help="List the groups."),
-    click.option("--describe", is_flag=True, help="Show groups: offsets, members, or state."),
-    click.option("--delete", is_flag=True, help="Delete groups."),
-    click.option("--reset-offsets", is_flag=True, help="Let a group begin elsewhere; see the --to flags."),
-    click.option("--delete-offsets", is_flag=True, help="Forget a group's offsets of topics."),
-    click.option("--group", multiple=True, metavar="NAME", help="The group; may be repeated."),
-    click.option("--all-groups", is_flag=True, help="All groups."),
+    *group_options(
+        describe="Show groups: offsets, members, or state.",
+        reset="Set the group's start offsets; see the --to flags.",
+        offsets="Describe: the offsets, as without a flag.",
+        delete_offsets="Delete a group's offsets of topics.",
+    ),
     click.option(
         "--topic", multiple=True, metavar="NAME[:N,N...]", help="The topic, or some of its partitions."
     ),
     click.option("--all-topics", is_flag=True, help="All topics that the group has offsets for."),
-    click.option("--members", is_flag=True, help="Describe: the members."),
-    click.option("--offsets", is_flag=True, help="Describe: the offsets, as without a flag."),
-    click.option(
-        "--state", is_flag=False, flag_value="", metavar="[STATE,...]", help="The state, or only these."
-    ),
-    click.option("--verbose", is_flag=True, help="Describe: more columns."),
-    click.option("--timeout", type=int, metavar="MS", help="How long the cluster may take."),
     click.option("--to-earliest", is_flag=True, help="To the oldest record."),
     click.option("--to-latest", is_flag=True, help="To the end."),
     click.option(
         "--to-datetime", metavar="YYYY-MM-DDTHH:MM:SS.sss", help="To the first record from then on."
     ),
-    click.option("--dry-run", is_flag=True, help="Only show what would be reset."),
-    click.option("--execute", is_flag=True, help="Do it."),
 )
-def share_groups(session: Session, flags: Flags) -> None:
+def share_groups(session: Session, flags: ShareGroupsFlags) -> None:
     """List, describe, reset and delete share groups."""
-    action = exactly_one(flags, *_ACTIONS)
-    _check(flags, action)
-    if flags.timeout is not None:
-        session.properties["default.api.timeout.ms"] = str(flags.timeout)
-    if action == "list":
-        _list(session, flags)
-    elif action == "describe":
-        _describe(session, flags)
-    elif action == "delete":
-        _delete(session, flags)
-    elif action == "reset_offsets":
-        _reset(session, flags)
-    else:
-        _delete_offsets(session, flags)
+    actions = {
+        "list": _list,
+        "describe": _describe,
+        "delete": _delete,
+        "reset_offsets": _reset,
+        "delete_offsets": _delete_offsets,
+    }
+    run_group_tool(session, flags, _check, actions)
 
 
-def _check(flags: Flags, action: str) -> None:
-    if action in ("describe", "delete"):
-        exactly_one(flags, "group", "all_groups")
-    not_with(flags, "group", "list")
+def _check(flags: ShareGroupsFlags, action: str) -> None:
     not_with(flags, "topic", "list", "describe", "delete")
-    only_with(flags, "state", "list", "describe")
-    if action == "describe":
-        check_one_view(flags)
     if action in ("delete_offsets", "reset_offsets"):
         require(flags, "group")
     if action == "delete_offsets":
@@ -115,37 +98,23 @@ def _share_groups(cluster: Cluster) -> list[ListedGroup]:
     return [group for group in list_groups(cluster) if group.type == "Share"]
 
 
-def _list(session: Session, flags: Flags) -> None:
+def _list(session: Session, flags: ShareGroupsFlags) -> None:
     states = parse_words(flags.state, _STATES, "state") if flags.state else None
     groups = [group for group in _share_groups(session.cluster) if states is None or group.state in states]
     documents = [{"group": group.group_id, "state": group.state} for group in groups]
     if flags.state is None:
-        session.tell(documents, [group.group_id for group in groups])
+        session.result(documents, [group.group_id for group in groups])
         return
-    widths = [widest(15, [group.group_id for group in groups]), 0]
-    rows = [("GROUP", "STATE"), *((group.group_id, group.state) for group in groups)]
-    session.tell(documents, [row(cells, widths) for cells in rows])
+    session.result(documents, state_lines(groups))
 
 
-def _described(cluster: Cluster, names: list[str]) -> dict[str, tuple[Node, Any] | ApiException]:
-    found: dict[str, tuple[Node, Any] | ApiException] = {}
-    for node, own in cluster.coordinators(names).items() if names else ():
-        for told in cluster.ask(ShareGroupDescribeRequest(group_ids=own), node).groups:
-            if told.error_code == ErrorCode.NONE:
-                found[told.group_id] = cluster.nodes()[node], told
-            else:
-                message = describe_error(told.error_code, told.error_message)
-                found[told.group_id] = ApiException(ErrorCode.of(told.error_code), message)
-    return {name: found[name] for name in sorted(found)}
-
-
-def _describe(session: Session, flags: Flags) -> None:
+def _describe(session: Session, flags: ShareGroupsFlags) -> None:
     everyone = _share_groups(session.cluster) if flags.all_groups else []
     names = [*flags.group, *(group.group_id for group in everyone)]
     documents: list[object] = []
-    for name, known in _described(session.cluster, names).items():
+    for name, known in describe_share_groups(session.cluster, names).items():
         if isinstance(known, ApiException):
-            session.complain(f"group '{name}': {known.message}")
+            session.error(f"group '{name}': {known.message}")
             continue
         node, told = known
         if (flags.members or flags.state is not None) and told.group_state == "Empty":
@@ -160,13 +129,14 @@ def _describe(session: Session, flags: Flags) -> None:
         session.dump(documents)
 
 
-def _show(session: Session, titles: list[str], rows: list[list[Any]], widths: list[int]) -> list[object]:
-    session.say()
-    session.rows(titles, rows, widths)
-    return [dict(zip(json_names(titles), cells, strict=True)) for cells in rows]
+def _show(
+    session: Session, titles: list[str], rows: list[list[Any]], widths: list[int]
+) -> list[dict[str, object]]:
+    session.print()
+    return show_table(session, titles, rows, widths)
 
 
-def _show_members(session: Session, told: Any, verbose: bool) -> list[object]:
+def _show_members(session: Session, told: ShareGroup, verbose: bool) -> list[dict[str, object]]:
     members = sorted(told.members, key=lambda member: str(member.member_id))
     if not members:
         return []
@@ -187,7 +157,7 @@ def _show_members(session: Session, told: Any, verbose: bool) -> list[object]:
     return _show(session, [*titles, "ASSIGNMENT"], rows, [*widths, 0])
 
 
-def _show_state(session: Session, node: Node, told: Any, verbose: bool) -> list[object]:
+def _show_state(session: Session, node: Node, told: ShareGroup, verbose: bool) -> list[dict[str, object]]:
     coordinator = f"{node.host}:{node.port}  ({node.id})"
     columns: list[tuple[str, Any, int]] = [
         ("GROUP", told.group_id, widest(15, [told.group_id])),
@@ -201,24 +171,10 @@ def _show_state(session: Session, node: Node, told: Any, verbose: bool) -> list[
     return _show(session, titles, [cells], widths)
 
 
-def _offsets(cluster: Cluster, group_id: str) -> dict[Partition, Any]:
-    """Where a group's shared partitions begin; ApiException for an unknown group."""
-    kind = DescribeShareGroupOffsetsRequest
-    request = kind(groups=[kind.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)])
-    (told,) = cluster.ask(request, cluster.coordinator(group_id)).groups
-    raise_for(told.error_code, told.error_message, group_id)
-    found: dict[Partition, Any] = {}
-    for topic in told.topics:
-        for each in topic.partitions:
-            raise_for(each.error_code, each.error_message, f"{topic.topic_name}-{each.partition_index}")
-            found[topic.topic_name, each.partition_index] = each
-    return dict(sorted(found.items()))
-
-
-def _show_offsets(session: Session, group_id: str, verbose: bool) -> list[object]:
-    offsets = _offsets(session.cluster, group_id)
+def _show_offsets(session: Session, group_id: str, verbose: bool) -> list[dict[str, object]]:
+    offsets = share_offsets(session.cluster, group_id)
     if not offsets:
-        session.say(f"\nShare group '{group_id}' has no offset information.")
+        session.print(f"\nShare group '{group_id}' has no offset information.")
         return []
     rows: list[list[Any]] = []
     for (topic, number), each in offsets.items():
@@ -232,22 +188,17 @@ def _show_offsets(session: Session, group_id: str, verbose: bool) -> list[object
     return _show(session, titles, rows, [*widths, *([13] if verbose else []), 13, 0])
 
 
-def _delete(session: Session, flags: Flags) -> None:
+def _delete(session: Session, flags: ShareGroupsFlags) -> None:
     listed = {group.group_id: group for group in _share_groups(session.cluster)}
     names = list(listed) if flags.all_groups else list(dict.fromkeys(flags.group))
-    results: dict[str, ErrorCode] = {}
-    for name in names:
-        if name not in listed:
-            results[name] = ErrorCode.GROUP_ID_NOT_FOUND
-        elif listed[name].state not in ("Empty", ""):
-            results[name] = ErrorCode.NON_EMPTY_GROUP
+    results = not_deletable(listed, names)
     results |= delete_groups(session.cluster, [name for name in names if name not in results])
-    tell_deleted(session, "share", results)
+    show_deleted(session, "share", results)
 
 
-def _reset(session: Session, flags: Flags) -> None:
+def _reset(session: Session, flags: ShareGroupsFlags) -> None:
     (group_id,) = flags.group[-1:]
-    known = _described(session.cluster, [group_id])[group_id]
+    known = describe_share_groups(session.cluster, [group_id])[group_id]
     if isinstance(known, ApiException):
         if known.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise known
@@ -256,48 +207,20 @@ def _reset(session: Session, flags: Flags) -> None:
     if flags.topic:
         partitions = parse_partitions(session.cluster, flags.topic)
     else:
-        partitions = list(_offsets(session.cluster, group_id))
+        partitions = list(share_offsets(session.cluster, group_id))
     by_leader(leaders(session.cluster, (topic for topic, _ in partitions)), partitions)
     if flags.to_datetime is not None:
         plan = offsets_since(session, partitions, parse_datetime(flags.to_datetime))
     else:
         plan = offsets_at(session.cluster, partitions, EARLIEST if flags.to_earliest else LATEST)
     if flags.execute:
-        _alter(session.cluster, group_id, plan)
+        alter_share_offsets(session.cluster, group_id, plan)
     show_plans(session, {group_id: plan})
 
 
-def _alter(cluster: Cluster, group_id: str, plan: Plan) -> None:
-    kind = AlterShareGroupOffsetsRequest
-    topics = [
-        kind.AlterShareGroupOffsetsRequestTopic(
-            topic_name=topic,
-            partitions=[
-                kind.AlterShareGroupOffsetsRequestPartition(
-                    partition_index=number, start_offset=plan[topic, number]
-                )
-                for number in numbers
-            ],
-        )
-        for topic, numbers in by_topic(plan).items()
-    ]
-    answer = cluster.ask(kind(group_id=group_id, topics=topics), cluster.coordinator(group_id))
-    raise_for(answer.error_code, answer.error_message, group_id)
-    for topic in answer.responses:
-        for each in topic.partitions:
-            raise_for(each.error_code, each.error_message, f"{topic.topic_name}-{each.partition_index}")
-
-
-def _delete_offsets(session: Session, flags: Flags) -> None:
+def _delete_offsets(session: Session, flags: ShareGroupsFlags) -> None:
     (group_id,) = flags.group[-1:]
-    kind = DeleteShareGroupOffsetsRequest
-    topics = [
-        kind.DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in dict.fromkeys(flags.topic)
-    ]
-    answer = session.cluster.ask(
-        kind(group_id=group_id, topics=topics), session.cluster.coordinator(group_id)
-    )
-    raise_for(answer.error_code, answer.error_message, group_id)
+    answer = delete_share_offsets(session.cluster, group_id, dict.fromkeys(flags.topic))
     rows: list[list[Any]] = []
     for each in sorted(answer.responses, key=lambda each: str(each.topic_name)):
         failed = each.error_code != ErrorCode.NONE

@@ -6,25 +6,43 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from ottla.admin.errors import raise_for
+from ottla.admin.groups import Group, commit_offsets, committed_offsets, describe_groups, remove_members
+from ottla.admin.partitions import EARLIEST, LATEST, Partition, leaders, offsets_at
+from ottla.admin.topics import delete_all_of
 from ottla.cli.tools.base import Flags, Session, given, require, tool
-from ottla.cli.tools.failures import UsageProblem, raise_for
-from ottla.cli.tools.group_admin import Group, commit_offsets, committed_offsets, describe_groups
-from ottla.cli.tools.group_output import Plan
+from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.group_tool import Plan
 from ottla.cli.tools.names import topic_names
-from ottla.cli.tools.partitions import EARLIEST, LATEST, Partition, leaders, offsets_at
 from ottla.cli.tools.reset_offsets import read_plan
 from ottla.cli.tools.streams_internals import is_internal
-from ottla.cli.tools.topics import delete_topics
 from ottla.cli.tools.values import now_ms, parse_datetime, parse_duration_ms, parse_int
 from ottla.errors import ApiException, ErrorCode
-from ottla.wire.messages import LeaveGroupRequest
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
 _FORMS: Final = (
     *("to_offset", "to_earliest", "to_latest", "shift_by", "to_datetime", "by_duration", "from_file"),
 )
+
+
+class StreamsApplicationResetFlags(Flags):
+    """The flags of `ottla streams-application-reset`."""
+
+    application_id: str
+    input_topics: str | None
+    intermediate_topics: str | None
+    internal_topics: str | None
+    to_earliest: bool
+    to_latest: bool
+    to_offset: str | None
+    to_datetime: str | None
+    by_duration: str | None
+    shift_by: str | None
+    from_file: str | None
+    force: bool
+    dry_run: bool
 
 
 @tool(
@@ -50,17 +68,17 @@ _FORMS: Final = (
     click.option("--dry-run", is_flag=True, help="Only show what would be done."),
     aliases={"--config-file": "--command-config"},
 )
-def streams_application_reset(session: Session, flags: Flags) -> None:
+def streams_application_reset(session: Session, flags: StreamsApplicationResetFlags) -> None:
     """Let a Streams application begin anew: reset its offsets, delete the topics it made for itself."""
     require(flags, "application_id")
     if sum(given(flags, name) for name in _FORMS) > 1:
         raise click.UsageError("only one way to reset the offsets can be given")
     if flags.intermediate_topics:
-        session.say("WARN: `--intermediate-topics` is deprecated and will be removed in a future release")
+        session.print("WARN: `--intermediate-topics` is deprecated and will be removed in a future release")
     _remove_members(session, flags)
     known = topic_names(session.cluster)
     if flags.dry_run:
-        session.say(
+        session.print(
             "----Dry run displays the actions which will be performed when running Streams Reset Tool----"
         )
     plan = _reset(session, flags, known)
@@ -81,7 +99,7 @@ def _listed(words: list[str]) -> str:
     return f"[{', '.join(words)}]"
 
 
-def _remove_members(session: Session, flags: Flags) -> None:
+def _remove_members(session: Session, flags: StreamsApplicationResetFlags) -> None:
     group_id = flags.application_id
     group = describe_groups(session.cluster, [group_id])[group_id]
     if isinstance(group, ApiException):
@@ -96,46 +114,40 @@ def _remove_members(session: Session, flags: Flags) -> None:
             ErrorCode.NON_EMPTY_GROUP,
             f"group '{group_id}' still has members ({names}): stop the application, or remove them with --force",
         )
-    session.say(f"Force deleting all active members in the group: {group_id}")
+    session.print(f"Force deleting all active members in the group: {group_id}")
     _expel(session.cluster, group)
 
 
 def _expel(cluster: Cluster, group: Group) -> None:
-    kind = LeaveGroupRequest
+    reason = "removed by ottla streams-application-reset"
     members = [
-        kind.MemberIdentity(
-            member_id="" if each.instance_id else each.member_id,
-            group_instance_id=each.instance_id or None,
-            reason="removed by ottla streams-application-reset",
-        )
+        ("" if each.instance_id else each.member_id, each.instance_id or None, reason)
         for each in group.members
     ]
-    answer = cluster.ask(kind(group_id=group.group_id, members=members), group.coordinator.id)
-    raise_for(answer.error_code)
-    for each in answer.members:
-        # One that has left by itself meanwhile is no error.
+    for each in remove_members(cluster, group.group_id, members, group.coordinator.id).members:
+        # A member that has left in the meantime is no error.
         if each.error_code != ErrorCode.UNKNOWN_MEMBER_ID:
             raise_for(each.error_code, None, each.member_id)
 
 
-def _reset(session: Session, flags: Flags, known: list[str]) -> Plan:
+def _reset(session: Session, flags: StreamsApplicationResetFlags, known: list[str]) -> Plan:
     inputs, between = _words(flags.input_topics), _words(flags.intermediate_topics)
     if not inputs and not between:
-        session.say("No input or intermediate topics specified. Skipping seek.")
+        session.print("No input or intermediate topics specified. Skipping seek.")
         return {}
     if inputs:
-        session.say(f"Reset-offsets for input topics {_listed(inputs)}")
+        session.print(f"Reset-offsets for input topics {_listed(inputs)}")
     if between:
-        session.say(f"Seek-to-end for intermediate topics {_listed(between)}")
+        session.print(f"Seek-to-end for intermediate topics {_listed(between)}")
     for kind, topics, mark in (("input", inputs, "Topic: "), ("intermediate", between, "Topic:")):
         missing = [topic for topic in topics if topic not in known]
         if missing:
-            session.complain(
+            session.error(
                 f"there is no topic {', '.join(missing)}; `ottla topics --list` shows what there is"
             )
-            session.say(f"Following {kind} topics are not found, skipping them")
+            session.print(f"Following {kind} topics are not found, skipping them")
             for topic in missing:
-                session.say(mark + topic)
+                session.print(mark + topic)
     cluster = session.cluster
     found_inputs = list(leaders(cluster, (topic for topic in inputs if topic in known)))
     found_between = list(
@@ -145,27 +157,27 @@ def _reset(session: Session, flags: Flags, known: list[str]) -> Plan:
         return {}
     plan: Plan = {}
     if found_inputs:
-        session.say(
+        session.print(
             f"Following input topics offsets will be reset to (for consumer group {flags.application_id})"
         )
         plan = _input_plan(session, flags, found_inputs)
         for (topic, number), offset in sorted(plan.items()):
-            session.say(f"Topic: {topic} Partition: {number} Offset: {offset}")
+            session.print(f"Topic: {topic} Partition: {number} Offset: {offset}")
     if found_between:
-        session.say(
+        session.print(
             "Following intermediate topics offsets will be reset to end (for consumer group"
             f" {flags.application_id})"
         )
         for topic, _ in found_between:
-            session.say(f"Topic: {topic}")
+            session.print(f"Topic: {topic}")
         plan |= offsets_at(cluster, found_between, LATEST)
     if not flags.dry_run:
         commit_offsets(cluster, flags.application_id, plan)
-    session.say("Done.")
+    session.print("Done.")
     return plan
 
 
-def _input_plan(session: Session, flags: Flags, partitions: list[Partition]) -> Plan:
+def _input_plan(session: Session, flags: StreamsApplicationResetFlags, partitions: list[Partition]) -> Plan:
     cluster = session.cluster
     if flags.to_latest:
         return offsets_at(cluster, partitions, LATEST)
@@ -198,10 +210,12 @@ def _within_range(session: Session, plan: Plan) -> Plan:
     for partition, offset in plan.items():
         start, end = starts[partition], ends[partition]
         if offset >= end:
-            session.say(f"New offset ({offset}) is higher than latest offset. Value will be set to {end}")
+            session.print(f"New offset ({offset}) is higher than latest offset. Value will be set to {end}")
             plan[partition] = end
         elif offset <= start:
-            session.say(f"New offset ({offset}) is lower than earliest offset. Value will be set to {start}")
+            session.print(
+                f"New offset ({offset}) is lower than earliest offset. Value will be set to {start}"
+            )
             plan[partition] = start
     return plan
 
@@ -210,14 +224,14 @@ def _since(session: Session, partitions: list[Partition], timestamp: int) -> Pla
     found = offsets_at(session.cluster, partitions, timestamp)
     empty = [partition for partition, offset in found.items() if offset < 0]
     for topic, number in empty:
-        session.say(
+        session.print(
             f"Partition {number} from topic {topic} is empty, without a committed record. Falling back to"
             " latest known offset."
         )
     return found | offsets_at(session.cluster, empty, LATEST)
 
 
-def _delete_internal(session: Session, flags: Flags, known: list[str]) -> list[str]:
+def _delete_internal(session: Session, flags: StreamsApplicationResetFlags, known: list[str]) -> list[str]:
     inferred = [topic for topic in known if is_internal(topic, flags.application_id)]
     chosen = _words(flags.internal_topics)
     strangers = [topic for topic in chosen if topic not in inferred]
@@ -228,8 +242,8 @@ def _delete_internal(session: Session, flags: Flags, known: list[str]) -> list[s
         )
     topics = chosen or inferred
     kind = "specified" if chosen else "inferred"
-    session.say(f"Deleting {kind} internal topics {_listed(topics)}")
+    session.print(f"Deleting {kind} internal topics {_listed(topics)}")
     if topics and not flags.dry_run:
-        delete_topics(session.cluster, topics)
-    session.say("Done.")
+        delete_all_of(session.cluster, topics)
+    session.print("Done.")
     return topics

@@ -18,13 +18,21 @@ _ROWS: Final = 20
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
+class TopFlags(Flags):
+    """The flags of `ottla top`."""
+
+    interval: float
+    iterations: int | None
+    internal: bool
+
+
 @tool(
     "top",
     click.option("--interval", type=float, default=2.0, metavar="SECONDS", help="Time between two looks."),
     click.option("--iterations", type=int, metavar="COUNT", help="End after so many looks."),
     click.option("--internal", is_flag=True, help="Also Kafka's own topics."),
 )
-def top(session: Session, flags: Flags) -> None:
+def top(session: Session, flags: TopFlags) -> None:
     """Watch a cluster. Ctrl-C ends it."""
     if flags.interval <= 0:
         raise UsageProblem(f"--interval {flags.interval}: expected more than 0")
@@ -38,7 +46,7 @@ def top(session: Session, flags: Flags) -> None:
             if screen is not None:
                 screen.update(_page(session, before, now), refresh=True)
             else:
-                session.tell(_document(before, now), _lines(before, now))
+                session.result(_document(before, now), _lines(before, now))
             before = now
             left = None if left is None else left - 1
 

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ottla.admin.configs import ConfigEntry, describe_configs
+from ottla.admin.errors import raise_for
+from ottla.admin.reassignments import Reassignment, list_reassignments
+from ottla.admin.topics import (
+    NewPartitions,
+    NewTopic,
+    create_partitions,
+    create_topics,
+    delete_all_of,
+    describe_topics,
+)
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, require, tool
-from ottla.cli.tools.config_entries import ConfigEntry, describe_configs
-from ottla.cli.tools.failures import UsageProblem, raise_for
+from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.names import topic_names
 from ottla.cli.tools.values import parse_int
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import ConfigResourceType
-from ottla.wire.messages import (
-    CreatePartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeTopicPartitionsRequest,
-    ListPartitionReassignmentsRequest,
-)
 from ottla.wire.uuid import ZERO_UUID, uuid_to_str
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.topics import DescribedPartition, DescribedTopic
 
 _ACTIONS: Final = ("create", "list", "alter", "describe", "delete")
 _REPORTS: Final = (
@@ -35,7 +39,32 @@ _REPORTS: Final = (
     "under_min_isr_partitions",
     "at_min_isr_partitions",
 )
-_TIMEOUT_MS: Final = 30_000
+
+
+class TopicsFlags(Flags):
+    """The flags of `ottla topics`."""
+
+    list: bool
+    create: bool
+    describe: bool
+    alter: bool
+    delete: bool
+    topic: str | None
+    topic_id: str | None
+    partitions: str | None
+    replication_factor: str | None
+    replica_assignment: str | None
+    config: tuple[str, ...]
+    delete_config: tuple[str, ...]
+    if_not_exists: bool
+    if_exists: bool
+    exclude_internal: bool
+    topics_with_overrides: bool
+    under_replicated_partitions: bool
+    unavailable_partitions: bool
+    under_min_isr_partitions: bool
+    at_min_isr_partitions: bool
+    partition_size_limit_per_response: str | None
 
 
 @tool(
@@ -68,7 +97,7 @@ _TIMEOUT_MS: Final = 30_000
     click.option("--at-min-isr-partitions", is_flag=True, help="Only partitions at min.insync.replicas."),
     click.option("--partition-size-limit-per-response", metavar="COUNT", help="Partitions per answer."),
 )
-def topics(session: Session, flags: Flags) -> None:
+def topics(session: Session, flags: TopicsFlags) -> None:
     """Create, delete, describe or change topics."""
     action = exactly_one(flags, *_ACTIONS)
     _check(flags, action)
@@ -77,7 +106,7 @@ def topics(session: Session, flags: Flags) -> None:
     )
 
 
-def _check(flags: Flags, action: str) -> None:
+def _check(flags: TopicsFlags, action: str) -> None:
     if action not in ("list", "describe"):
         require(flags, "topic")
     if action == "alter":
@@ -102,38 +131,32 @@ def _check(flags: Flags, action: str) -> None:
     not_with(flags, "topics_with_overrides", *_REPORTS)
 
 
-def _list(session: Session, flags: Flags) -> None:
+def _list(session: Session, flags: TopicsFlags) -> None:
     names = topic_names(session.cluster, flags.topic, exclude_internal=flags.exclude_internal)
-    session.tell(names, names or [""])
+    session.result(names, names or [""])
 
 
-def _create(session: Session, flags: Flags) -> None:
+def _create(session: Session, flags: TopicsFlags) -> None:
     partitions = parse_int("--partitions", flags.partitions, -1)
     factor = parse_int("--replication-factor", flags.replication_factor, -1)
     if flags.partitions is not None and partitions < 1:
         raise UsageProblem("--partitions must be greater than 0")
     if flags.replication_factor is not None and not 1 <= factor <= 32767:
         raise UsageProblem("--replication-factor must be between 1 and 32767")
+    assert flags.topic is not None
     if "." in flags.topic or "_" in flags.topic:
-        session.say(
+        session.print(
             "WARNING: Metric names have '_' in the place of '.': topics that differ in nothing else would share"
             " theirs. Use one of the two, not both."
         )
-    kind = CreateTopicsRequest
-    topic = kind.CreatableTopic(name=flags.topic, num_partitions=partitions, replication_factor=factor)
+    topic = NewTopic(flags.topic, partitions, factor, topic_configs=_pairs(flags.config))
     if flags.replica_assignment:
-        topic.assignments = [
-            kind.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
-            for index, brokers in enumerate(parse_assignment(flags.replica_assignment))
-        ]
-    topic.configs = [
-        kind.CreatableTopicConfig(name=key, value=value) for key, value in _pairs(flags.config).items()
-    ]
-    answer = session.cluster.ask(kind(topics=[topic], timeout_ms=_TIMEOUT_MS)).topics[0]
+        topic.replica_assignments = dict(enumerate(parse_assignment(flags.replica_assignment)))
+    answer = create_topics(session.cluster, [topic]).topics[0]
     if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and flags.if_not_exists:
         return
     raise_for(answer.error_code, answer.error_message)
-    session.tell({"created": flags.topic}, [f"Created topic {flags.topic}."])
+    session.result({"created": flags.topic}, [f"Created topic {flags.topic}."])
 
 
 def _pairs(words: Iterable[str]) -> dict[str, str]:
@@ -159,7 +182,7 @@ def parse_assignment(text: str) -> list[list[int]]:
     return assignment
 
 
-def _existing(session: Session, flags: Flags) -> list[str]:
+def _existing(session: Session, flags: TopicsFlags) -> list[str]:
     """The topics that the flags mean; ApiException where there is none and there ought to be."""
     names = topic_names(session.cluster, flags.topic, exclude_internal=flags.exclude_internal)
     if flags.topic and not names and not flags.if_exists:
@@ -170,51 +193,37 @@ def _existing(session: Session, flags: Flags) -> list[str]:
     return names
 
 
-def _alter(session: Session, flags: Flags) -> None:
+def _alter(session: Session, flags: TopicsFlags) -> None:
     count = parse_int("--partitions", flags.partitions)
     names = _existing(session, flags)
-    kind = CreatePartitionsRequest
-    wanted = []
+    wanted: dict[str, NewPartitions] = {}
     for topic in session.cluster.metadata(names).topics if names else ():
-        change = kind.CreatePartitionsTopic(name=topic.name, count=count, assignments=None)
+        change = NewPartitions(count)
         if flags.replica_assignment:
-            new = parse_assignment(flags.replica_assignment)[len(topic.partitions) :]
-            change.assignments = [kind.CreatePartitionsAssignment(broker_ids=brokers) for brokers in new]
-        wanted.append(change)
+            change.new_assignments = parse_assignment(flags.replica_assignment)[len(topic.partitions) :]
+        wanted[topic.name or ""] = change
     if not wanted:
         return
-    for result in session.cluster.ask(kind(topics=wanted, timeout_ms=_TIMEOUT_MS)).results:
+    for result in create_partitions(session.cluster, wanted).results:
         raise_for(result.error_code, result.error_message)
-    session.tell({"altered": names}, [])
+    session.result({"altered": names}, [])
 
 
-def _delete(session: Session, flags: Flags) -> None:
+def _delete(session: Session, flags: TopicsFlags) -> None:
     names = _existing(session, flags)
     if not names:
         return
-    delete_topics(session.cluster, names)
-    session.tell({"deleted": names}, [])
-
-
-def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
-    """Delete topics; ApiException at the first that is refused."""
-    kind = DeleteTopicsRequest
-    version = cluster.first().version_for(ApiKey.DELETE_TOPICS) or 0
-    if version >= 6:
-        request = kind(topics=[kind.DeleteTopicState(name=name) for name in names], timeout_ms=_TIMEOUT_MS)
-    else:
-        request = kind(topic_names=list(names), timeout_ms=_TIMEOUT_MS)
-    for result in cluster.ask(request).responses:
-        raise_for(result.error_code, result.error_message, result.name)
+    delete_all_of(session.cluster, names)
+    session.result({"deleted": names}, [])
 
 
 @dataclass(slots=True)
 class _Described:
     """A topic with what the lines about it need."""
 
-    topic: Any
+    topic: DescribedTopic
     configs: list[ConfigEntry]
-    reassignments: dict[int, Any]
+    reassignments: dict[int, Reassignment]
 
     @property
     def overrides(self) -> list[ConfigEntry]:
@@ -225,42 +234,40 @@ class _Described:
             (int(entry.value or 1) for entry in self.configs if entry.name == "min.insync.replicas"), 1
         )
 
-    def replication_factor(self, partition: Any) -> int:
+    def replication_factor(self, partition: DescribedPartition) -> int:
         moving = self.reassignments.get(partition.partition_index)
-        if moving is not None and set(partition.replica_nodes) & {
-            *moving.adding_replicas,
-            *moving.removing_replicas,
-        }:
-            return len(moving.replicas) - len(moving.adding_replicas)
+        if moving is not None and {*partition.replica_nodes} & {*moving.adding, *moving.removing}:
+            return len(moving.replicas) - len(moving.adding)
         return len(partition.replica_nodes)
 
 
-def _describe(session: Session, flags: Flags) -> None:
+def _describe(session: Session, flags: TopicsFlags) -> None:
     cluster = session.cluster
     names = _names_by_id(session, flags) if flags.topic_id else _existing(session, flags)
     limit = parse_int("--partition-size-limit-per-response", flags.partition_size_limit_per_response, 2000)
-    # Only metadata knows topics by their ids, and it does not tell which replicas are eligible: Kafka's tool says N/A.
-    described = _described(cluster, names, limit, by_id=flags.topic_id is not None) if names else []
+    # Only Metadata finds topics by their ids. It has no eligible leader replicas: Kafka's tool shows N/A.
+    described = describe_topics(cluster, names, limit, eligible=flags.topic_id is None) if names else []
     configs = describe_configs(cluster, [(ConfigResourceType.TOPIC, name) for name in names]) if names else {}
     moving = _reassignments(cluster, described)
     reports = [report for report in _REPORTS if getattr(flags, report)]
     documents: list[dict[str, Any]] = []
     lines: list[str] = []
     for topic in described:
-        about = _Described(topic, configs[ConfigResourceType.TOPIC, topic.name], moving.get(topic.name, {}))
+        name = topic.name or ""
+        about = _Described(topic, configs[ConfigResourceType.TOPIC, name], moving.get(name, {}))
         if flags.topics_with_overrides and not about.overrides:
             continue
         shown = [p for p in topic.partitions if _shown(p, about, reports, cluster)]
         if not reports:
             lines.append(_topic_line(about))
         if not flags.topics_with_overrides:
-            lines += [_partition_line(topic.name, partition, about) for partition in shown]
+            lines += [_partition_line(name, partition, about) for partition in shown]
         if shown or not reports:
             documents.append(_document(about, shown))
     if session.at_terminal:
         _show_tables(documents)
     else:
-        session.tell(documents, lines)
+        session.result(documents, lines)
 
 
 def _show_tables(documents: list[dict[str, Any]]) -> None:
@@ -286,84 +293,28 @@ def _trouble(partition: dict[str, Any]) -> str:
     return f"waits for {', '.join(map(str, missing))}" if missing else ""
 
 
-def _names_by_id(session: Session, flags: Flags) -> list[str]:
+def _names_by_id(session: Session, flags: TopicsFlags) -> list[str]:
     for topic in session.cluster.metadata().topics:
         if uuid_to_str(topic.topic_id) == flags.topic_id:
-            return [topic.name]
+            return [topic.name or ""]
     if flags.if_exists:
         return []
     raise ApiException(ErrorCode.UNKNOWN_TOPIC_ID, f"TopicId '{flags.topic_id}' does not exist as expected")
 
 
-def _described(cluster: Cluster, names: list[str], limit: int, *, by_id: bool) -> list[Any]:
-    return list(_from_metadata(cluster, names)) if by_id else describe_topics(cluster, names, limit)
-
-
-def describe_topics(cluster: Cluster, names: list[str], limit: int = 2000) -> list[Any]:
-    """Topics with their partitions in order, from as many answers as it takes."""
-    if not cluster.supports(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
-        return list(_from_metadata(cluster, names))
-    kind = DescribeTopicPartitionsRequest
-    found: dict[str, Any] = {}
-    cursor = None
-    while True:
-        request = kind(
-            topics=[kind.TopicRequest(name=name) for name in names],
-            response_partition_limit=limit,
-            cursor=cursor,
-        )
-        answer = cluster.ask(request)
-        for topic in answer.topics:
-            raise_for(topic.error_code, None, topic.name)
-            if topic.name in found:
-                found[topic.name].partitions += topic.partitions
-            else:
-                found[topic.name] = topic
-        if answer.next_cursor is None:
-            break
-        cursor = kind.Cursor(
-            topic_name=answer.next_cursor.topic_name, partition_index=answer.next_cursor.partition_index
-        )
-    for topic in found.values():
-        topic.partitions.sort(key=lambda partition: partition.partition_index)
-    return [found[name] for name in sorted(found)]
-
-
-def _from_metadata(cluster: Cluster, names: list[str]) -> Iterator[Any]:
-    from ottla.wire.messages import DescribeTopicPartitionsResponse as Response
-
-    for topic in sorted(cluster.metadata(names).topics, key=lambda topic: str(topic.name)):
-        raise_for(topic.error_code, None, topic.name)
-        partitions = [
-            Response.DescribeTopicPartitionsResponsePartition(
-                partition_index=partition.partition_index,
-                leader_id=partition.leader_id,
-                replica_nodes=partition.replica_nodes,
-                isr_nodes=partition.isr_nodes,
-            )
-            for partition in sorted(topic.partitions, key=lambda partition: int(partition.partition_index))
-        ]
-        yield Response.DescribeTopicPartitionsResponseTopic(
-            name=topic.name, topic_id=topic.topic_id, partitions=partitions
-        )
-
-
-def _reassignments(cluster: Cluster, described: list[Any]) -> dict[str, dict[int, Any]]:
+def _reassignments(cluster: Cluster, described: list[DescribedTopic]) -> dict[str, dict[int, Reassignment]]:
     if not described or not cluster.supports(ApiKey.LIST_PARTITION_REASSIGNMENTS):
         return {}
-    kind = ListPartitionReassignmentsRequest
     wanted = [
-        kind.ListPartitionReassignmentsTopics(
-            name=topic.name, partition_indexes=[partition.partition_index for partition in topic.partitions]
-        )
-        for topic in described
+        (topic.name or "", partition.partition_index) for topic in described for partition in topic.partitions
     ]
-    answer = cluster.ask(kind(topics=wanted, timeout_ms=_TIMEOUT_MS))
-    raise_for(answer.error_code, answer.error_message)
-    return {topic.name: {each.partition_index: each for each in topic.partitions} for topic in answer.topics}
+    found: dict[str, dict[int, Reassignment]] = {}
+    for (topic, number), each in list_reassignments(cluster, wanted).items():
+        found.setdefault(topic, {})[number] = each
+    return found
 
 
-def _shown(partition: Any, about: _Described, reports: list[str], cluster: Cluster) -> bool:
+def _shown(partition: DescribedPartition, about: _Described, reports: list[str], cluster: Cluster) -> bool:
     if not reports:
         return True
     has_leader = partition.leader_id >= 0
@@ -391,7 +342,7 @@ def _topic_line(about: _Described) -> str:
     return "\t".join(words)
 
 
-def _partition_line(name: str, partition: Any, about: _Described) -> str:
+def _partition_line(name: str, partition: DescribedPartition, about: _Described) -> str:
     leader = partition.leader_id if partition.leader_id >= 0 else "none"
     words = [
         f"\tTopic: {name}",
@@ -402,18 +353,18 @@ def _partition_line(name: str, partition: Any, about: _Described) -> str:
     ]
     moving = about.reassignments.get(partition.partition_index)
     if moving is not None:
-        words.append(f"Adding Replicas: {_ids(moving.adding_replicas)}")
-        words.append(f"Removing Replicas: {_ids(moving.removing_replicas)}")
+        words.append(f"Adding Replicas: {_ids(moving.adding)}")
+        words.append(f"Removing Replicas: {_ids(moving.removing)}")
     words.append(f"Elr: {_ids(partition.eligible_leader_replicas)}")
     words.append(f"LastKnownElr: {_ids(partition.last_known_elr)}")
     return "\t".join(words)
 
 
-def _ids(ids: list[int] | None) -> str:
+def _ids(ids: Sequence[int] | None) -> str:
     return "N/A" if ids is None else ",".join(map(str, ids))
 
 
-def _document(about: _Described, partitions: list[Any]) -> dict[str, Any]:
+def _document(about: _Described, partitions: list[DescribedPartition]) -> dict[str, Any]:
     return {
         "topic": about.topic.name,
         "topicId": uuid_to_str(about.topic.topic_id),

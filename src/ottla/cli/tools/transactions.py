@@ -6,30 +6,46 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ottla.admin.partitions import Partition
+from ottla.admin.transactions import (
+    OpenTransaction,
+    abort_transaction,
+    describe_producers,
+    describe_transaction,
+    force_terminate,
+    list_transactions,
+)
 from ottla.cli.tools.base import Flags, Session, require, tool
-from ottla.cli.tools.cluster_client import Coordinator
 from ottla.cli.tools.columns import tabbed
-from ottla.cli.tools.failures import UsageProblem, raise_for
-from ottla.cli.tools.partitions import Partition, by_leader, by_topic, leaders
+from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import now_ms
 from ottla.errors import ApiException, ErrorCode
-from ottla.wire.messages import (
-    DescribeProducersRequest,
-    DescribeTransactionsRequest,
-    InitProducerIdRequest,
-    ListTransactionsRequest,
-    WriteTxnMarkersRequest,
-)
 
 if TYPE_CHECKING:
-    from ottla.cli.tools.cluster_client import Cluster
+    from ottla.admin.cluster import Cluster
 
 _ACTIONS: Final = (
     *("list", "describe", "describe-producers", "abort", "find-hanging"),
     "forceTerminateTransaction",
 )
-_NO_TIME: Final = 1
-"""Ends a transaction at once: the timeout of the producer that takes the transactional id over."""
+
+
+class TransactionsFlags(Flags):
+    """The flags of `ottla transactions`."""
+
+    action: str
+    transactional_id: str | None
+    id_to_end: str | None
+    duration_filter: int | None
+    transactional_id_pattern: str | None
+    broker_id: int | None
+    topic: str | None
+    partition: int | None
+    start_offset: int | None
+    producer_id: int | None
+    producer_epoch: int | None
+    coordinator_epoch: int | None
+    max_transaction_timeout: int
 
 
 @tool(
@@ -54,7 +70,7 @@ _NO_TIME: Final = 1
         help="find-hanging: only what is open for longer.",
     ),
 )
-def transactions(session: Session, flags: Flags) -> None:
+def transactions(session: Session, flags: TransactionsFlags) -> None:
     """Show transactions and producers, find and end hanging transactions."""
     {
         "list": _list,
@@ -68,50 +84,26 @@ def transactions(session: Session, flags: Flags) -> None:
 
 def _tell(session: Session, titles: tuple[str, ...], rows: list[list[Any]]) -> None:
     names = [title[0].lower() + title[1:] for title in titles]
-    session.tell([dict(zip(names, cells, strict=True)) for cells in rows], tabbed(titles, rows))
+    session.result([dict(zip(names, cells, strict=True)) for cells in rows], tabbed(titles, rows))
 
 
-def _list(session: Session, flags: Flags) -> None:
-    duration = -1 if flags.duration_filter is None else flags.duration_filter
+def _list(session: Session, flags: TransactionsFlags) -> None:
     rows: list[list[Any]] = []
     for node in sorted(session.cluster.nodes()):
-        for each in _listed(session.cluster, node, [], duration, flags.transactional_id_pattern):
+        for each in list_transactions(
+            session.cluster,
+            node,
+            duration_ms=flags.duration_filter,
+            pattern=flags.transactional_id_pattern,
+        ):
             rows.append([each.transactional_id, node, each.producer_id, each.transaction_state])
     _tell(session, ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows)
 
 
-def _listed(
-    cluster: Cluster, node: int, producer_ids: list[int], duration: int = -1, pattern: str | None = None
-) -> list[Any]:
-    def ask() -> list[Any]:
-        request = ListTransactionsRequest(
-            producer_id_filters=producer_ids, duration_filter=duration, transactional_id_pattern=pattern
-        )
-        answer = cluster.ask(request, node)
-        raise_for(answer.error_code)
-        return list(answer.transaction_states)
-
-    found: list[Any] = cluster.retrying(ask)
-    return found
-
-
-def _state_of(cluster: Cluster, transactional_id: str) -> tuple[int, Any]:
-    """The coordinator and the state of a transactional id; ApiException for an unknown one."""
-
-    def ask() -> tuple[int, Any]:
-        node = cluster.coordinator(transactional_id, Coordinator.TRANSACTION)
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-        state = cluster.ask(request, node).transaction_states[0]
-        raise_for(state.error_code, None, f"transactional id '{transactional_id}'")
-        return node, state
-
-    found: tuple[int, Any] = cluster.retrying(ask)
-    return found
-
-
-def _describe(session: Session, flags: Flags) -> None:
+def _describe(session: Session, flags: TransactionsFlags) -> None:
     require(flags, "transactional_id")
-    node, state = _state_of(session.cluster, flags.transactional_id)
+    assert flags.transactional_id is not None
+    node, state = describe_transaction(session.cluster, flags.transactional_id)
     start: int | str = state.transaction_start_time_ms
     duration: int | str = now_ms() - state.transaction_start_time_ms
     if state.transaction_start_time_ms < 0:
@@ -131,29 +123,14 @@ def _describe(session: Session, flags: Flags) -> None:
     _tell(session, titles, [cells])
 
 
-def _producers(cluster: Cluster, partitions: list[Partition], node: int | None) -> dict[Partition, list[Any]]:
-    """The producers that partitions know; a broker's view of them where one is named, else the leader's."""
-    if node is not None:
-        by_node = {node: partitions}
-    else:
-        by_node = by_leader(leaders(cluster, (topic for topic, _ in partitions)), partitions)
-    kind = DescribeProducersRequest
-    found: dict[Partition, list[Any]] = {}
-    for each, wanted in by_node.items():
-        topics = [
-            kind.TopicRequest(name=topic, partition_indexes=numbers)
-            for topic, numbers in by_topic(wanted).items()
-        ]
-        for topic in cluster.ask(kind(topics=topics), each).topics:
-            for answer in topic.partitions:
-                raise_for(answer.error_code, answer.error_message, f"{topic.name}-{answer.partition_index}")
-                found[topic.name, answer.partition_index] = answer.active_producers
-    return found
-
-
-def _describe_producers(session: Session, flags: Flags) -> None:
+def _partition(flags: TransactionsFlags) -> Partition:
     require(flags, "topic", "partition")
-    partition = flags.topic, flags.partition
+    assert flags.topic is not None and flags.partition is not None
+    return flags.topic, flags.partition
+
+
+def _describe_producers(session: Session, flags: TransactionsFlags) -> None:
+    partition = _partition(flags)
     rows = [
         [
             *(each.producer_id, each.producer_epoch, each.coordinator_epoch, each.last_sequence),
@@ -162,7 +139,7 @@ def _describe_producers(session: Session, flags: Flags) -> None:
                 each.current_txn_start_offset if each.current_txn_start_offset >= 0 else "None",
             ),
         ]
-        for each in _producers(session.cluster, [partition], flags.broker_id)[partition]
+        for each in describe_producers(session.cluster, [partition], flags.broker_id)[partition]
     ]
     titles = (
         *("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp"),
@@ -171,64 +148,41 @@ def _describe_producers(session: Session, flags: Flags) -> None:
     _tell(session, titles, rows)
 
 
-def _abort(session: Session, flags: Flags) -> None:
-    require(flags, "topic", "partition")
-    partition = flags.topic, flags.partition
+def _abort(session: Session, flags: TransactionsFlags) -> None:
+    partition = _partition(flags)
     if flags.start_offset is not None:
         open_ones = [
             each
-            for each in _producers(session.cluster, [partition], None)[partition]
+            for each in describe_producers(session.cluster, [partition], None)[partition]
             if each.current_txn_start_offset == flags.start_offset
         ]
         if not open_ones:
             raise UsageProblem(
                 f"no open transaction starts at offset {flags.start_offset} of {flags.topic}-{flags.partition}"
             )
-        producer = (
-            open_ones[0].producer_id,
-            open_ones[0].producer_epoch,
-            max(0, open_ones[0].coordinator_epoch),
-        )
+        found = open_ones[0]
+        producer = int(found.producer_id), found.producer_epoch, found.coordinator_epoch
     else:
         if flags.producer_id is None:
             raise UsageProblem("abort needs --start-offset, or the producer's id and epochs for old brokers")
         require(flags, "producer_epoch", "coordinator_epoch")
-        producer = flags.producer_id, flags.producer_epoch, max(0, flags.coordinator_epoch)
-    _write_abort_marker(session.cluster, partition, producer)
-    session.tell({"aborted": {"topic": flags.topic, "partition": flags.partition}}, [])
+        assert flags.producer_epoch is not None and flags.coordinator_epoch is not None
+        producer = flags.producer_id, flags.producer_epoch, flags.coordinator_epoch
+    producer_id, producer_epoch, coordinator_epoch = producer
+    transaction = OpenTransaction(partition, producer_id, producer_epoch, max(0, coordinator_epoch))
+    abort_transaction(session.cluster, transaction)
+    session.result({"aborted": {"topic": flags.topic, "partition": flags.partition}}, [])
 
 
-def _write_abort_marker(cluster: Cluster, partition: Partition, producer: tuple[int, int, int]) -> None:
-    (leader,) = by_leader(leaders(cluster, [partition[0]]), [partition])
-    kind = WriteTxnMarkersRequest
-    topic = kind.WritableTxnMarkerTopic(name=partition[0], partition_indexes=[partition[1]])
-    marker = kind.WritableTxnMarker(
-        producer_id=producer[0],
-        producer_epoch=producer[1],
-        transaction_result=False,
-        topics=[topic],
-        coordinator_epoch=producer[2],
-    )
-    for told in cluster.ask(kind(markers=[marker]), leader).markers:
-        for each in (one for answer in told.topics for one in answer.partitions):
-            raise_for(each.error_code, None, f"{partition[0]}-{partition[1]}")
-
-
-def _force_terminate(session: Session, flags: Flags) -> None:
+def _force_terminate(session: Session, flags: TransactionsFlags) -> None:
     transactional_id = flags.id_to_end or flags.transactional_id
     if transactional_id is None:
         raise click.UsageError("--transactionalId is required here")
-
-    def take_over() -> None:
-        node = session.cluster.coordinator(transactional_id, Coordinator.TRANSACTION)
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=_NO_TIME)
-        raise_for(session.cluster.ask(request, node).error_code, None, transactional_id)
-
-    session.cluster.retrying(take_over)
-    session.tell({"terminated": transactional_id}, [])
+    force_terminate(session.cluster, transactional_id)
+    session.result({"terminated": transactional_id}, [])
 
 
-def _find_hanging(session: Session, flags: Flags) -> None:
+def _find_hanging(session: Session, flags: TransactionsFlags) -> None:
     if flags.topic is None and flags.broker_id is None:
         raise UsageProblem("find-hanging needs --topic or --broker-id")
     if flags.partition is not None and flags.topic is None:
@@ -237,7 +191,9 @@ def _find_hanging(session: Session, flags: Flags) -> None:
     names = {
         each.producer_id: each.transactional_id
         for node in session.cluster.nodes()
-        for each in _listed(session.cluster, node, sorted({producer.producer_id for _, producer in suspects}))
+        for each in list_transactions(
+            session.cluster, node, producer_ids=sorted({producer.producer_id for _, producer in suspects})
+        )
         if suspects
     }
     expected = {
@@ -258,12 +214,11 @@ def _find_hanging(session: Session, flags: Flags) -> None:
     _tell(session, titles, rows)
 
 
-def _long_open(cluster: Cluster, flags: Flags) -> list[tuple[Partition, Any]]:
+def _long_open(cluster: Cluster, flags: TransactionsFlags) -> list[tuple[Partition, Any]]:
     """Producers whose transaction is open for longer than any may be."""
-    names = [flags.topic] if flags.topic else [topic.name for topic in cluster.metadata().topics]
     chosen = [
-        (topic.name, each.partition_index)
-        for topic in cluster.metadata(names).topics
+        (topic.name or "", each.partition_index)
+        for topic in cluster.metadata([flags.topic] if flags.topic else None).topics
         for each in topic.partitions
         if flags.partition in (None, each.partition_index)
         if flags.broker_id is None or flags.broker_id in each.replica_nodes
@@ -275,7 +230,7 @@ def _long_open(cluster: Cluster, flags: Flags) -> list[tuple[Partition, Any]]:
     oldest = now_ms() - flags.max_transaction_timeout * 60_000
     return [
         (partition, each)
-        for partition, producers in _producers(cluster, chosen, flags.broker_id).items()
+        for partition, producers in describe_producers(cluster, chosen, flags.broker_id).items()
         for each in producers
         if each.current_txn_start_offset >= 0 and each.last_timestamp < oldest
     ]
@@ -284,7 +239,7 @@ def _long_open(cluster: Cluster, flags: Flags) -> list[tuple[Partition, Any]]:
 def _expected_partitions(cluster: Cluster, transactional_id: str) -> set[Partition]:
     """The partitions whose end the coordinator still owes; none where it does not know the id any more."""
     try:
-        _, state = _state_of(cluster, transactional_id)
+        _, state = describe_transaction(cluster, transactional_id)
     except ApiException as error:
         if error.code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             raise

@@ -15,6 +15,23 @@ _POLL_S: Final = 0.2
 _AT_ONCE: Final = 500
 
 
+class VerifiableConsumerFlags(Flags):
+    """The flags of `ottla verifiable-consumer`."""
+
+    topic: str
+    group_id: str
+    group_instance_id: str | None
+    group_protocol: str
+    group_remote_assignor: str | None
+    max_messages: int
+    session_timeout: int | None
+    verbose: bool
+    enable_autocommit: bool
+    reset_policy: str
+    assignment_strategy: str | None
+    consumer_config: str | None
+
+
 @tool(
     "verifiable-consumer",
     click.option("--topic", metavar="NAME", help="The topic to read."),
@@ -34,7 +51,7 @@ _AT_ONCE: Final = 500
     click.option("--assignment-strategy", metavar="CLASS", help="The assignor of a classic group."),
     click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old for --command-config."),
 )
-def verifiable_consumer(session: Session, flags: Flags) -> None:
+def verifiable_consumer(session: Session, flags: VerifiableConsumerFlags) -> None:
     """Read a topic and tell of records, commits and rebalances."""
     require(flags, "topic", "group_id")
     engine.require_broker(session)
@@ -43,7 +60,7 @@ def verifiable_consumer(session: Session, flags: Flags) -> None:
         _Run(flags, client).run()
 
 
-def _properties(flags: Flags) -> dict[str, str]:
+def _properties(flags: VerifiableConsumerFlags) -> dict[str, str]:
     from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.consumer_config) if flags.consumer_config else {}
@@ -68,7 +85,7 @@ def _properties(flags: Flags) -> dict[str, str]:
 class _Run:
     """One run, until it has enough or is asked to stop."""
 
-    def __init__(self, flags: Flags, client: Any) -> None:
+    def __init__(self, flags: VerifiableConsumerFlags, client: Any) -> None:
         self._flags = flags
         self._client = client
         self._count = 0

@@ -15,6 +15,19 @@ from ottla.cli.tools.base import Flags, Session, require, tool
 from ottla.cli.tools.values import now_ms
 
 
+class VerifiableProducerFlags(Flags):
+    """The flags of `ottla verifiable-producer`."""
+
+    topic: str
+    max_messages: int
+    throughput: int
+    acks: str
+    producer_config: str | None
+    message_create_time: int
+    value_prefix: int | None
+    repeating_keys: int | None
+
+
 @tool(
     "verifiable-producer",
     click.option("--topic", metavar="NAME", help="The topic to write to."),
@@ -34,7 +47,7 @@ from ottla.cli.tools.values import now_ms
     click.option("--value-prefix", type=int, metavar="NUMBER", help="Values are NUMBER.0, NUMBER.1, ..."),
     click.option("--repeating-keys", type=int, metavar="COUNT", help="Keys from 0 on, so many of them."),
 )
-def verifiable_producer(session: Session, flags: Flags) -> None:
+def verifiable_producer(session: Session, flags: VerifiableProducerFlags) -> None:
     """Write increasing numbers and tell what became of each."""
     require(flags, "topic")
     from ottla.cli.properties_file import read_properties
@@ -53,7 +66,7 @@ def tell(name: str, **more: object) -> None:
 class _Run:
     """One run, until it is done or is asked to stop."""
 
-    def __init__(self, flags: Flags, client: Any) -> None:
+    def __init__(self, flags: VerifiableProducerFlags, client: Any) -> None:
         self._flags = flags
         self._client = client
         self._sent = self._acked = 0
