@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from ottla.admin.cluster import Cluster
+from ottla.admin.settings import ClusterSettings
 from ottla.cli.tools.base import parse_bootstrap
 from ottla.errors import ErrorCode
 from ottla.wire.messages import StreamsGroupHeartbeatRequest as Heartbeat
@@ -24,7 +25,7 @@ class StreamsMember:
     """Reads `source` and keeps a changelog; `join` returns when it has tasks, `leave` ends it."""
 
     def __init__(self, bootstrap: str, group_id: str, source: str) -> None:
-        self._cluster = Cluster(parse_bootstrap(bootstrap), client_id="streamer", timeout_s=30)
+        self._cluster = Cluster(ClusterSettings(tuple(parse_bootstrap(bootstrap)), "streamer"))
         self._group_id = group_id
         self._source = source
         self._epoch = 0

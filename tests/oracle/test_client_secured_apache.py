@@ -120,9 +120,9 @@ def test_users_log_in_by_scram(
 def test_a_mechanism_that_is_not_offered_is_told(
     apache_pair: ApachePair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ottla.client import admin_connections
+    from ottla.client import cluster_settings
 
-    monkeypatch.setattr(admin_connections, "SASL_MECHANISMS", ("OAUTHBEARER",))
+    monkeypatch.setattr(cluster_settings, "SASL_MECHANISMS", ("OAUTHBEARER",))
     with pytest.raises(UnsupportedSaslMechanismError, match="SCRAM-SHA-256"):
         KafkaAdminClient(bootstrap_servers=apache_pair.secure, **as_user("amy", "OAUTHBEARER"))
 

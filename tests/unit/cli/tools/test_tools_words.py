@@ -20,8 +20,16 @@ from ottla.cli.tools.topics import parse_assignment
 from ottla.cli.tools.values import java_double, parse_datetime, parse_duration_ms
 
 
-def make_tool(**options: Any) -> tuple[base.Tool, list[tuple[base.Session, base.Flags]]]:
-    calls: list[tuple[base.Session, base.Flags]] = []
+class EchoFlags(base.Flags):
+    topic: str | None
+    partitions: int | None
+    props: tuple[str, ...]
+    state: str | None
+    verbose: bool
+
+
+def make_tool(**options: Any) -> tuple[base.Tool, list[tuple[base.Session, EchoFlags]]]:
+    calls: list[tuple[base.Session, EchoFlags]] = []
 
     @base.tool(
         "echo",
@@ -33,13 +41,13 @@ def make_tool(**options: Any) -> tuple[base.Tool, list[tuple[base.Session, base.
         click.option("--verbose", is_flag=True),
         **options,
     )
-    def echo(session: base.Session, flags: base.Flags) -> None:
+    def echo(session: base.Session, flags: EchoFlags) -> None:
         calls.append((session, flags))
 
     return echo, calls
 
 
-def run(*words: str, env: dict[str, str] | None = None, **options: Any) -> tuple[base.Session, base.Flags]:
+def run(*words: str, env: dict[str, str] | None = None, **options: Any) -> tuple[base.Session, EchoFlags]:
     echo, calls = make_tool(**options)
     result = CliRunner().invoke(echo, words, env={"OTTLA_BOOTSTRAP": None, **(env or {})})
     assert result.exit_code == 0, result.output
