@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from ottla.ids import BrokerId
 from ottla.wire.classes import WireRequest, WireResponse
 
 Resp = TypeVar("Resp", bound=WireResponse)
-Message = Any
-"""A message whose type its module does not state yet: use `WireRequest[Resp]` and `Resp` instead."""
 
 
 class Endpoint(NamedTuple):
