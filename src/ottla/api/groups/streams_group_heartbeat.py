@@ -16,7 +16,7 @@ from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.group import GroupType
-from ottla.coordinator.group.streams.heartbeat import HeartbeatAnswer
+from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
 from ottla.coordinator.group.streams.status import StatusCode
 from ottla.coordinator.group.streams.topology import TopicInfo
 from ottla.coordinator.group.streams.validate import validate_heartbeat
@@ -53,7 +53,7 @@ def handle(
     validate_heartbeat(request)
     info = info_of(ctx)
 
-    def done(answer: HeartbeatAnswer) -> None:
+    def done(answer: HeartbeatResult) -> None:
         if answer.topics_to_create:
             _create(broker, answer.topics_to_create, answer.response.heartbeat_interval_ms)
             _tell_failures(broker, answer)
@@ -129,7 +129,7 @@ def _creatable(topic: TopicInfo) -> Message:
     )
 
 
-def _tell_failures(broker: Broker, answer: HeartbeatAnswer) -> None:
+def _tell_failures(broker: Broker, answer: HeartbeatResult) -> None:
     failures = broker.creations.failures(answer.topics_to_create, broker.clock.now_ms())
     if not failures:
         return

@@ -12,7 +12,7 @@ from ottla.coordinator.group.heartbeat_interval import heartbeat_interval_ms
 from ottla.coordinator.group.metadata_hash import metadata_hash
 from ottla.coordinator.group.streams.configure import describe_configured
 from ottla.coordinator.group.streams.group import StreamsGroup, initial_rebalance_key
-from ottla.coordinator.group.streams.heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.coordinator.group.streams.heartbeat import Heartbeat, HeartbeatResult
 from ottla.coordinator.group.streams.member import MemberState, StreamsMember, describe_member
 from ottla.coordinator.group.streams.records import group_record, member_tombstones
 from ottla.coordinator.group.streams.replay import StreamsReplay
@@ -48,7 +48,7 @@ class StreamsGroups:
 
     def heartbeat(
         self, info: RequestInfo, request: Message, now_ms: int
-    ) -> CoordinatorResult[HeartbeatAnswer]:
+    ) -> CoordinatorResult[HeartbeatResult]:
         """StreamsGroupHeartbeat, checked by `validate_heartbeat` before: joining, staying and leaving."""
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(request)
@@ -96,7 +96,7 @@ class StreamsGroups:
             return StreamsGroup(group_id)
         return self._context.groups.get_as(StreamsGroup, group_id)
 
-    def _leave(self, request: Message) -> CoordinatorResult[HeartbeatAnswer]:
+    def _leave(self, request: Message) -> CoordinatorResult[HeartbeatResult]:
         group = self._context.groups.get_as(StreamsGroup, request.group_id)
         if request.shutdown_application and group.shutdown_requested_by is None:
             group.shutdown_requested_by = request.member_id
@@ -105,7 +105,7 @@ class StreamsGroups:
         response = StreamsGroupHeartbeatResponse(
             member_id=member.id, member_epoch=request.member_epoch, status=[]
         )
-        return CoordinatorResult(self._remove(group, member), HeartbeatAnswer(response))
+        return CoordinatorResult(self._remove(group, member), HeartbeatResult(response))
 
     def _remove(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
         self._context.timers.cancel(_session_key(group.group_id, member.id))

@@ -41,7 +41,7 @@ REFRESH_INTERVAL_MS: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatResult:
     """The response, and the internal topics that are missing: the API has them created."""
 
     response: Message
@@ -68,7 +68,7 @@ class Heartbeat:
         self.records: list[CoordinatorRecord] = []
         self._statuses: list[Status] = []
 
-    def run(self, info: RequestInfo) -> HeartbeatAnswer:
+    def run(self, info: RequestInfo) -> HeartbeatResult:
         group, request = self._group, self._request
         before = self._member_before()
         member = _updated(before, info, request)
@@ -219,7 +219,7 @@ class Heartbeat:
 
     def _answer(
         self, before: StreamsMember, member: StreamsMember, target: Target, configured: ConfiguredTopology
-    ) -> HeartbeatAnswer:
+    ) -> HeartbeatResult:
         group = self._group
         message = StreamsGroupHeartbeatResponse
         response = message(
@@ -252,7 +252,7 @@ class Heartbeat:
         response.status = [
             message.Status(status_code=status.code, status_detail=status.detail) for status in self._statuses
         ]
-        return HeartbeatAnswer(response, configured.topics_to_create)
+        return HeartbeatResult(response, configured.topics_to_create)
 
     def _must_tell(self, before: StreamsMember, member: StreamsMember) -> bool:
         """Whether the answer carries the member's tasks. Also when it says that it has others: an answer was lost."""
