@@ -28,7 +28,7 @@ from ottla.wire.messages import CreateTopicsRequest, StreamsGroupHeartbeatRespon
 if TYPE_CHECKING:
     from ottla.wire.messages import CreateTopicsResponse, StreamsGroupHeartbeatRequest
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _FEATURE: Final = "streams.version"
 _USE_DEFAULT: Final = -1
@@ -99,7 +99,7 @@ def _create(broker: Broker, topics: Mapping[TopicName, TopicInfo], interval_ms: 
         return
 
     def remember(name: TopicName, why: str | None) -> None:
-        log.warning("Cannot create internal topic %s: %s", name, why)
+        _logger.warning("Cannot create internal topic %s: %s", name, why)
         creations.failed(name, why or "unknown reason", broker.clock.now_ms() + 2 * interval_ms)
 
     def created(response: CreateTopicsResponse) -> None:

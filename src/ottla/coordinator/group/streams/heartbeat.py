@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.streams.settings import StreamsSettings
     from ottla.wire.messages import StreamsGroupHeartbeatRequest
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_MS: Final = (1 << 31) - 1
 """The metadata reports changes of topics, so that a periodic check is not needed."""
@@ -92,7 +92,7 @@ class Heartbeat:
         target = self._target(epoch, member, configured)
         member = self._reconcile(member, target)
         if request.shutdown_application and group.shutdown_requested_by is None:
-            log.info("Member %s requests the shutdown of group %s.", member.id, group.group_id)
+            _logger.info("Member %s requests the shutdown of group %s.", member.id, group.group_id)
             group.shutdown_requested_by = member.id
         return self._result(before, member, target, configured)
 
@@ -157,7 +157,7 @@ class Heartbeat:
         ):
             group.configured = configure(topology, metadata_hash, self._groups.partition_count)
             problem = group.configured.problem
-            log.info(
+            _logger.info(
                 "Topology epoch %d of group %s: %s",
                 topology.epoch,
                 group.group_id,
@@ -182,7 +182,7 @@ class Heartbeat:
         ):
             epoch += 1
             self.records.append(group_record(group.group_id, epoch, metadata_hash, validated, configs))
-            log.info("Group %s is in epoch %d", group.group_id, epoch)
+            _logger.info("Group %s is in epoch %d", group.group_id, epoch)
         if epoch != group.epoch or group.metadata_expired(self._now_ms):
             group.refreshed(self._now_ms, epoch, REFRESH_INTERVAL_MS)
         return epoch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,8 +18,6 @@ from ottla.ids import GroupId, TopicName
 
 if TYPE_CHECKING:
     from ottla.wire import messages
-
-log = logging.getLogger(__name__)
 
 
 class StreamsReplay:
