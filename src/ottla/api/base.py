@@ -10,13 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from ottla.errors import ApiException, ErrorCode
+from ottla.security.authorizer import Grants
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.classes import WireRequest, WireResponse
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import response_class
 
 
@@ -32,6 +34,9 @@ PARKED: Final = Outcome.PARKED
 
 NO_RESPONSE: Final = Outcome.NO_RESPONSE
 """The client expects no response (Produce with acks=0)."""
+
+Message = Any
+"""A message whose type its module does not state yet: use the classes of `ottla.wire.messages` instead."""
 
 
 class RequestContext(ABC):
@@ -56,6 +61,11 @@ class RequestContext(ABC):
     connection_id: str
     received_at: float
     """On the monotonic clock, in seconds."""
+
+    @property
+    def grants(self) -> Grants:
+        """Who the client is for the authorizer; connections keep what it has decided before."""
+        return Grants(self.principal, self.client_host)
 
     @abstractmethod
     def respond(self, response: WireResponse) -> None:
@@ -83,6 +93,26 @@ class RequestContext(ABC):
         """
 
 
+class Right(NamedTuple):
+    """An operation on a resource whose name is in a field of the request; without a field, on the cluster."""
+
+    operation: AclOperation
+    kind: ResourceType = ResourceType.CLUSTER
+    field: str | None = None
+
+
+class Unchecked(Enum):
+    """Why the dispatcher checks no right."""
+
+    NOTHING = "every authenticated client may send it"
+    BY_HANDLER = "the handler checks the items of the request"
+
+
+NOTHING: Final = Unchecked.NOTHING
+BY_HANDLER: Final = Unchecked.BY_HANDLER
+Needs = tuple[Right, ...] | Unchecked | None
+
+
 N = TypeVar("N")
 """What the handler works on: `Broker`, or `Node` if the API is served on controller listeners too."""
 Req = TypeVar("Req", bound=WireRequest[WireResponse])
@@ -102,6 +132,10 @@ class Api(msgspec.Struct, Generic[N, Req, Resp], frozen=True):
     `error_code` (and `error_message`) is set; an API whose response has none must give one."""
     forward: bool = False
     """The active controller answers it: a broker forwards the request unchanged."""
+    needs: Needs = None
+    """The rights that the whole request needs, in the order in which they are checked; `NOTHING`, or `BY_HANDLER`
+    where the handler checks the items of the request. An API that declares none is refused while there is an
+    authorizer: a forgotten check must not let anyone in."""
     gated: bool = False
     """It appends clients' records: requests wait while the node cannot write as fast as clients send."""
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ottla.replica.fetch_sessions import FetchSessionCache
     from ottla.replica.manager import ReplicaManager
     from ottla.replica.producer_ids import ProducerIds
+    from ottla.security.authorizer import Authorizer
 
 
 @dataclass(slots=True)
@@ -59,6 +60,8 @@ class Node:
     """Sends requests to the active controller, on whatever node it is."""
     gate: WriteGate
     """Holds back clients' writes while the disk cannot keep up."""
+    authorizer: Authorizer | None
+    """Decides what clients may do; None where everyone may do everything."""
     fail: Callable[[BaseException], None]
     """Stop the node because of an unrecoverable error. The reason is logged."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ottla.controller import (
+    acls,
     alter_partition,
     brokers,
     directories,
@@ -18,6 +19,7 @@ from ottla.controller import (
     features,
     producer_ids,
     reassignments,
+    scram,
     topics,
 )
 from ottla.controller.result import ControllerResult
@@ -94,6 +96,12 @@ def _create_partitions(
     return topics.create_partitions(inputs.image, request, inputs.clock)
 
 
+def _create_acls(
+    inputs: Inputs, request: messages.CreateAclsRequest
+) -> ControllerResult[messages.CreateAclsResponse]:
+    return acls.create_acls(inputs.image, request, inputs.clock.random_uuid)
+
+
 DECISIONS: Final[dict[int, Decision[Any, Any]]] = {
     # Requests of clients
     ApiKey.CREATE_TOPICS: Decision(_create_topics, _timeout),
@@ -106,6 +114,9 @@ DECISIONS: Final[dict[int, Decision[Any, Any]]] = {
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Decision(_by_image(reassignments.list_partition_reassignments)),
     ApiKey.UNREGISTER_BROKER: Decision(_by_settings(brokers.unregister_broker)),
+    ApiKey.CREATE_ACLS: Decision(_create_acls),
+    ApiKey.DELETE_ACLS: Decision(_by_image(acls.delete_acls)),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Decision(_by_image(scram.alter_user_scram_credentials)),
     # Requests of brokers
     ApiKey.ALTER_PARTITION: Decision(_by_version(alter_partition.alter_partition)),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: Decision(_by_settings(directories.assign_replicas_to_dirs)),

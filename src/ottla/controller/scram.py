@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.controller.result import NO_ERROR, ApiError, ControllerResult
-from ottla.controller.settings import Settings
 from ottla.errors import ErrorCode
 from ottla.metadata.image import MetadataImage
 from ottla.wire.classes import WireMessage
@@ -32,7 +31,7 @@ _TWICE: Final = ApiError(
 
 
 def alter_user_scram_credentials(
-    image: MetadataImage, request: AlterUserScramCredentialsRequest, settings: Settings
+    image: MetadataImage, request: AlterUserScramCredentialsRequest
 ) -> ControllerResult[AlterUserScramCredentialsResponse]:
     """AlterUserScramCredentialsRequest -> AlterUserScramCredentialsResponse: each user by itself."""
     deletions: dict[str, _Deletion] = {}

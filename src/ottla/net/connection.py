@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, GROWTH, ReceiveBuffers
 from ottla.net.request import Request
+from ottla.security.authorizer import Grants
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         "_end",
         "_finishing",
         "_granted",
+        "_grants",
         "_held_answer_bytes",
         "_held_by",
         "_max_request_bytes",
@@ -109,6 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         self._call_soon = call_soon
         self._max_request_bytes = max_request_bytes
         self.client = client
+        self._grants: Grants | None = None
         self._on_lost = on_lost
         self._busy_poller = busy_poll
         self._transport: asyncio.Transport | None = None
@@ -135,6 +138,15 @@ class Connection(asyncio.BufferedProtocol):
     def authenticated(self, principal: str) -> None:
         """From the next request on the client speaks for this principal."""
         self.client = replace(self.client, principal=principal)
+        self._grants = None
+
+    @property
+    def grants(self) -> Grants:
+        """What the client may do, as far as that has been decided before."""
+        grants = self._grants
+        if grants is None:
+            grants = self._grants = Grants(self.client.principal, self.client.client_host)
+        return grants
 
     # -- called by the event loop
 

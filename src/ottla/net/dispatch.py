@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ottla.api.authorization import check
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, AnyApi
 from ottla.api.forwarding.request_forwarding import forward_request
 from ottla.errors import ApiException, ErrorCode
@@ -103,6 +104,8 @@ class Dispatcher:
 
     def _handle(self, request: Request, message: WireRequest[WireResponse]) -> None:
         try:
+            if self._node.authorizer is not None:
+                check(self._node, request.api, request, message)
             answer = request.api.handle(self._node, request, message)
         except ApiException as error:
             self._fail(request, message, error)

@@ -20,6 +20,7 @@ from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.net.connection import Connection
+    from ottla.security.authorizer import Grants
 
 
 _logger = logging.getLogger(__name__)
@@ -80,6 +81,10 @@ class Request(RequestContext):
         self.local_port = client.local_port
         self.on_controller_listener = client.on_controller_listener
         self.connection_id = client.connection_id
+
+    @property
+    def grants(self) -> Grants:
+        return self._connection.grants
 
     def respond(self, response: WireResponse) -> None:
         if self.buffers is not None or self.closed_by_client:

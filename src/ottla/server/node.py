@@ -30,6 +30,7 @@ from ottla.metadata.format import read_bootstrap_records
 from ottla.metadata.publisher import MetadataLoader
 from ottla.net.socket_peers import SocketPeers
 from ottla.raft.driver import RaftDriver
+from ottla.security.authorizer import Authorizer
 from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
 from ottla.server.controller_role import ControllerRegistrar
 from ottla.server.directories import open_directories
@@ -37,6 +38,7 @@ from ottla.server.environment import Environment, Listeners
 from ottla.server.peer_security import peer_security
 from ottla.server.publishers import broker_publishers, node_publishers
 from ottla.server.quorum import make_loader, make_raft, peer_settings
+from ottla.server.security import authorizer_publisher
 
 _logger = logging.getLogger(__name__)
 
@@ -120,6 +122,7 @@ class Server:
 
     async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         config, clock, fs = self._config, self._clock, self._fs
+        self._authorizer: Authorizer | None = None
         listeners = self._environment.make_listeners(config, clock)
         self._undo.append(listeners.discard)
         self.addresses = listeners.addresses
@@ -152,6 +155,8 @@ class Server:
         loader = make_loader(config, clock, raft)
         settings = Settings(config, self.cluster_id)
         node = self.node = self._make_node(raft, loader, settings, peers, executor)
+        if self._authorizer is not None:
+            loader.add_publisher(authorizer_publisher(self._authorizer))
         for publisher in node_publishers(node, listeners, settings):
             loader.add_publisher(publisher)
         self._start_quorum(listeners, node, raft, loader)
@@ -198,6 +203,7 @@ class Server:
             local_controller=controller,
             to_controller=channel,
             gate=self._gate,
+            authorizer=self._authorizer,
             fail=self.fail,
         )
         return node

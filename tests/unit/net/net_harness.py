@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from ottla.api.base import PARKED, Api
+from ottla.broker.services import Node
 from ottla.log.write_gate import WriteGate
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.connection import ClientConnection, Connection
@@ -94,7 +96,7 @@ class Client:
         self.turns: list[Callable[[], None]] = []
         self.lost: list[Connection] = []
         self.connection = Connection(
-            Dispatcher(None, apis, gate),  # type: ignore[arg-type]
+            Dispatcher(cast(Node, SimpleNamespace(authorizer=None)), apis, gate),
             buffers,
             clock,
             call_soon=self.turns.append,

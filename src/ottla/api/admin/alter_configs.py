@@ -8,7 +8,7 @@ Replaces all dynamic configs of a resource; configs that the request does not na
 from __future__ import annotations
 
 from ottla.api.admin import config_admin
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.controller.forwarding_to_controller import failure
 from ottla.api.forwarding.request_forwarding import forward_part
 from ottla.broker.services import Node
@@ -42,4 +42,4 @@ def on_error(ctx: RequestContext, request: AlterConfigsRequest, error: ApiExcept
     return AlterConfigsResponse(responses=config_admin.all_failed(cls, request.resources, error))
 
 
-API = Api(ApiKey.ALTER_CONFIGS, handle, on_error)
+API = Api(ApiKey.ALTER_CONFIGS, handle, on_error, needs=BY_HANDLER)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, Api, Outcome, RequestContext
 from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
@@ -39,4 +39,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.CREATE_PARTITIONS, handle, on_error, forward=True)
+API = Api(ApiKey.CREATE_PARTITIONS, handle, on_error, forward=True, needs=BY_HANDLER)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, Api, Outcome, RequestContext
 from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
@@ -36,4 +36,4 @@ def on_error(ctx: RequestContext, request: CreateTopicsRequest, error: ApiExcept
     )
 
 
-API = Api(ApiKey.CREATE_TOPICS, handle, on_error, forward=True)
+API = Api(ApiKey.CREATE_TOPICS, handle, on_error, forward=True, needs=BY_HANDLER)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.api.admin import loggers
 from ottla.api.admin.config_admin import check_is_this_node
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.broker.services import Node
 from ottla.config.definitions import BROKER_KEYS, ConfigDef
 from ottla.config.describe import ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
@@ -168,4 +168,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.DESCRIBE_CONFIGS, handle, on_error)
+API = Api(ApiKey.DESCRIBE_CONFIGS, handle, on_error, needs=BY_HANDLER)

@@ -6,7 +6,7 @@ Sets, deletes, appends to or subtracts from single configs of a resource. 1 is f
 from __future__ import annotations
 
 from ottla.api.admin import config_admin, loggers
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.controller.forwarding_to_controller import failure
 from ottla.api.forwarding.request_forwarding import forward_part
 from ottla.broker.services import Node
@@ -47,4 +47,4 @@ def on_error(
     return IncrementalAlterConfigsResponse(responses=config_admin.all_failed(cls, request.resources, error))
 
 
-API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, on_error)
+API = Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, handle, on_error, needs=BY_HANDLER)

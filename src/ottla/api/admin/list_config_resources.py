@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import Api, RequestContext, Right
 from ottla.broker.services import Broker
 from ottla.errors import ErrorCode
 from ottla.metadata.image import MetadataImage
 from ottla.wire.apis import ApiKey
-from ottla.wire.enums import ConfigResourceType
+from ottla.wire.enums import AclOperation, ConfigResourceType
 from ottla.wire.messages import ListConfigResourcesResponse
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ def _names(image: MetadataImage, kind: ConfigResourceType) -> list[str]:
     return sorted(name for type_, name in image.configs.resources if type_ == kind)
 
 
-API = Api(ApiKey.LIST_CONFIG_RESOURCES, handle)
+API = Api(ApiKey.LIST_CONFIG_RESOURCES, handle, needs=(Right(AclOperation.DESCRIBE_CONFIGS),))

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.base import Api, Outcome, RequestContext, Right
 from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import UpdateFeaturesResponse
 
 if TYPE_CHECKING:
@@ -32,4 +33,4 @@ def on_error(
     return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
-API = Api(ApiKey.UPDATE_FEATURES, handle, on_error, forward=True)
+API = Api(ApiKey.UPDATE_FEATURES, handle, on_error, forward=True, needs=(Right(AclOperation.ALTER),))

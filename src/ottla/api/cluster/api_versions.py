@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import NOTHING, Api, RequestContext
 from ottla.broker.services import Node
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
@@ -73,4 +73,4 @@ def on_error(
     return response
 
 
-API = Api(ApiKey.API_VERSIONS, handle, on_error)
+API = Api(ApiKey.API_VERSIONS, handle, on_error, needs=NOTHING)

@@ -7,7 +7,7 @@ The cluster's id, its controller and its brokers (or, on a controller listener, 
 
 from __future__ import annotations
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, NO_NODE, NodeAddress, advertised_controller, nodes
 from ottla.broker.services import Node
 from ottla.errors import ApiException, ErrorCode
@@ -72,4 +72,4 @@ def _controllers(broker: Node, ctx: RequestContext) -> list[NodeAddress]:
     return found
 
 
-API = Api(ApiKey.DESCRIBE_CLUSTER, handle)
+API = Api(ApiKey.DESCRIBE_CLUSTER, handle, needs=BY_HANDLER)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import Api, RequestContext, Right
 from ottla.broker.services import Broker
 from ottla.errors import ErrorCode
 from ottla.metadata.image import NO_LEADER
 from ottla.raft.types import CLUSTER_METADATA, QuorumInfo, ReplicaState
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.uuid import ZERO_UUID
 
 
@@ -94,4 +95,4 @@ def _states(
     ]
 
 
-API = Api(ApiKey.DESCRIBE_QUORUM, handle, forward=True)
+API = Api(ApiKey.DESCRIBE_QUORUM, handle, forward=True, needs=(Right(AclOperation.DESCRIBE),))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.api.cluster.nodes import TOPIC_OPERATIONS
 from ottla.api.cluster.partitions import ListenerView
 from ottla.broker.services import Broker
@@ -119,4 +119,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle, on_error)
+API = Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, handle, on_error, needs=BY_HANDLER)

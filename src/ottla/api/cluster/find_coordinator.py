@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.api.cluster.nodes import NO_NODE, alive_node
 from ottla.broker.services import Broker
 from ottla.broker.topic_creation import auto_create_topics
@@ -125,4 +125,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.FIND_COORDINATOR, handle, on_error)
+API = Api(ApiKey.FIND_COORDINATOR, handle, on_error, needs=BY_HANDLER)

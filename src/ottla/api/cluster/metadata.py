@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, advertised_controller, nodes
 from ottla.api.cluster.partitions import ListenerView
 from ottla.broker.services import Broker
@@ -215,4 +215,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.METADATA, handle, on_error)
+API = Api(ApiKey.METADATA, handle, on_error, needs=BY_HANDLER)

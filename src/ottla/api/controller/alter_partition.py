@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.base import Api, Outcome, RequestContext, Right
 from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import AlterPartitionResponse
 
 if TYPE_CHECKING:
@@ -32,4 +33,4 @@ def on_error(
     return AlterPartitionResponse(error_code=error.code)
 
 
-API = Api(ApiKey.ALTER_PARTITION, handle, on_error)
+API = Api(ApiKey.ALTER_PARTITION, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.controller.forwarding_to_controller import failure
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import BrokerRegistrationResponse
 
 if TYPE_CHECKING:
@@ -34,4 +35,4 @@ def on_error(
     return BrokerRegistrationResponse(error_code=error.code)
 
 
-API = Api(ApiKey.BROKER_REGISTRATION, handle, on_error)
+API = Api(ApiKey.BROKER_REGISTRATION, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.controller.forwarding_to_controller import failure
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import ControllerRegistrationResponse
 
 if TYPE_CHECKING:
@@ -31,4 +32,4 @@ def on_error(
     return ControllerRegistrationResponse(error_code=error.code, error_message=error.message)
 
 
-API = Api(ApiKey.CONTROLLER_REGISTRATION, handle, on_error)
+API = Api(ApiKey.CONTROLLER_REGISTRATION, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))

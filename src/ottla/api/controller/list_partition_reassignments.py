@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.base import Api, Outcome, RequestContext, Right
 from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import ListPartitionReassignmentsResponse
 
 if TYPE_CHECKING:
@@ -44,4 +45,6 @@ def on_error(
     )
 
 
-API = Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, handle, on_error, forward=True)
+API = Api(
+    ApiKey.LIST_PARTITION_REASSIGNMENTS, handle, on_error, forward=True, needs=(Right(AclOperation.DESCRIBE),)
+)

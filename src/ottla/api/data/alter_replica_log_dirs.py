@@ -12,11 +12,12 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import Api, RequestContext, Right
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TopicPartition
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import AlterReplicaLogDirsResponse
 
 if TYPE_CHECKING:
@@ -72,4 +73,4 @@ def on_error(
     return _response(request, lambda path, tp: error.code)
 
 
-API = Api(ApiKey.ALTER_REPLICA_LOG_DIRS, handle, on_error)
+API = Api(ApiKey.ALTER_REPLICA_LOG_DIRS, handle, on_error, needs=(Right(AclOperation.ALTER),))

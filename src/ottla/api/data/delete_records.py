@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import INTERNAL_TOPICS
@@ -135,4 +135,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.DELETE_RECORDS, handle, on_error)
+API = Api(ApiKey.DELETE_RECORDS, handle, on_error, needs=BY_HANDLER)

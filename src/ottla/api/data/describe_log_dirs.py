@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35), versions 1-5.
 
-The log directories, their disk usage, and the logs in them.
+Log directories, their room, and the logs in them.
 
 1   the same as 0 was
 2   flexible
@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName
@@ -25,6 +25,7 @@ from ottla.log.types import TopicPartition
 from ottla.metadata.features import CORDONED_LOG_DIRS_FROM
 from ottla.replica.offload import outcome
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import DescribeLogDirsResponse
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def handle(
     if broker.image.metadata_version >= CORDONED_LOG_DIRS_FROM:
         for directory, result in described:
             result.is_cordoned = not directory.offline and manager.is_cordoned(directory)
-    # Reading the disk usage of a volume can hang with the volume.
+    # Asking a volume for its room can hang with the volume.
     broker.replicas.offload.run(
         partial(_disk_usages, manager, [directory for directory, _ in described]),
         partial(_respond, ctx, described),
@@ -122,4 +123,4 @@ def _respond(
     ctx.respond(DescribeLogDirsResponse(results=[result for _, result in described]))
 
 
-API = Api(ApiKey.DESCRIBE_LOG_DIRS, handle)
+API = Api(ApiKey.DESCRIBE_LOG_DIRS, handle, needs=(Right(AclOperation.DESCRIBE),))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.ids import ProducerId
@@ -74,4 +74,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.DESCRIBE_PRODUCERS, handle, on_error)
+API = Api(ApiKey.DESCRIBE_PRODUCERS, handle, on_error, needs=BY_HANDLER)

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
@@ -226,4 +226,4 @@ def on_error(ctx: RequestContext, request: FetchRequest, error: ApiException) ->
     )
 
 
-API = Api(ApiKey.FETCH, handle, on_error)
+API = Api(ApiKey.FETCH, handle, on_error, needs=BY_HANDLER)

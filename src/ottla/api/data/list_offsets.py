@@ -24,7 +24,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TimestampOffset
@@ -216,4 +216,4 @@ def on_error(ctx: RequestContext, request: ListOffsetsRequest, error: ApiExcepti
     )
 
 
-API = Api(ApiKey.LIST_OFFSETS, handle, on_error)
+API = Api(ApiKey.LIST_OFFSETS, handle, on_error, needs=BY_HANDLER)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -67,4 +67,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle, on_error)
+API = Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, handle, on_error, needs=BY_HANDLER)

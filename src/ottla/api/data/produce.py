@@ -20,7 +20,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import NO_RESPONSE, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, NO_RESPONSE, Api, Outcome, RequestContext
 from ottla.api.data import produce_transactional
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.data.produce_pending import PendingProduce, fill
@@ -189,4 +189,4 @@ def on_error(ctx: RequestContext, request: ProduceRequest, error: ApiException) 
     )
 
 
-API = Api(ApiKey.PRODUCE, handle, on_error, gated=True)
+API = Api(ApiKey.PRODUCE, handle, on_error, gated=True, needs=BY_HANDLER)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.forwarding.local_requests import InnerRequest, serve
 from ottla.api.forwarding.request_forwarding import SIZE_BYTES, decode_address, decode_principal
 from ottla.broker.response_errors import reports
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import API_VERSIONS, ApiKey
 from ottla.wire.codec import decode_prefix
+from ottla.wire.enums import AclOperation
 from ottla.wire.errors import DecodeError
 from ottla.wire.headers import decode_request_header, encode_response
 from ottla.wire.messages import EnvelopeResponse, request_class
@@ -70,4 +71,4 @@ def handle(node: Node, ctx: RequestContext, request: EnvelopeRequest) -> Envelop
     return PARKED
 
 
-API = Api(ApiKey.ENVELOPE, handle)
+API = Api(ApiKey.ENVELOPE, handle, needs=(Right(AclOperation.CLUSTER_ACTION),))

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from ottla.api.authorization import check
 from ottla.api.base import UNEXPECTED, AnyApi, Outcome, RequestContext
 from ottla.errors import ApiException
+from ottla.security.authorizer import Grants
 from ottla.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ class InnerRequest(RequestContext):
     """A request whose response goes to a function, once."""
 
     __slots__ = (
+        "_grants",
         "_on_response",
         "api_key",
         "client_host",
@@ -60,12 +63,17 @@ class InnerRequest(RequestContext):
         self.principal = principal
         self.client_host = client_host
         self.received_at = received_at
+        self._grants = Grants(principal, client_host, internal=outer is None)
         self.on_controller_listener = True
         self.forwarded = outer is not None
         self.listener_name = "" if outer is None else outer.listener_name
         self.local_host = "" if outer is None else outer.local_host
         self.local_port = -1 if outer is None else outer.local_port
         self.connection_id = "" if outer is None else outer.connection_id
+
+    @property
+    def grants(self) -> Grants:
+        return self._grants
 
     def respond(self, response: WireResponse) -> None:
         on_response, self._on_response = self._on_response, None
@@ -89,6 +97,7 @@ class InnerRequest(RequestContext):
 def serve(node: Node, api: AnyApi, ctx: InnerRequest, message: WireRequest[WireResponse]) -> None:
     """Handle a request. Every failure becomes its response."""
     try:
+        check(node, api, ctx, message)
         answer = api.handle(node, ctx, message)
     except ApiException as error:
         answer = api.error_answer(ctx, message, error)

@@ -1,13 +1,13 @@
 """AlterShareGroupOffsets (key 91), version 0.
 
-Restarts partitions of a share group without members at other offsets.
+Begin partitions of a share group without members somewhere else.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.share.requests import require_share_groups
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
@@ -32,4 +32,4 @@ def handle(
     return PARKED
 
 
-API = Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, handle)
+API = Api(ApiKey.ALTER_SHARE_GROUP_OFFSETS, handle, needs=BY_HANDLER)

@@ -1,15 +1,15 @@
 """ConsumerGroupHeartbeat (key 68), versions 0-1.
 
-Joins a consumer group, stays in it, reconciles with it or leaves it (KIP-848).
+Join, stay in, reconcile with and leave a consumer group (KIP-848).
 
-1 adds the regular expression over topic names, and lets the client create its member id.
+1 adds the regular expression over topic names, and has the client make up its member id.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.consumer.heartbeat import validate
@@ -25,11 +25,11 @@ _FEATURE = "group.version"
 
 
 def require_consumer_protocol(broker: Broker) -> None:
-    """Raise UNSUPPORTED_VERSION if the protocol is disabled by configuration or by the feature's level."""
+    """Raise UNSUPPORTED_VERSION where the protocol is switched off, by configuration or by the feature's level."""
     protocols = broker.config.list("group.coordinator.rebalance.protocols")
     if GroupType.CONSUMER.value not in protocols or broker.image.features.get(_FEATURE, 0) < 1:
         raise ApiException(
-            ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled in this cluster"
+            ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is not enabled in this cluster"
         )
 
 
@@ -52,4 +52,4 @@ def handle(
     return PARKED
 
 
-API = Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, handle)
+API = Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, handle, needs=BY_HANDLER)

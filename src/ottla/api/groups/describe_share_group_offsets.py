@@ -1,31 +1,28 @@
 """DescribeShareGroupOffsets (key 90), versions 0-1.
 
-Describes the offsets of share groups.
+Where share groups stand in partitions.
 
-1 adds the lag: records after the start offset that have not reached a final state.
+1 adds the lag: records between the start offset and the end of the log that nobody is done with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.share.requests import require_share_groups
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
-from ottla.ids import TopicName
 from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeShareGroupOffsetsResponse
 
 if TYPE_CHECKING:
-    from ottla.wire.messages import DescribeShareGroupOffsetsRequest, ReadShareGroupStateSummaryResponse
+    from ottla.wire.messages import DescribeShareGroupOffsetsRequest
 
-_Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
-_Topic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
-_Partition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+_Group: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+_Topic: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
+_Partition: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
 
 _UNKNOWN: Final = -1
 
@@ -34,24 +31,20 @@ def handle(
     broker: Broker, ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse | Outcome:
     require_share_groups(broker)
-    gather: Gather[_Group] = Gather(
+    gathered: Gather[Message] = Gather(
         len(request.groups), lambda groups: ctx.respond(DescribeShareGroupOffsetsResponse(groups=groups))
     )
     for index, group in enumerate(request.groups):
-        _describe(broker, group, partial(gather.put, index))
+        _describe(broker, group, lambda answer, index=index: gathered.put(index, answer))
     return PARKED
 
 
-def _describe(
-    broker: Broker,
-    wanted: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
-    put: Callable[[_Group], None],
-) -> None:
+def _describe(broker: Broker, asked: Message, put: Any) -> None:
     topics: dict[bytes, list[int]] | None = None
-    missing: list[_Topic] = []
-    if wanted.topics is not None:
+    missing: list[Message] = []
+    if asked.topics is not None:
         topics = {}
-        for topic in wanted.topics:
+        for topic in asked.topics:
             known = broker.image.topics.by_name.get(topic.topic_name)
             if known is not None:
                 topics[known.id] = list(topic.partitions)
@@ -66,19 +59,17 @@ def _describe(
                     )
                 )
 
-    def done(summary: ReadShareGroupStateSummaryResponse) -> None:
+    def done(summary: Message) -> None:
         found = [_topic(broker, topic) for topic in summary.results]
-        put(_Group(group_id=wanted.group_id, topics=[*(topic for topic in found if topic), *missing]))
+        put(_Group(group_id=asked.group_id, topics=[*(topic for topic in found if topic), *missing]))
 
     def failed(error: ApiException) -> None:
-        put(_Group(group_id=wanted.group_id, error_code=error.code, error_message=error.message))
+        put(_Group(group_id=asked.group_id, error_code=error.code, error_message=error.message))
 
-    broker.share.groups.describe_offsets(wanted.group_id, topics, done, failed)
+    broker.share.groups.describe_offsets(asked.group_id, topics, done, failed)
 
 
-def _topic(
-    broker: Broker, summary: ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
-) -> _Topic | None:
+def _topic(broker: Broker, summary: Message) -> Message | None:
     known = broker.image.topics.by_id.get(summary.topic_id)
     if known is None:
         return None
@@ -89,19 +80,17 @@ def _topic(
     )
 
 
-def _partition(
-    broker: Broker, topic: TopicName, summary: ReadShareGroupStateSummaryResponse.PartitionResult
-) -> _Partition:
+def _partition(broker: Broker, topic: str, summary: Message) -> Message:
     if summary.error_code:
         return _Partition(partition_index=summary.partition, start_offset=_UNKNOWN, lag=_UNKNOWN)
-    described = _Partition(
+    answer = _Partition(
         partition_index=summary.partition,
         start_offset=summary.start_offset,
         leader_epoch=summary.leader_epoch,
         lag=_UNKNOWN,
     )
     if summary.start_offset == _UNKNOWN or summary.delivery_complete_count == _UNKNOWN:
-        return described
+        return answer
     try:
         partition = broker.replicas.find((topic, summary.partition))
         partition.check_leader()
@@ -110,8 +99,8 @@ def _partition(
         return _Partition(
             partition_index=summary.partition, error_code=error.code, error_message=error.message
         )
-    described.lag = end - summary.start_offset - summary.delivery_complete_count
-    return described
+    answer.lag = end - summary.start_offset - summary.delivery_complete_count
+    return answer
 
 
 def on_error(
@@ -125,4 +114,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, handle, on_error)
+API = Api(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, handle, on_error, needs=BY_HANDLER)

@@ -1,6 +1,6 @@
 """Heartbeat (key 12), versions 0-4.
 
-A member of a classic group shows that it is alive, and learns whether the group is rebalancing.
+A member of a classic group lives, and hears whether the group is rebalancing.
 
 1 adds the throttle time; 3 the group instance id; 4 is flexible.
 """
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import HeartbeatResponse
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def handle(broker: Broker, ctx: RequestContext, request: HeartbeatRequest) -> He
     info = info_of(ctx)
 
     def failed(error: ApiException) -> None:
-        # While the group is loaded, its members count as alive.
+        # While the group is being loaded its members are given the benefit of the doubt.
         loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         ctx.respond(HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code))
 
@@ -39,4 +40,4 @@ def handle(broker: Broker, ctx: RequestContext, request: HeartbeatRequest) -> He
     return PARKED
 
 
-API = Api(ApiKey.HEARTBEAT, handle)
+API = Api(ApiKey.HEARTBEAT, handle, needs=(Right(AclOperation.READ, ResourceType.GROUP, "group_id"),))

@@ -1,6 +1,6 @@
 """LeaveGroup (key 13), versions 0-5.
 
-Removes members from a classic group; an administrator may remove static members by their instance id.
+Members of a classic group go; an admin may take out static members by their instance.
 
 1 adds the throttle time; 3 has several members, by member id or instance id; 4 is flexible; 5 adds the reason.
 """
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext, Right
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import LeaveGroupRequest, LeaveGroupResponse
 
 _MEMBERS_FROM: Final = 3
@@ -34,14 +35,14 @@ def handle(broker: Broker, ctx: RequestContext, request: LeaveGroupRequest) -> L
     return PARKED
 
 
-def _fit(ctx: RequestContext, response: LeaveGroupResponse) -> LeaveGroupResponse:
-    """Before version 3 the error of the one member is that of the response."""
+def _fit(ctx: RequestContext, response: Message) -> Message:
+    """Before version 3 the one member's error is that of the whole."""
     if ctx.version < _MEMBERS_FROM and len(response.members) == 1:
         return LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)
     return response
 
 
-def _failed(request: LeaveGroupRequest, error: ApiException) -> LeaveGroupResponse:
+def _failed(request: Message, error: ApiException) -> Message:
     if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
         return LeaveGroupResponse(error_code=error.code)
     return LeaveGroupResponse(
@@ -56,4 +57,4 @@ def _failed(request: LeaveGroupRequest, error: ApiException) -> LeaveGroupRespon
     )
 
 
-API = Api(ApiKey.LEAVE_GROUP, handle)
+API = Api(ApiKey.LEAVE_GROUP, handle, needs=(Right(AclOperation.READ, ResourceType.GROUP, "group_id"),))

@@ -1,13 +1,13 @@
 """OffsetCommit (key 8), versions 2-10.
 
-Commits offsets of a group.
+Keep how far a group has come.
 
-2-4  have a retention time
+2-4  say how long the offsets are to be kept
 3    adds the throttle time
 6    adds the leader epoch
 7    adds the group instance id
 8    is flexible
-9    members of consumer groups (KIP-848) may commit; adds GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH
+9    members of consumer groups (KIP-848) may commit; GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH may be told
 10   has topic ids in place of names
 """
 
@@ -15,20 +15,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
-from ottla.ids import TopicName
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.uuid import ZERO_UUID
 
 _TOPIC_IDS_FROM: Final = 10
-
-_RequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
-_ResponseTopic = OffsetCommitResponse.OffsetCommitResponseTopic
-_ResponsePartition = OffsetCommitResponse.OffsetCommitResponsePartition
 
 
 def handle(
@@ -49,7 +44,7 @@ def handle(
         )
     info = info_of(ctx)
 
-    def done(response: OffsetCommitResponse) -> None:
+    def done(response: Message) -> None:
         ctx.respond(
             OffsetCommitResponse(topics=_joined([*response.topics, *refused])) if refused else response
         )
@@ -66,14 +61,11 @@ def handle(
     return PARKED
 
 
-def _split(
-    broker: Broker, ctx: RequestContext, request: OffsetCommitRequest
-) -> tuple[list[_RequestTopic], list[_ResponseTopic]]:
-    """The topics with the partitions that exist, name and id filled in, and responses for the others."""
+def _split(broker: Broker, ctx: RequestContext, request: Message) -> tuple[list[Message], list[Message]]:
+    """The topics with the partitions that exist, name and id filled in, and answers for the others."""
     topics = broker.image.topics
     by_id = ctx.version >= _TOPIC_IDS_FROM
-    known: list[_RequestTopic] = []
-    refused: list[_ResponseTopic] = []
+    known, refused = [], []
     for topic in request.topics:
         image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
         if image is None:
@@ -84,37 +76,36 @@ def _split(
         missing = [p for p in topic.partitions if p.partition_index not in image.partitions]
         if missing:
             refused.append(_refusal(image.name, image.id, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            existing = [p for p in topic.partitions if p.partition_index in image.partitions]
-            if not existing:
+            there = [p for p in topic.partitions if p.partition_index in image.partitions]
+            if not there:
                 continue
-            topic = _RequestTopic(name=image.name, topic_id=image.id, partitions=existing)
+            topic = OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=image.name, topic_id=image.id, partitions=there
+            )
         known.append(topic)
     return known, refused
 
 
-def _refusal(
-    name: TopicName,
-    topic_id: bytes,
-    partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition],
-    code: ErrorCode,
-) -> _ResponseTopic:
-    return _ResponseTopic(
+def _refusal(name: str, topic_id: bytes, partitions: list[Message], code: ErrorCode) -> Message:
+    return OffsetCommitResponse.OffsetCommitResponseTopic(
         name=name,
         topic_id=topic_id,
         partitions=[
-            _ResponsePartition(partition_index=partition.partition_index, error_code=code)
+            OffsetCommitResponse.OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=code
+            )
             for partition in partitions
         ],
     )
 
 
-def _joined(topics: list[_ResponseTopic]) -> list[_ResponseTopic]:
-    """One entry per topic. It leaves the given ones unchanged, since the coordinator caches its responses."""
-    by_key: dict[tuple[TopicName, bytes], list[_ResponsePartition]] = {}
+def _joined(topics: list[Message]) -> list[Message]:
+    """One entry per topic. Those given are left as they are: the answer of the coordinator is not ours to change."""
+    by_key: dict[tuple[str, bytes], list[Message]] = {}
     for topic in topics:
         by_key.setdefault((topic.name, topic.topic_id), []).extend(topic.partitions)
     return [
-        _ResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
+        OffsetCommitResponse.OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
         for (name, topic_id), partitions in by_key.items()
     ]
 
@@ -128,4 +119,4 @@ def on_error(ctx: RequestContext, request: OffsetCommitRequest, error: ApiExcept
     )
 
 
-API = Api(ApiKey.OFFSET_COMMIT, handle, on_error)
+API = Api(ApiKey.OFFSET_COMMIT, handle, on_error, needs=BY_HANDLER)

@@ -1,58 +1,49 @@
 """OffsetDelete (key 47), version 0.
 
-Deletes offsets of a group, for topics that no member reads.
+Forget offsets of a group, for topics that none of its members reads.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
 from ottla.errors import ErrorCode
-from ottla.ids import TopicName
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
-
-_RequestTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
-_ResponseTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
 def handle(
     broker: Broker, ctx: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Outcome:
     require_group_id(request.group_id)
-    known: list[_RequestTopic] = []
-    refused: list[_ResponseTopic] = []
+    known, refused = [], []
     by_name = broker.image.topics.by_name
     for topic in request.topics:
         image = by_name.get(topic.name)
-        existing = [
-            p for p in topic.partitions if image is not None and p.partition_index in image.partitions
-        ]
-        missing = [p for p in topic.partitions if p not in existing]
-        if existing:
-            known.append(_RequestTopic(name=topic.name, partitions=existing))
+        there = [p for p in topic.partitions if image is not None and p.partition_index in image.partitions]
+        missing = [p for p in topic.partitions if p not in there]
+        if there:
+            known.append(OffsetDeleteRequest.OffsetDeleteRequestTopic(name=topic.name, partitions=there))
         if missing:
             refused.append(_unknown(topic.name, missing))
-    accepted = OffsetDeleteRequest(group_id=request.group_id, topics=known)
+    asked = OffsetDeleteRequest(group_id=request.group_id, topics=known)
 
-    def done(response: OffsetDeleteResponse) -> None:
+    def done(response: Message) -> None:
         response.topics = _joined([*response.topics, *refused])
         ctx.respond(response)
 
     broker.groups.write(
         request.group_id,
-        lambda shard, now_ms: shard.commits.delete(accepted),
+        lambda shard, now_ms: shard.commits.delete(asked),
         done,
         lambda error: ctx.respond(OffsetDeleteResponse(error_code=error.code)),
     )
     return PARKED
 
 
-def _unknown(
-    topic: TopicName, partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition]
-) -> _ResponseTopic:
-    return _ResponseTopic(
+def _unknown(topic: str, partitions: list[Message]) -> Message:
+    return OffsetDeleteResponse.OffsetDeleteResponseTopic(
         name=topic,
         partitions=[
             OffsetDeleteResponse.OffsetDeleteResponsePartition(
@@ -64,9 +55,9 @@ def _unknown(
     )
 
 
-def _joined(topics: list[_ResponseTopic]) -> list[_ResponseTopic]:
+def _joined(topics: list[Message]) -> list[Message]:
     """One entry per topic."""
-    by_name: dict[TopicName, _ResponseTopic] = {}
+    by_name: dict[str, Message] = {}
     for topic in topics:
         known = by_name.get(topic.name)
         if known is None:
@@ -76,4 +67,4 @@ def _joined(topics: list[_ResponseTopic]) -> list[_ResponseTopic]:
     return list(by_name.values())
 
 
-API = Api(ApiKey.OFFSET_DELETE, handle)
+API = Api(ApiKey.OFFSET_DELETE, handle, needs=BY_HANDLER)

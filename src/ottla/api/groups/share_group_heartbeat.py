@@ -1,13 +1,13 @@
 """ShareGroupHeartbeat (key 76), version 1.
 
-Joins a share group, stays in it or leaves it (KIP-932). 1 is the first stable version.
+Join, stay in and leave a share group (KIP-932). 1 is the first that stays.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.api.share.requests import is_member_id, require_share_groups
 from ottla.broker.services import Broker
@@ -35,4 +35,4 @@ def handle(
     return PARKED
 
 
-API = Api(ApiKey.SHARE_GROUP_HEARTBEAT, handle)
+API = Api(ApiKey.SHARE_GROUP_HEARTBEAT, handle, needs=BY_HANDLER)

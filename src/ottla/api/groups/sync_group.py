@@ -1,6 +1,6 @@
 """SyncGroup (key 14), versions 0-5.
 
-The leader of a classic group sends the assignment, and every member receives its part.
+The leader of a classic group brings the assignment, every member gets its part.
 
 1 adds the throttle time; 3 the group instance id; 4 is flexible; 5 names protocol type and protocol, which are checked.
 """
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -41,4 +42,4 @@ def handle(broker: Broker, ctx: RequestContext, request: SyncGroupRequest) -> Sy
     return PARKED
 
 
-API = Api(ApiKey.SYNC_GROUP, handle)
+API = Api(ApiKey.SYNC_GROUP, handle, needs=(Right(AclOperation.READ, ResourceType.GROUP, "group_id"),))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 
 if TYPE_CHECKING:
     from ottla.wire.messages import AddRaftVoterRequest, AddRaftVoterResponse
@@ -22,4 +23,4 @@ def handle(node: Node, ctx: RequestContext, request: AddRaftVoterRequest) -> Add
     return PARKED
 
 
-API = Api(ApiKey.ADD_RAFT_VOTER, handle, forward=True)
+API = Api(ApiKey.ADD_RAFT_VOTER, handle, forward=True, needs=(Right(AclOperation.ALTER),))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.base import Api, Outcome, RequestContext, Right
 from ottla.api.raft.leader_endpoints import without_unsupported_endpoints
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 
 if TYPE_CHECKING:
     from ottla.wire.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
@@ -25,4 +26,4 @@ def handle(
     return without_unsupported_endpoints(response, ctx.version, supported_from=1)
 
 
-API = Api(ApiKey.END_QUORUM_EPOCH, handle)
+API = Api(ApiKey.END_QUORUM_EPOCH, handle, needs=(Right(AclOperation.CLUSTER_ACTION),))

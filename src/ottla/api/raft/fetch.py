@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.raft.leader_endpoints import without_unsupported_endpoints
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
@@ -38,4 +39,4 @@ def _remove_leader(response: FetchResponse) -> None:
             partition.current_leader = FetchResponse.LeaderIdAndEpoch()
 
 
-API = Api(ApiKey.FETCH, handle)
+API = Api(ApiKey.FETCH, handle, needs=(Right(AclOperation.CLUSTER_ACTION),))

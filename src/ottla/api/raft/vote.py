@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Outcome, RequestContext
+from ottla.api.base import Api, Outcome, RequestContext, Right
 from ottla.api.raft.leader_endpoints import without_unsupported_endpoints
 from ottla.broker.services import Node
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 
 if TYPE_CHECKING:
     from ottla.wire.messages import VoteRequest, VoteResponse
@@ -23,4 +24,4 @@ def handle(node: Node, ctx: RequestContext, request: VoteRequest) -> VoteRespons
     return without_unsupported_endpoints(response, ctx.version, supported_from=1)
 
 
-API = Api(ApiKey.VOTE, handle)
+API = Api(ApiKey.VOTE, handle, needs=(Right(AclOperation.CLUSTER_ACTION),))

@@ -7,6 +7,10 @@ from typing import Final
 APIS: Final = (
     "sasl_handshake",
     "sasl_authenticate",
+    "describe_acls",
+    "create_acls",
+    "delete_acls",
     "describe_user_scram_credentials",
+    "alter_user_scram_credentials",
 )
 """The files of this area, each called as its API is; the registry loads them."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import Api, RequestContext, Right
 from ottla.broker.services import Node
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import DescribeUserScramCredentialsResponse
 
 if TYPE_CHECKING:
@@ -53,4 +54,4 @@ def _result(name: str, found: list[tuple[int, int]] | None, *, twice: bool) -> _
     )
 
 
-API = Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, handle)
+API = Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, handle, needs=(Right(AclOperation.DESCRIBE),))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import NOTHING, Api, RequestContext
 from ottla.broker.services import Node
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
@@ -28,4 +28,4 @@ def handle(node: Node, ctx: RequestContext, request: SaslAuthenticateRequest) ->
     )
 
 
-API = Api(ApiKey.SASL_AUTHENTICATE, handle)
+API = Api(ApiKey.SASL_AUTHENTICATE, handle, needs=NOTHING)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, RequestContext
+from ottla.api.base import NOTHING, Api, RequestContext
 from ottla.broker.services import Node
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
@@ -24,4 +24,4 @@ def handle(node: Node, ctx: RequestContext, request: SaslHandshakeRequest) -> Sa
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
-API = Api(ApiKey.SASL_HANDSHAKE, handle)
+API = Api(ApiKey.SASL_HANDSHAKE, handle, needs=NOTHING)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
 from ottla.broker.services import Broker
@@ -77,4 +77,4 @@ def _response(
     return response
 
 
-API = Api(ApiKey.SHARE_ACKNOWLEDGE, handle)
+API = Api(ApiKey.SHARE_ACKNOWLEDGE, handle, needs=BY_HANDLER)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
 from ottla.broker.services import Broker
@@ -263,4 +263,4 @@ def _by_topic(
     ]
 
 
-API = Api(ApiKey.SHARE_FETCH, handle)
+API = Api(ApiKey.SHARE_FETCH, handle, needs=BY_HANDLER)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.broker.services import Broker
 from ottla.coordinator.share.service import AnyStateApi
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 
 if TYPE_CHECKING:
     from ottla.wire import messages
@@ -48,4 +49,4 @@ def state_api(key: ApiKey, api: AnyStateApi) -> Api[Broker, _Request, _Response]
         )
         return response
 
-    return Api(key, handle, on_error)
+    return Api(key, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))

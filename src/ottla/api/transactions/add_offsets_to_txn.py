@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.runtime import partition_for
@@ -18,6 +18,7 @@ from ottla.errors import ApiException
 from ottla.log.types import TopicPartition
 from ottla.metadata.topic_names import OFFSETS_TOPIC
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
@@ -50,4 +51,12 @@ def on_error(
     return AddOffsetsToTxnResponse(error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM))
 
 
-API = Api(ApiKey.ADD_OFFSETS_TO_TXN, handle, on_error)
+API = Api(
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    handle,
+    on_error,
+    needs=(
+        Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),
+        Right(AclOperation.READ, ResourceType.GROUP, "group_id"),
+    ),
+)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
@@ -142,4 +142,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.ADD_PARTITIONS_TO_TXN, handle, on_error)
+API = Api(ApiKey.ADD_PARTITIONS_TO_TXN, handle, on_error, needs=BY_HANDLER)

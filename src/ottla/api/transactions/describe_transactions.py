@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import TransactionMetadata
 from ottla.errors import ApiException, ErrorCode
@@ -78,4 +78,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.DESCRIBE_TRANSACTIONS, handle, on_error)
+API = Api(ApiKey.DESCRIBE_TRANSACTIONS, handle, on_error, needs=BY_HANDLER)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.end import Ended, EndRequest
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import EndTxnResponse
 
 if TYPE_CHECKING:
@@ -48,4 +49,9 @@ def on_error(ctx: RequestContext, request: EndTxnRequest, error: ApiException) -
     return EndTxnResponse(error_code=known_to(error.code, ctx.version, fenced_from=_FENCED_FROM))
 
 
-API = Api(ApiKey.END_TXN, handle, on_error)
+API = Api(
+    ApiKey.END_TXN,
+    handle,
+    on_error,
+    needs=(Right(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "transactional_id"),),
+)

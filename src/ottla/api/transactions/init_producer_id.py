@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.init import InitRequest
@@ -78,4 +78,4 @@ def on_error(
     )
 
 
-API = Api(ApiKey.INIT_PRODUCER_ID, handle, on_error)
+API = Api(ApiKey.INIT_PRODUCER_ID, handle, on_error, needs=BY_HANDLER)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.listing import ListFilter
 from ottla.coordinator.transaction.state import TransactionMetadata
@@ -53,4 +53,4 @@ def handle(
     return PARKED
 
 
-API = Api(ApiKey.LIST_TRANSACTIONS, handle)
+API = Api(ApiKey.LIST_TRANSACTIONS, handle, needs=BY_HANDLER)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.broker.verification import Errors, Supported, add_or_verify
 from ottla.coordinator.errors import coordinator_error
@@ -180,4 +180,4 @@ def on_error(
     return _response(_refused(ctx, request.topics, error.code))
 
 
-API = Api(ApiKey.TXN_OFFSET_COMMIT, handle, on_error)
+API = Api(ApiKey.TXN_OFFSET_COMMIT, handle, on_error, needs=BY_HANDLER)

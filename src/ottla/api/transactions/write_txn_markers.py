@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.api.base import PARKED, Api, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.marker_manager import TxnMarker
 from ottla.errors import ApiException, ErrorCode
@@ -90,4 +90,4 @@ def on_error(
     return _response(results)
 
 
-API = Api(ApiKey.WRITE_TXN_MARKERS, handle, on_error)
+API = Api(ApiKey.WRITE_TXN_MARKERS, handle, on_error, needs=BY_HANDLER)

@@ -110,6 +110,7 @@ def make_broker(found: MetadataImage | None = None, **settings: str) -> Any:
         cluster_id="the-cluster",
         clock=clock,
         peers=SimpleNamespace(gone=lambda: ()),
+        authorizer=None,
         departures=RecentlyFencedBrokers(clock),
         config=config,
         image=found or image(),

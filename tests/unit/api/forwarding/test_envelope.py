@@ -61,12 +61,14 @@ def controller() -> Controller:
 
 @pytest.fixture
 def channel(controller: Controller) -> Channel:
-    return Channel(SimpleNamespace(controller=controller))
+    return Channel(SimpleNamespace(controller=controller, authorizer=None))
 
 
 def pass_on(channel: Channel, frame: bytes, **who: str) -> Any:
     """The answer's bytes, or the error."""
-    node = SimpleNamespace(to_controller=channel, config=SimpleNamespace(int=lambda key: 30_000))
+    node = SimpleNamespace(
+        to_controller=channel, authorizer=None, config=SimpleNamespace(int=lambda key: 30_000)
+    )
     ctx = InnerRequest(print, api_key=19, version=7, received_at=0.0, **who)
     outcome: list[Any] = []
     request_forwarding.forward_request(node, ctx, frame, outcome.append, outcome.append)  # type: ignore[arg-type]
@@ -131,7 +133,9 @@ def test_what_does_not_belong_into_an_envelope_is_refused(
 
 def pass_on_part(channel: Any) -> Any:
     """The answer to the rest of a request, or the error."""
-    node = SimpleNamespace(to_controller=channel, config=SimpleNamespace(int=lambda key: 30_000))
+    node = SimpleNamespace(
+        to_controller=channel, authorizer=None, config=SimpleNamespace(int=lambda key: 30_000)
+    )
     ctx = InnerRequest(print, api_key=19, version=7, received_at=0.0, principal="User:alice")
     request = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="rest")])
     outcome: list[Any] = []

@@ -1,6 +1,8 @@
-"""ShareGroupDescribe: a group with its members and their assignments."""
+"""ShareGroupDescribe: a group as its administrators see it."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from ottla.coordinator.group.share import assignor
 from ottla.coordinator.group.share.group import ShareGroup
@@ -8,8 +10,10 @@ from ottla.coordinator.group.share.member import ShareGroupMember
 from ottla.metadata.image import MetadataImage
 from ottla.wire import messages
 
+Message = Any
 
-def describe(group: ShareGroup, image: MetadataImage) -> messages.ShareGroupDescribeResponse.DescribedGroup:
+
+def describe(group: ShareGroup, image: MetadataImage) -> Message:
     """The group with all of its members."""
     return messages.ShareGroupDescribeResponse.DescribedGroup(
         group_id=group.group_id,
@@ -21,7 +25,7 @@ def describe(group: ShareGroup, image: MetadataImage) -> messages.ShareGroupDesc
     )
 
 
-def _member(member: ShareGroupMember, image: MetadataImage) -> messages.ShareGroupDescribeResponse.Member:
+def _member(member: ShareGroupMember, image: MetadataImage) -> Message:
     response = messages.ShareGroupDescribeResponse
     topics = image.topics.by_id
     return response.Member(

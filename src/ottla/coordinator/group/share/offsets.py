@@ -1,12 +1,14 @@
-"""AlterShareGroupOffsets, DeleteShareGroupOffsets and DeleteGroups for share groups.
+"""Where a share group begins, changed from outside: resetting offsets, deleting them, deleting the group.
 
-The share coordinator keeps share state: each operation writes what is about to happen, and returns the request to it.
+Share state is the share coordinator's: each operation keeps what is about to happen, and gives the request that makes
+it happen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ottla.coordinator.group.share import records as write
 from ottla.coordinator.group.share.group import ShareGroup
@@ -18,35 +20,37 @@ from ottla.errors import ErrorCode
 from ottla.metadata.image import MetadataImage
 from ottla.wire import messages
 
+Message = Any
+
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The response if the request succeeds, and the request for share state (None: nothing to do)."""
+    """The answer if all goes well, and the request for share state (None: nothing to be done)."""
 
-    response: messages.AlterShareGroupOffsetsResponse
-    initialize: messages.InitializeShareGroupStateRequest | None
+    response: Message
+    initialize: Message | None
 
 
 def reset(
     group: ShareGroup,
-    request: messages.AlterShareGroupOffsetsRequest,
+    request: Message,
     image: MetadataImage,
     now_ms: int,
-    requested_ms: dict[tuple[str, bytes], int],
+    asked_at_ms: dict[tuple[str, bytes], int],
 ) -> CoordinatorResult[Reset]:
-    """Restart partitions at the given offsets. Raises NON_EMPTY_GROUP."""
+    """Begin partitions again at the given offsets. Raises NON_EMPTY_GROUP."""
     group.validate_delete()
     response = messages.AlterShareGroupOffsetsResponse
-    topics: list[messages.AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic] = []
+    topics: list[Message] = []
     offsets: dict[bytes, dict[int, int]] = {}
     begun: dict[bytes, TopicPartitions] = {}
-    for wanted in request.topics:
-        topic = image.topics.by_name.get(wanted.topic_name)
+    for asked in request.topics:
+        topic = image.topics.by_name.get(asked.topic_name)
         known = {} if topic is None else topic.partitions
-        altered = response.AlterShareGroupOffsetsResponseTopic(topic_name=wanted.topic_name, partitions=[])
-        for part in wanted.partitions:
+        answer = response.AlterShareGroupOffsetsResponseTopic(topic_name=asked.topic_name, partitions=[])
+        for part in asked.partitions:
             found = part.partition_index in known
-            altered.partitions.append(
+            answer.partitions.append(
                 response.AlterShareGroupOffsetsResponsePartition(
                     partition_index=part.partition_index,
                     error_code=ErrorCode.NONE if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -56,51 +60,47 @@ def reset(
             if found and topic is not None:
                 offsets.setdefault(topic.id, {})[part.partition_index] = part.start_offset
         if topic is not None:
-            altered.topic_id = topic.id
+            answer.topic_id = topic.id
             if topic.id in offsets:
                 begun[topic.id] = TopicPartitions(topic.name, frozenset(offsets[topic.id]))
-        topics.append(altered)
+        topics.append(answer)
     records: list[CoordinatorRecord] = []
     initialize = None
     if begun:
         state = group.state_partitions or StatePartitions()
         records.append(write.state_partitions(group.group_id, state.begun(begun)))
-        requested_ms.update(((group.group_id, topic_id), now_ms) for topic_id in begun)
+        asked_at_ms.update(((group.group_id, topic_id), now_ms) for topic_id in begun)
         initialize = initialize_request(group.group_id, group.epoch, offsets)
     return CoordinatorResult(records, Reset(response(responses=topics), initialize))
 
 
-_DeletedTopic = messages.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
-
-
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The refused topics of a DeleteShareGroupOffsets, and the request for the others (None: there are none)."""
+    """What is refused of a DeleteShareGroupOffsets, and the request that does the rest (None: nothing is left)."""
 
-    refused: list[_DeletedTopic] = field(default_factory=list)
-    delete: messages.DeleteShareGroupStateRequest | None = None
+    refused: list[Message] = field(default_factory=list)
+    delete: Message | None = None
 
 
-def begin_delete(
-    group: ShareGroup, request: messages.DeleteShareGroupOffsetsRequest, image: MetadataImage
-) -> CoordinatorResult[Deletion]:
+def begin_delete(group: ShareGroup, request: Message, image: MetadataImage) -> CoordinatorResult[Deletion]:
     """Delete the share state of topics. Raises NON_EMPTY_GROUP."""
     group.validate_delete()
     state = group.state_partitions
     if state is None:
         return CoordinatorResult([], Deletion())
-    refused: list[_DeletedTopic] = []
-    deleted: dict[bytes, Iterable[int]] = {}
-    for wanted in request.topics:
-        topic = image.topics.by_name.get(wanted.topic_name)
+    topic_response = messages.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
+    refused: list[Message] = []
+    doomed: dict[bytes, Iterable[int]] = {}
+    for asked in request.topics:
+        topic = image.topics.by_name.get(asked.topic_name)
         if topic is not None and topic.id in state.initialized:
-            deleted[topic.id] = state.initialized[topic.id].partitions
+            doomed[topic.id] = state.initialized[topic.id].partitions
         elif topic is not None and topic.id in state.deleting:
-            deleted[topic.id] = topic.partitions
+            doomed[topic.id] = topic.partitions
         else:
             refused.append(
-                _DeletedTopic(
-                    topic_name=wanted.topic_name,
+                topic_response(
+                    topic_name=asked.topic_name,
                     error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     error_message="This server does not host this topic-partition."
                     if topic is None
@@ -108,37 +108,33 @@ def begin_delete(
                 )
             )
     records = []
-    if deleted:
-        records.append(write.state_partitions(group.group_id, state.deletion_begun(deleted, image)))
-    return CoordinatorResult(records, Deletion(refused, _delete_request(group.group_id, deleted)))
+    if doomed:
+        records.append(write.state_partitions(group.group_id, state.deletion_begun(doomed, image)))
+    return CoordinatorResult(records, Deletion(refused, _delete_request(group.group_id, doomed)))
 
 
-def begin_delete_all(
-    group: ShareGroup, image: MetadataImage
-) -> CoordinatorResult[messages.DeleteShareGroupStateRequest | None]:
-    """Delete all share state of a group that will be deleted. Raises NON_EMPTY_GROUP."""
+def begin_delete_all(group: ShareGroup, image: MetadataImage) -> CoordinatorResult[Message | None]:
+    """Delete all share state of a group that is about to go. Raises NON_EMPTY_GROUP."""
     group.validate_delete()
     state = group.state_partitions
     if state is None:
         return CoordinatorResult([], None)
-    deleted: dict[bytes, Iterable[int]] = {
+    doomed: dict[bytes, Iterable[int]] = {
         topic_id: topic.partitions
         for topic_id, topic in joined(state.initialized, state.initializing).items()
     }
     for topic_id in state.deleting:
         topic = image.topics.by_id.get(topic_id)
         if topic is not None:
-            deleted[topic_id] = topic.partitions
+            doomed[topic_id] = topic.partitions
     return CoordinatorResult(
-        [write.state_partitions(group.group_id, state.deletion_begun(deleted, image))],
-        _delete_request(group.group_id, deleted),
+        [write.state_partitions(group.group_id, state.deletion_begun(doomed, image))],
+        _delete_request(group.group_id, doomed),
     )
 
 
-def _delete_request(
-    group_id: str, deleted: Mapping[bytes, Iterable[int]]
-) -> messages.DeleteShareGroupStateRequest | None:
-    if not deleted:
+def _delete_request(group_id: str, doomed: Mapping[bytes, Iterable[int]]) -> Message | None:
+    if not doomed:
         return None
     request = messages.DeleteShareGroupStateRequest
     return request(
@@ -148,6 +144,6 @@ def _delete_request(
                 topic_id=topic_id,
                 partitions=[request.PartitionData(partition=number) for number in sorted(numbers)],
             )
-            for topic_id, numbers in deleted.items()
+            for topic_id, numbers in doomed.items()
         ],
     )

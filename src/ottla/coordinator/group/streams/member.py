@@ -1,4 +1,4 @@
-"""A member of a streams group: one stream thread. Members are immutable; `group.py` keeps the newest of each."""
+"""A member of a streams group: one stream thread. Immutable; `group.py` holds the newest of each."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ from typing import NamedTuple
 
 from ottla.coordinator.group.streams.tasks import (
     NO_OWNED_TASKS,
+    Message,
     OwnedTasks,
     TaskId,
     Tasks,
     task_ids,
     task_structs,
 )
-from ottla.wire.messages import (
-    StreamsGroupCurrentMemberAssignmentValue,
-    StreamsGroupDescribeResponse,
-    StreamsGroupMemberMetadataValue,
-)
+from ottla.wire.messages import StreamsGroupDescribeResponse
 
 
 class MemberState(IntEnum):
-    """The state of a member on the way to its target; Kafka's numbers."""
+    """Where a member stands on the way to its target; Kafka's numbers."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
-    """It has to revoke tasks, and to report that, before it gets its new epoch."""
+    """It has to give tasks up, and to say so, before it gets its new epoch."""
     UNRELEASED_TASKS = 3
-    """It waits for tasks that others have not revoked yet."""
+    """It waits for tasks that others have not given up yet."""
     UNKNOWN = 127
 
     @classmethod
@@ -38,7 +35,7 @@ class MemberState(IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """The address at which an application serves interactive queries."""
+    """Where an application's interactive queries are answered."""
 
     host: str
     port: int
@@ -46,7 +43,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
-    """One member; the defaults are those of a new one."""
+    """What the group knows of a member; the defaults are those of one that has just come."""
 
     id: str
     epoch: int = 0
@@ -67,8 +64,8 @@ class StreamsMember:
     def reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
-        """The member with the fields that its metadata record sets."""
+    def with_metadata(self, value: Message) -> StreamsMember:
+        """As a StreamsGroupMemberMetadataValue tells."""
         return replace(
             self,
             instance_id=value.instance_id,
@@ -84,8 +81,8 @@ class StreamsMember:
             client_tags={tag.key: tag.value for tag in value.client_tags},
         )
 
-    def with_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
-        """The member with the fields that its current assignment record sets."""
+    def with_assignment(self, value: Message) -> StreamsMember:
+        """As a StreamsGroupCurrentMemberAssignmentValue tells."""
         return replace(
             self,
             epoch=value.member_epoch,
@@ -104,10 +101,8 @@ class StreamsMember:
         )
 
 
-def _with_epochs(
-    groups: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds], member_epoch: int
-) -> dict[TaskId, int]:
-    """Tasks with their epochs; older records have none, so that the member's epoch is used."""
+def _with_epochs(groups: list[Message], member_epoch: int) -> dict[TaskId, int]:
+    """Older records have no epochs of their own for tasks: the member's is as good."""
     owned = {}
     for group in groups:
         epochs = group.assignment_epochs
@@ -118,7 +113,7 @@ def _with_epochs(
     return owned
 
 
-def describe_member(member: StreamsMember, target: Tasks) -> StreamsGroupDescribeResponse.Member:
+def describe_member(member: StreamsMember, target: Tasks) -> Message:
     """For StreamsGroupDescribe."""
     response = StreamsGroupDescribeResponse
     assigned = member.assigned

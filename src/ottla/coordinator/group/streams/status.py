@@ -1,4 +1,4 @@
-"""The status of a streams group in responses to its members, in addition to errors."""
+"""What a streams group's members are told of their group's condition, beside errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StatusCode(IntEnum):
 
 
 class Status(NamedTuple):
-    """A status code and its explanation."""
+    """A condition and its sentence."""
 
     code: StatusCode
     detail: str

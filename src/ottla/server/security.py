@@ -1,0 +1,71 @@
+"""The authorizer of a node: made from the configuration, kept up to date with the metadata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.config.errors import ConfigError
+from ottla.config.listeners import Listener, SecurityProtocol
+from ottla.security.authorizer import CLASS_NAME, Authorizer
+from ottla.security.principal import ANONYMOUS
+
+if TYPE_CHECKING:
+    from ottla.config.broker import BrokerConfig
+    from ottla.metadata.delta import MetadataDelta
+    from ottla.metadata.image import MetadataImage
+    from ottla.metadata.publisher import Publisher
+
+
+def make_authorizer(config: BrokerConfig) -> Authorizer | None:
+    """The StandardAuthorizer, if `authorizer.class.name` names it. Raises ConfigError."""
+    name = config.str("authorizer.class.name").strip()
+    if not name:
+        return None
+    if name != CLASS_NAME:
+        raise ConfigError.bad_value("authorizer.class.name", name, CLASS_NAME)
+    super_users = config.static.get("super.users", "")
+    everyone = config.static.get("allow.everyone.if.no.acl.found", "false").strip().lower() == "true"
+    try:
+        authorizer = Authorizer(super_users, allow_everyone_if_no_acl_found=everyone)
+    except ValueError as error:
+        raise ConfigError(f"Invalid configuration {error}", key="super.users") from None
+    for listener in config.listeners:
+        if _is_for_nodes(config, listener) and _is_anonymous(config, listener):
+            _check_nodes_may_enter(authorizer, listener)
+    return authorizer
+
+
+def _is_for_nodes(config: BrokerConfig, listener: Listener) -> bool:
+    return (
+        listener.name in config.controller_listener_names
+        or listener.name == config.inter_broker_listener_name
+    )
+
+
+def _is_anonymous(config: BrokerConfig, listener: Listener) -> bool:
+    """Whether a listener lets clients in without knowing who they are."""
+    if listener.protocol is SecurityProtocol.PLAINTEXT:
+        return True
+    own = f"listener.name.{listener.name.lower()}.ssl.client.auth"
+    client_auth = config.static.get(own, config.static.get("ssl.client.auth", "none"))
+    return listener.protocol is SecurityProtocol.SSL and client_auth.strip().lower() != "required"
+
+
+def _check_nodes_may_enter(authorizer: Authorizer, listener: Listener) -> None:
+    if not authorizer.is_super_user(str(ANONYMOUS)):
+        raise ConfigError(
+            f"With an authorizer, the nodes that connect to listener {listener.name} must be super users, and on a "
+            f"{listener.protocol.name} listener without client authentication they are {ANONYMOUS}: add it to "
+            "super.users, or authenticate the nodes by SASL or by ssl.client.auth=required",
+            key="super.users",
+        )
+
+
+def authorizer_publisher(authorizer: Authorizer) -> Publisher:
+    """Follows the ACLs of the metadata. The first image is the whole of what this node has read at its start."""
+
+    def publish(delta: MetadataDelta, image: MetadataImage) -> None:
+        authorizer.update(image.acls)
+        authorizer.complete_loading()
+
+    return publish
