@@ -293,7 +293,7 @@ class Server:
                         ErrorCode.REQUEST_TIMED_OUT, f"timed out after {waited_s:.0f} s waiting for {what}"
                     )
                 if waited_s >= _WARN_WAITING_EACH_S:
-                    _logger.warning("Waiting for %.0f s for %s", waited_s, what)
+                    _logger.warning("Waiting for %s (%.0f s so far)", what, waited_s)
                 await asyncio.wait(
                     (waiting, self._failure),
                     timeout=min(_WARN_WAITING_EACH_S, left_s),
