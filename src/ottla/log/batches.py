@@ -1,6 +1,6 @@
-"""Batches that come to a log with an order of their own: from the leader of a partition, or from raft.
+"""Batches that a log appends as they are: from the leader of a partition, or from raft.
 
-Pure functions over bytes; what a producer sends is checked in `records.validation`.
+Pure functions over bytes. `records.validation` checks the batches of producers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ANY_EPOCH = 0x7FFFFFFF
 
 
 def stamp_batches(records: Buffer, offset: int, leader_epoch: int) -> tuple[bytearray, list[BatchHeader]]:
-    """Copies of batches, placed one after the other from an offset on. Nothing but whole batches is taken."""
+    """Copy batches and assign them offsets from `offset` on. Raises if the bytes are not whole batches."""
     data = bytearray(records)
     headers: list[BatchHeader] = []
     size = 0
@@ -31,7 +31,7 @@ def stamp_batches(records: Buffer, offset: int, leader_epoch: int) -> tuple[byte
 def replicated_batches(
     records: Buffer, topic_partition: TopicPartition, end_offset: int, leader_epoch: int
 ) -> tuple[memoryview, list[BatchHeader]]:
-    """The whole batches at the beginning of a leader's answer, of epochs up to the given one."""
+    """Return the whole batches at the beginning of a leader's response, up to the given leader epoch."""
     view = memoryview(records)
     headers: list[BatchHeader] = []
     size = 0

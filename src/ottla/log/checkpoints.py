@@ -1,6 +1,6 @@
 """Kafka's small text files: offset checkpoints of a log directory, `partition.metadata`, `meta.properties`.
 
-Only formats and single files; who writes them when is the manager's.
+Only formats and single files; the manager decides when to write them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ottla.wire.uuid import ZERO_UUID, uuid_from_str, uuid_to_str
 
 
 class CheckpointError(Exception):
-    """A checkpoint file that is not in the format."""
+    """A checkpoint file has an invalid format."""
 
 
 def format_checkpoint(rows: Iterable[Sequence[object]]) -> bytes:
-    """Version, number of rows, rows."""
+    """Return the file: version, number of rows, rows."""
     lines = [" ".join(map(str, row)) for row in rows]
     return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
 
@@ -40,7 +40,7 @@ def parse_checkpoint(data: bytes, columns: int) -> list[list[str]]:
 
 
 def read_offsets(fs: Fs, path: str) -> dict[TopicPartition, int]:
-    """An offset checkpoint; empty where there is none or where it is damaged: offsets are hints, never truths."""
+    """Read an offset checkpoint. A missing or damaged one is empty: recovery does not depend on it."""
     if not fs.exists(path):
         return {}
     try:
@@ -63,7 +63,7 @@ def write_partition_metadata(fs: Fs, directory: str, topic_id: bytes, *, sync: b
 
 
 def read_partition_metadata(fs: Fs, directory: str) -> bytes:
-    """The topic id of a partition's directory; zero where a crash left the file damaged."""
+    """Return the topic id of a partition's directory; zero if a crash damaged the file."""
     text = fs.read_bytes(f"{directory}/{PARTITION_METADATA_FILE}").decode("utf-8", "replace")
     for line in text.splitlines():
         key, _, value = line.partition(":")
@@ -76,7 +76,7 @@ def read_partition_metadata(fs: Fs, directory: str) -> bytes:
 
 
 def read_meta_properties(fs: Fs, directory: str) -> dict[str, str] | None:
-    """`meta.properties` of a log directory, or None where it was never formatted."""
+    """Read `meta.properties` of a log directory; None for an unformatted directory."""
     path = f"{directory}/{META_PROPERTIES_FILE}"
     if not fs.exists(path):
         return None
@@ -106,7 +106,7 @@ def write_clean_shutdown(fs: Fs, directory: str, broker_epoch: int) -> None:
 
 
 def read_clean_shutdown(fs: Fs, directory: str) -> int | None:
-    """The broker epoch in the clean-shutdown marker; -1 for a marker without one; None where there is no marker."""
+    """Return the broker epoch in the clean-shutdown marker; -1 for a marker without one; None without a marker."""
     path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
     if not fs.exists(path):
         return None

@@ -1,6 +1,6 @@
-"""A log on its way: begun on the event loop, made in any thread, and taken on the loop by whoever needs it first.
+"""Creating a log: prepared on the event loop, created in any thread, taken on the loop by its first user.
 
-Where it lies is decided by the manager before; what a log consists of is `recovery`'s.
+The manager chooses the directory before; `recovery` knows the files of a log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NewLog:
-    """One log to be made. Whoever calls `make` while another thread is at it waits for that one log."""
+    """A log to be created. A call of `make` waits while another thread is creating it."""
 
     __slots__ = (
         "_config",
@@ -57,7 +57,7 @@ class NewLog:
         self.topic_id = topic_id
 
     def make(self) -> None:
-        """Make the files, unless they are made or nobody wants them any more. In any thread; raises nothing."""
+        """Create the files, unless that was done or called off. Safe in any thread; raises nothing."""
         with self._turn:
             if not self._done:
                 self._done = True
@@ -71,13 +71,13 @@ class NewLog:
             return open_log(self._context, self.path, self._config, clean=False, topic_id=self.topic_id)
         log = create_log(self._context, self.path, self._config, self.topic_id)
         if self._epoch != NO_EPOCH:
-            # The first record needs the file: where one is waiting, it would be made on the event loop.
+            # The first record needs this file: without it here, the append would create it on the event loop.
             log.leader_epochs.assign(self._epoch, 0)
             log.leader_epochs.write()
         return log
 
     def take(self) -> PartitionLog:
-        """The log, made here and now where it is not yet. Raises what prevented it."""
+        """Return the log, and create it now if necessary. Raises the error that prevented it."""
         self.make()
         if self._error is not None:
             raise self._error
@@ -85,14 +85,14 @@ class NewLog:
         return self._log
 
     def call_off(self) -> PartitionLog | None:
-        """See to it that nothing more is made; the log if it is there already."""
+        """Cancel the creation. Returns the log if it exists already."""
         with self._turn:
             self._done = True
             return self._log
 
 
 def write_epochs(log: PartitionLog) -> None:
-    """Make the file that the first record of an epoch needs, in a thread."""
-    # A disk that fails, or a log that goes away: the append finds that out, as it would without this.
+    """Write the leader epoch file that the first record of an epoch needs. Runs in a thread."""
+    # If the disk fails or the log is deleted, the append reports it, as it would without this call.
     with contextlib.suppress(OSError):
         log.leader_epochs.write()

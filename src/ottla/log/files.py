@@ -41,24 +41,24 @@ _PLAIN_DIR = re.compile(r"^(.+)-(\d+)$")
 
 
 def stem(offset: int) -> str:
-    """The name without suffix of the files that begin at an offset."""
+    """Return the file name without suffix for a base offset."""
     return f"{offset:020d}"
 
 
 def offset_of(name: str) -> int | None:
-    """The offset in a file's name, or None where it does not begin with one."""
+    """Return the offset in a file name, or None if the name does not begin with one."""
     digits = name.partition(".")[0]
     return int(digits) if len(digits) == 20 and digits.isdecimal() else None
 
 
 def marked_dir_name(tp: TopicPartition, unique: str, suffix: str) -> str:
-    """A partition's directory name marked for deletion (or as future or stray), cut to what a name may hold."""
+    """Return a partition's directory name marked as deleted, future or stray, cut to the longest valid name."""
     tail = f"-{tp.partition}.{unique}{suffix}"
     return tp.topic[: MAX_NAME_LENGTH - len(tail)] + tail
 
 
 def parse_dir_name(name: str) -> tuple[TopicPartition, str] | None:
-    """The partition of a directory and its mark (`-delete`, `-future`, `-stray` or nothing), or None."""
+    """Return the partition of a directory and its mark (`-delete`, `-future`, `-stray` or empty), or None."""
     marked = _MARKED_DIR.match(name)
     if marked is not None:
         return TopicPartition(TopicName(marked[1]), int(marked[2])), "-" + marked[4]

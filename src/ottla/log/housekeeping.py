@@ -1,6 +1,6 @@
-"""The standing work on all logs: retention, flushing by time, expiry of producers, checkpoints, late removals.
+"""Periodic work on all logs: retention, flushing by time, expiry of producers, checkpoints, delayed removals.
 
-Decisions run on the event loop in slices of a few milliseconds; whatever waits for a disk runs in the executor.
+Decisions run on the event loop in slices of a few milliseconds; disk work runs in the executor.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _FIRST_DELAY_MS = 30_000
 """Retention and checkpoints wait this long after the start, as in Kafka."""
 _FLUSH_CHECK_MS = 1_000
 _IDLE_FILES_MS = 60_000
-"""Files that nobody used for so long are closed: descriptors are finite, segments are many."""
+"""Files unused for this long are closed: there are more segments than descriptors."""
 
 
 class Housekeeping:
-    """Owned by a `LogManager`; lives between its `start` and `shutdown`."""
+    """The periodic tasks of a `LogManager`, between its `start` and `shutdown`."""
 
     def __init__(self, manager: LogManager, fs: Fs, clock: Clock, executor: Executor) -> None:
         self._manager = manager
@@ -39,7 +39,7 @@ class Housekeeping:
         self._executor = executor
         self._timers: dict[str, Timer] = {}
         self._flushing: dict[PartitionLog, int] = {}
-        """Up to where each log is being flushed, or is to be next."""
+        """The offset up to which each log is being flushed, or will be next."""
         self._flushing_lock = threading.Lock()
         self._checkpointing: Future[None] | None = None
         self._running = False
@@ -61,7 +61,7 @@ class Housekeeping:
         self._every("flush", flush_ms, self._flush_due)
 
     def stop(self) -> None:
-        """No more work is begun; what the executor has runs to its end."""
+        """Start no more work. Work in the executor runs to its end."""
         self._running = False
         for timer in self._timers.values():
             timer.cancel()
@@ -81,7 +81,7 @@ class Housekeeping:
     # -- slices -------------------------------------------------------------------------------------------
 
     def _sliced(self, name: str, work: Callable[[PartitionLog], object]) -> None:
-        """Do something with every log, a few milliseconds at a time."""
+        """Run `work` for every log, a few milliseconds at a time."""
         self._slice(name, iter(list(self._manager.logs.values())), work)
 
     def _slice(self, name: str, logs: Iterator[PartitionLog], work: Callable[[PartitionLog], object]) -> None:
@@ -118,7 +118,7 @@ class Housekeeping:
     # -- in the executor ----------------------------------------------------------------------------------
 
     def flush(self, log: PartitionLog, up_to: int) -> None:
-        """Flush a log soon, off the event loop; one flush of a log at a time, which takes later wishes along."""
+        """Flush a log soon, off the event loop. Requests that come during a flush are combined into the next one."""
         if log.failed is not None:
             return
         with self._flushing_lock:
@@ -151,7 +151,7 @@ class Housekeeping:
             self._checkpointing.result()
 
     def remove_later(self, paths: Sequence[str], delay_ms: int) -> None:
-        """Remove files or directories after a while. What a shutdown leaves, the next start finds by its suffix."""
+        """Remove files or directories after a delay. After a shutdown the next start finds them by their suffix."""
         if self._running:
             self._clock.call_later(delay_ms / 1000, self._remove, paths)
 

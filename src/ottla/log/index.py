@@ -1,7 +1,7 @@
 """The sparse indexes of a segment: offset to position (8 bytes an entry) and timestamp to offset (12 bytes).
 
-New entries wait in memory and reach the file in pages; lookups read a few pages of the file, so that an index
-costs no memory. The rule of when an entry is due is the segment's.
+New entries wait in memory and reach the file in pages. Lookups read a few pages of the file, so an index
+costs no memory. The segment decides when to add an entry.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from ottla.log.fs import File, Fs
 from ottla.log.types import NO_TIMESTAMP
 
 _PENDING_BYTES = 4096
-"""Entries of the active segment kept in memory before they are written; a crash loses only what recovery rebuilds."""
+"""Bytes of new entries kept in memory before they are written. Recovery rebuilds what a crash loses."""
 
 
 class _State(NamedTuple):
-    """What readers in other threads see at once: entries in the file, and those that follow in memory."""
+    """The state that readers in other threads see as a whole: entries in the file, then entries in memory."""
 
     in_file: int
     pending: bytearray
 
 
 class SparseIndex:
-    """A file of fixed-size entries in ascending order, appended at its end and searched by halving."""
+    """A file of fixed-size entries in ascending order, with binary search."""
 
     __slots__ = ("_file", "_fs", "_state", "base_offset", "max_bytes", "path")
 
     ENTRY: ClassVar[struct.Struct]
     PADDING_FIELD: ClassVar[int]
-    """The field that is zero in the zeros that Kafka preallocates behind the last entry, and nowhere else."""
+    """The field that is zero only in the padding that Kafka preallocates behind the last entry."""
 
     def __init__(self, fs: Fs, path: str, base_offset: int, max_bytes: int) -> None:
         self._fs = fs
@@ -53,7 +53,7 @@ class SparseIndex:
         return state
 
     def _load(self) -> int:
-        """Count the entries, and cut off a ragged end and the zeros that a crashed Kafka leaves behind."""
+        """Count the entries, and cut off an incomplete one and the padding that a crashed Kafka leaves."""
         if not self._fs.exists(self.path):
             return 0
         file = self._open()
@@ -75,7 +75,7 @@ class SparseIndex:
         return count
 
     def start_empty(self) -> None:
-        """Take the file as new, without looking: nobody has written to it."""
+        """Begin with an empty index, without reading the file."""
         self._state = _State(0, bytearray())
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class SparseIndex:
         return in_file + len(pending) // self.ENTRY.size
 
     def entry(self, n: int, *, nowait: bool = False) -> tuple[int, int]:
-        """The raw entry `n` (relative offsets)."""
+        """Return the raw entry `n` (relative offsets)."""
         in_file, pending = self._loaded()
         size = self.ENTRY.size
         if n < in_file:
@@ -97,23 +97,23 @@ class SparseIndex:
             self.write_pending()
 
     def write_pending(self) -> None:
-        """Bring the entries in memory into the file (not to disk)."""
+        """Write the entries in memory to the file, without a sync."""
         in_file, pending = self._loaded()
         if pending:
             self._open().append([pending])
             self._state = _State(in_file + len(pending) // self.ENTRY.size, bytearray())
 
     def ensure_file(self) -> None:
-        """Kafka wants the file to be there, even without entries."""
+        """Create the file even without entries: Kafka expects it."""
         self.write_pending()
         self._open()
 
     def _floor(self, key: int, field: int, *, nowait: bool = False) -> int:
-        """The last entry whose field is at most `key`, or -1."""
+        """Return the last entry whose field is at most `key`, or -1."""
         return self._count_below(key + 1, field, nowait=nowait) - 1
 
     def _count_below(self, key: int, field: int, *, nowait: bool = False) -> int:
-        """How many entries have a field less than `key`."""
+        """Return how many entries have a field less than `key`."""
         entry = self.ENTRY
         size = entry.size
         in_file, pending = self._loaded()
@@ -142,7 +142,7 @@ class SparseIndex:
             self._state = _State(count, bytearray())
 
     def replace(self, raw: bytes) -> None:
-        """Make these the entries, touching the file only where it differs (recovery rebuilds with this)."""
+        """Replace all entries; the file is written only if it differs. Used by recovery."""
         known_empty = self._state is not None and not len(self)
         if not known_empty and self._fs.exists(self.path):
             file = self._open()
@@ -156,7 +156,7 @@ class SparseIndex:
         self.write_pending()
 
     def fsync(self) -> None:
-        """Sync what the file holds. An index that was never written has nothing to lose."""
+        """Sync the file. An index that was never written needs no sync."""
         file = self._file
         if file is not None:
             file.fsync()
@@ -167,7 +167,7 @@ class SparseIndex:
         self.path = path
 
     def close(self) -> None:
-        """Let go of the file, which a reader in another thread may go on reading; entries in memory stay."""
+        """Close the file; readers in other threads can finish. Entries in memory stay."""
         self._file = None
 
 
@@ -186,7 +186,7 @@ def _bisect(
 
 
 class OffsetIndex(SparseIndex):
-    """Last offset of a batch, relative to the segment, to the position where that batch begins."""
+    """Maps the last offset of a batch, relative to the segment, to the position of the batch."""
 
     __slots__ = ()
 
@@ -201,26 +201,26 @@ class OffsetIndex(SparseIndex):
         self._append(self.ENTRY.pack(offset - self.base_offset, position))
 
     def lookup(self, offset: int, *, nowait: bool = False) -> int:
-        """A position at or before the batch that holds `offset`, near it."""
+        """Return a position near the batch that holds `offset`, at or before it."""
         n = self._floor(offset - self.base_offset, 0, nowait=nowait)
         return self.entry(n, nowait=nowait)[1] if n >= 0 else 0
 
     def floor(self, offset: int, *, nowait: bool = False) -> int:
-        """The number of the last entry at or before an offset, or -1."""
+        """Return the number of the last entry at or before an offset, or -1."""
         return self._floor(offset - self.base_offset, 0, nowait=nowait)
 
     def at(self, n: int, *, nowait: bool = False) -> tuple[int, int]:
-        """(last offset, position) of an entry."""
+        """Return (last offset, position) of an entry."""
         relative, position = self.entry(n, nowait=nowait)
         return self.base_offset + relative, position
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries at and after an offset."""
+        """Remove the entries at and after an offset."""
         self._truncate_entries(self._count_below(offset - self.base_offset, 0))
 
 
 class TimeIndex(SparseIndex):
-    """Largest timestamp so far to the last offset of the batch that brought it."""
+    """Maps the largest timestamp so far to the last offset of its batch."""
 
     __slots__ = ("_last",)
 
@@ -236,7 +236,7 @@ class TimeIndex(SparseIndex):
         return len(self) >= self.max_bytes // 12 - 1
 
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset) of the last entry; (-1, base offset) where there is none."""
+        """Return (timestamp, offset) of the last entry, or (-1, base offset)."""
         last = self._last
         if last is None:
             count = len(self)
@@ -249,13 +249,13 @@ class TimeIndex(SparseIndex):
         return last
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry where the timestamp is a new maximum."""
+        """Add an entry if the timestamp is a new maximum."""
         if timestamp > self.last_entry()[0]:
             self._append(self.ENTRY.pack(timestamp, offset - self.base_offset))
             self._last = (timestamp, offset)
 
     def lookup(self, timestamp: int) -> int:
-        """An offset at or before the first record that may have this timestamp or a later one."""
+        """Return an offset at or before the first record that may have this timestamp or a later one."""
         n = self._floor(timestamp, 0)
         return self.base_offset + self.entry(n)[1] if n >= 0 else self.base_offset
 

@@ -1,6 +1,6 @@
-"""Leader epochs of a partition: where each began, kept in `leader-epoch-checkpoint`.
+"""Leader epochs of a partition and their start offsets, kept in `leader-epoch-checkpoint`.
 
-Decides where logs of different leaders part; the file is Kafka's text format, version 0.
+They show where the logs of different leaders diverge. The file has Kafka's text format, version 0.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class LeaderEpochCache:
         self._directory = directory
         self._entries: list[EpochEntry] = []
         self._changes = 0
-        """Goes up with every `assign`, so that a thread notices what came while it wrote."""
+        """Incremented by every `assign`, so that a writing thread notices new epochs."""
         self._writing = threading.Lock()
         self.had_file = False
-        """There was a file to load. Made before the first record: records without it lost it in a crash."""
+        """Whether a file was loaded. It is written before the first record: records without it mean a crash."""
         self.unwritten = False
-        """The file lacks an epoch that has begun."""
+        """The file lacks an epoch that has begun already."""
         self._written: bytes | None = None
-        """What is in the file; empty if that cannot be relied on, None if there is no file."""
+        """The content of the file; empty if unreliable, None without a file."""
         self._noted = False
         """Recovery found epochs that the file lacks."""
         self._unsynced = False
@@ -71,13 +71,13 @@ class LeaderEpochCache:
 
     @classmethod
     def load(cls, fs: Fs, directory: str, *, exists: bool) -> LeaderEpochCache:
-        """Read the file; a damaged one counts as empty, for recovery fills it from the batches."""
+        """Read the file. A damaged one counts as empty: recovery fills it from the batches."""
         if not exists:
             return cls(fs, directory)
         text = fs.read_bytes(f"{directory}/{LEADER_EPOCH_FILE}")
         cache = cls(fs, directory, _parse(text))
         cache._written = text if text == format_checkpoint(cache._entries) else b""
-        # Whoever wrote the file may have been killed before syncing it.
+        # The process that wrote the file may have been killed before the sync.
         cache._unsynced = True
         cache.had_file = True
         return cache
@@ -88,7 +88,7 @@ class LeaderEpochCache:
 
     @property
     def latest_epoch(self) -> int:
-        """The newest epoch, or -1."""
+        """The latest epoch, or -1."""
         return self._entries[-1].epoch if self._entries else NO_EPOCH
 
     @property
@@ -96,7 +96,7 @@ class LeaderEpochCache:
         return self._entries[0] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that an epoch begins at an offset; nothing changes where it is known to have begun before."""
+        """Record that an epoch begins at an offset, unless it is known to begin earlier."""
         entries = self._entries
         if entries and entries[-1].epoch == epoch and start_offset >= entries[-1].start_offset:
             return
@@ -105,7 +105,7 @@ class LeaderEpochCache:
         self.unwritten = True
 
     def write(self) -> None:
-        """Bring the file in line with what was assigned. Safe in a thread."""
+        """Write the assigned epochs to the file. Safe in a thread."""
         if self.unwritten:
             self._write()
 
@@ -118,13 +118,13 @@ class LeaderEpochCache:
         entries.append(entry)
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """`assign` without writing the file, for recovery, which writes once at its end."""
+        """Assign without writing the file: recovery writes once at its end."""
         if epoch > self.latest_epoch:
             self._insert(EpochEntry(epoch, start_offset))
             self._noted = True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch at or below the one asked for; (-1, -1) where unknown."""
+        """Return (epoch, end offset) of the largest epoch at or below the requested one, or (-1, -1)."""
         entries = self._entries
         if epoch == NO_EPOCH or not entries:
             return NO_EPOCH, UNKNOWN_OFFSET
@@ -138,7 +138,7 @@ class LeaderEpochCache:
         return NO_EPOCH, UNKNOWN_OFFSET
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that begin at or after an offset."""
+        """Remove the epochs that begin at or after an offset."""
         entries = self._entries
         if entries and entries[-1].start_offset >= end_offset:
             while entries and entries[-1].start_offset >= end_offset:
@@ -146,7 +146,7 @@ class LeaderEpochCache:
             self._write()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Let the first epoch begin at the log's new start."""
+        """Move the start of the first epoch to the new log start."""
         entries = self._entries
         count = sum(1 for entry in entries if entry.start_offset <= start_offset)
         if count and (count > 1 or entries[0].start_offset != start_offset):
@@ -158,11 +158,11 @@ class LeaderEpochCache:
         self._write()
 
     def moved_to(self, directory: str) -> None:
-        with self._writing:  # else a thread might still write where another log comes to lie
+        with self._writing:  # otherwise a thread could still write into the directory of another log
             self._directory = directory
 
     def settle(self, log_start_offset: int, log_end_offset: int) -> None:
-        """After loading: forget what lies outside the log, and bring the file in line with what recovery found."""
+        """After loading: remove epochs outside the log, and write what recovery found."""
         entries = self._entries
         before = list(entries)
         while entries and entries[-1].start_offset >= log_end_offset:
@@ -175,7 +175,7 @@ class LeaderEpochCache:
             self._write()
 
     def sync(self) -> None:
-        """Bring the file to disk. Safe in a thread: a change that comes meanwhile is synced the next time."""
+        """Sync the file. Safe in a thread: the next call syncs a change that comes meanwhile."""
         if self._unsynced:
             self._unsynced = False
             file = self._fs.open(self._path)
@@ -188,7 +188,7 @@ class LeaderEpochCache:
         return f"{self._directory}/{LEADER_EPOCH_FILE}"
 
     def _write(self) -> None:
-        # No fsync here: the file survives a killed process, and `PartitionLog.flush` syncs it with the data.
+        # No fsync here: the file survives a killed process, and `PartitionLog.flush` syncs it.
         with self._writing:
             changes = self._changes
             text = format_checkpoint(self._entries)
@@ -206,19 +206,19 @@ class LeaderEpochCache:
 
 
 def _is_longer(text: bytes, written: bytes) -> bool:
-    """Whether only rows were added, so that every row of before stays where it is."""
+    """Return whether rows were only added, so that every old row stays in place."""
     head = text.index(b"\n", 2) + 1
     return len(written) >= head == written.find(b"\n", 2) + 1 and text.startswith(written[head:], head)
 
 
 def _parse(text: bytes) -> list[EpochEntry]:
-    """The rows of a file. One that a crash found between two versions has the rows of the older one in any case."""
+    """Return the rows of a file. After a crash between two versions it has at least the rows of the older one."""
     version, *lines = text.split(b"\n")
     entries: list[EpochEntry] = []
     try:
         if version.strip() != b"0":
             return entries
-        # What comes after the last line's end is not whole.
+        # The text after the last newline is incomplete.
         for line in lines[1:-1][: int(lines[0])]:
             epoch, start_offset = map(int, line.split())
             entries.append(EpochEntry(epoch, start_offset))

@@ -1,4 +1,4 @@
-"""One of the broker's `log.dirs`: whose it is, that nobody else uses it, its checkpoints, whether it still works."""
+"""One of the broker's `log.dirs`: its owner, its lock, its checkpoints and its health."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LogDirError(ApiException):
 
 @dataclass(slots=True)
 class LogDir:
-    """A directory of logs. `offline` after an I/O error, until the broker starts again."""
+    """A directory of logs. It is offline after an I/O error until the broker restarts."""
 
     fs: Fs
     path: str
@@ -56,11 +56,11 @@ class LogDir:
     recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
     log_starts: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
-    """The three checkpoints as the files have them."""
+    """The three checkpoints as the files hold them."""
     cleaned: dict[TopicPartition, int] = field(default_factory=dict)
-    """Up to where logs had been compacted when the directory was loaded."""
+    """The offsets up to which logs were compacted when the directory was loaded."""
     had_checkpoints: bool = False
-    """There was a recovery point file: a broker has kept this directory, it is no mere copy of some logs."""
+    """Whether a recovery point file existed: then a broker used this directory, and it is not a copy of some logs."""
     _lock: Lock | None = None
 
     @property
@@ -68,7 +68,7 @@ class LogDir:
         return self.error is not None
 
     def inspect(self, cluster_id: str | None, node_id: int) -> None:
-        """Refuse a directory that belongs to somebody else. Writes nothing."""
+        """Refuse a directory that belongs to another node or program. Writes nothing."""
         try:
             if not self.fs.exists(self.path):
                 return
@@ -82,7 +82,7 @@ class LogDir:
             foreign = sorted(names - _HARMLESS)
             if foreign:
                 raise LogDirError(
-                    f"log directory {self.path} is no data directory of Kafka or Ottla: it has no "
+                    f"log directory {self.path} is not a data directory of Kafka or Ottla: it has no "
                     f"{META_PROPERTIES_FILE}, but holds {foreign[0]!r}"
                 )
             return
@@ -107,7 +107,7 @@ class LogDir:
             raise LogDirError(f"{where} has directory.id {properties['directory.id']!r}, no UUID") from None
 
     def take(self) -> None:
-        """Create the directory where it is missing, and lock it against other processes."""
+        """Create a missing directory, and lock it against other processes."""
         if self._lock is not None:
             return
         try:
@@ -119,14 +119,14 @@ class LogDir:
             raise LogDirError(f"log directory {self.path} is in use by another process")
 
     def format(self, cluster_id: str, node_id: int, clock: Clock) -> None:
-        """Make the directory ours where it is new."""
+        """Write `meta.properties` into a new directory."""
         if self.cluster_id is None or self.directory_id == ZERO_UUID:
             self.cluster_id = cluster_id
             self.directory_id = clock.random_uuid()
             write_meta_properties(self.fs, self.path, cluster_id, node_id, self.directory_id)
 
     def begin_load(self) -> None:
-        """Read checkpoints and the clean-shutdown marker, and take the marker away: from now on a crash counts."""
+        """Read the checkpoints and the clean-shutdown marker, and remove the marker."""
         epoch = read_clean_shutdown(self.fs, self.path)
         self.was_clean = epoch is not None
         self.previous_broker_epoch = -1 if epoch is None else epoch
@@ -142,7 +142,7 @@ class LogDir:
             self.fs.fsync_dir(self.path)
 
     def write_checkpoints(self, offsets: Sequence[dict[TopicPartition, int]]) -> None:
-        """Write (recovery points, log starts, high watermarks), each where it changed. Blocks."""
+        """Write the changed ones of (recovery points, log starts, high watermarks). Blocks."""
         known = (self.recovery_points, self.log_starts, self.high_watermarks)
         for name, before, now in zip(_CHECKPOINTS, known, offsets, strict=True):
             if before != now or not self.fs.exists(f"{self.path}/{name}"):

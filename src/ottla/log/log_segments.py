@@ -1,4 +1,4 @@
-"""The segments of a log in order. Changes replace the lists, so that readers in threads always see one whole state."""
+"""The segments of a log in order. Changes replace the lists, so readers in threads see a consistent state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.log.segment import Segment
 
 
 class LogSegments:
-    """Ascending by base offset; the last is the active one."""
+    """Segments in ascending order of base offset; the last one is active."""
 
     __slots__ = ("_view",)
 
@@ -34,7 +34,7 @@ class LogSegments:
 
     @property
     def all(self) -> Sequence[Segment]:
-        """The segments as they are now. Not to be changed."""
+        """The current segments. Callers must not change the list."""
         return self._view[1]
 
     @property
@@ -46,7 +46,7 @@ class LogSegments:
         return sum([segment.size for segment in self._view[1]])
 
     def since(self, offset: int) -> Sequence[Segment]:
-        """The segment that holds an offset and all after it; all where the offset lies before the first."""
+        """Return the segment that holds an offset and all later ones; all segments for an earlier offset."""
         bases, segments = self._view
         return segments[max(bisect_right(bases, offset) - 1, 0) :]
 

@@ -65,13 +65,13 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._future_logs: dict[TopicPartition, PartitionLog] = {}
         self._begun: dict[TopicPartition, NewLog] = {}
-        """Logs that are being made, or will be."""
+        """Logs that are being created, or will be."""
         self._dir_of: dict[PartitionLog, LogDir] = {}
         self._contexts = {directory.path: self._context(directory) for directory in self.dirs}
         self._housekeeping = Housekeeping(self, fs, clock, executor)
         self._relocation = Relocation(self, clock, executor)
         self._preferred: dict[TopicPartition, bytes] = {}
-        """Directories asked for before the partition was there."""
+        """Directories requested by AlterReplicaLogDirs before the partition existed."""
         self.cleaner: LogCleaner | None = None
         self._to_remove: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -99,7 +99,7 @@ class LogManager:
         self._relocation.truncated(log.topic_partition, offset)
         if self.cleaner is not None:
             self.cleaner.truncated(log.topic_partition, offset)
-        # What comes in place of the cut records is not on disk, whatever an older checkpoint says.
+        # The records after the truncation are not on disk, so an older checkpoint must not cover them.
         self._housekeeping.flush(log, log.log_end_offset)
         self._housekeeping.checkpoint()
 
@@ -112,7 +112,7 @@ class LogManager:
     # -- opening ------------------------------------------------------------------------------------------
 
     def open_dirs(self, cluster_id: str | None, node_id: int) -> str:
-        """Check all directories, then lock them and make new ones ours. The cluster's id; LogDirError otherwise."""
+        """Check all directories, lock them and format new ones. Returns the cluster id; raises LogDirError."""
         for directory in self.dirs:
             directory.inspect(cluster_id, node_id)
         known = {directory.cluster_id for directory in self.dirs if directory.cluster_id is not None}
@@ -178,7 +178,7 @@ class LogManager:
             clean=directory.was_clean,
             log_start_offset=directory.log_starts.get(tp, 0),
             recovery_point=directory.recovery_points.get(tp, 0),
-            # A leader's compaction reaches its followers as gaps that no cleaner of theirs has made.
+            # Followers receive gaps that the leader's compaction made.
             gaps_below=ANYWHERE if tp in directory.cleaned else None,
             foreign=not directory.had_checkpoints,
             report=report,
@@ -196,7 +196,7 @@ class LogManager:
         return log
 
     def start(self) -> None:
-        """Begin the standing work: retention, flushes, checkpoints, removal of what was deleted."""
+        """Start the periodic work: retention, flushes, checkpoints, removal of deleted files."""
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -217,7 +217,7 @@ class LogManager:
         self._housekeeping.remove_later(self._to_remove, self.config.int("log.segment.delete.delay.ms"))
         self._to_remove = []
 
-    # -- finding and making -------------------------------------------------------------------------------
+    # -- finding and creating ---------------------------------------------------------------------------
 
     @property
     def logs(self) -> Mapping[TopicPartition, PartitionLog]:
@@ -234,7 +234,7 @@ class LogManager:
     def get_or_create(
         self, tp: TopicPartition, topic_id: bytes, config: TopicConfig, *, directory_id: bytes | None = None
     ) -> PartitionLog:
-        """The partition's log; a new one goes to the directory named, or to the one with the fewest logs.
+        """Return the partition's log. A new one goes to the given directory, or to the one with the fewest logs.
 
         One that is cordoned gets it only if it is named, or all are.
         """
@@ -248,7 +248,7 @@ class LogManager:
         except OSError as e:
             self._dir_failed(new.directory, e)
             raise ApiException(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be made in {new.path}: {e}"
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} cannot be created in {new.path}: {e}"
             ) from e
         if log.config is not config:
             log.update_config(config)
@@ -263,13 +263,13 @@ class LogManager:
         directory_id: bytes | None = None,
         leader_epoch: int = NO_EPOCH,
     ) -> NewLog:
-        """Prepare a new log, so that a thread can `make` it; `get_or_create` takes it, made or not.
+        """Prepare a new log that a thread can `make`. `get_or_create` takes it in any case.
 
         With a leader epoch, everything that its first record needs is made too.
         """
         new = self._begun.get(tp)
         if new is not None and new.topic_id != topic_id:
-            self.delete(tp, new.topic_id)  # of a topic that was deleted before anybody took it
+            self.delete(tp, new.topic_id)  # the topic was deleted before the log was used
             new = None
         if new is None:
             directory = self._directory_for(self._preferred.pop(tp, directory_id))
@@ -306,7 +306,7 @@ class LogManager:
         return min(open_ones, key=lambda directory: counts[directory.path])
 
     def _forget_checkpoints(self, directory: LogDir, tp: TopicPartition) -> None:
-        """A new log must not inherit, after a crash, the offsets of a deleted one of the same name."""
+        """Remove the checkpoints of a deleted log, so that a new one of the same name cannot inherit them."""
         if tp in directory.log_starts or tp in directory.recovery_points:
             self._housekeeping.wait_for_checkpoint()
             offsets = self.checkpoint_offsets()[directory.path]
@@ -322,23 +322,23 @@ class LogManager:
         return None if log is None else self._dir_of.get(log)
 
     def directory_of(self, log: PartitionLog) -> LogDir:
-        """Where a log lies, also a future one."""
+        """Return the directory of a log, future logs included."""
         return self._dir_of[log]
 
     def is_cordoned(self, directory: LogDir) -> bool:
-        """Whether the directory is to get nothing new."""
+        """Return whether the directory is cordoned: it gets no new logs."""
         return directory.path in map(_plain, self.config.cordoned_log_dirs)
 
     def announce_moves(self, announce: Announce) -> None:
-        """Have moves to another directory announced, and wait for it, before the log is exchanged."""
+        """Set the function that announces a move to another directory and waits for consent."""
         self._relocation.announce = announce
 
     def logs_in(self, directory: LogDir) -> Iterable[PartitionLog]:
-        """The logs of a directory, future ones included."""
+        """Return the logs of a directory, future logs included."""
         return [log for log, its_dir in self._dir_of.items() if its_dir is directory]
 
     def update_config(self, config: BrokerConfig) -> None:
-        """A change of the broker's own configuration, in force from the next round of each task."""
+        """Apply a change of the broker configuration from the next run of each task."""
         self.config = config
         if self.cleaner is not None:
             self.cleaner.update_config(CleanerConfig.of(config))
@@ -351,7 +351,7 @@ class LogManager:
     # -- deleting -----------------------------------------------------------------------------------------
 
     def delete(self, tp: TopicPartition, topic_id: bytes) -> None:
-        """Take a topic's log away: its directory is renamed at once and removed after `file.delete.delay.ms`."""
+        """Delete a log: its directory is renamed at once and removed after `file.delete.delay.ms`."""
         new = self._begun.get(tp)
         if new is not None and new.topic_id == topic_id:
             self._call_off(tp)
@@ -365,7 +365,7 @@ class LogManager:
                 self._housekeeping.remove_later([log.path], log.config.file_delete_delay_ms)
 
     def delete_strays(self, keep: Callable[[TopicPartition, bytes], bool]) -> list[TopicPartition]:
-        """Set aside (as `-stray`) the logs that `keep(partition, topic id)` knows nothing of."""
+        """Rename to `-stray` the logs for which `keep(partition, topic id)` is false."""
         strays = [tp for tp, log in self._logs.items() if not keep(tp, log.topic_id)]
         for tp in strays:
             for table in (self._future_logs, self._logs):
@@ -376,7 +376,7 @@ class LogManager:
         return strays
 
     def _retire(self, log: PartitionLog, suffix: str) -> None:
-        """Rename a log's directory; readers that have it go on until they are done."""
+        """Rename a log's directory. Readers that use it can finish."""
         if self.cleaner is not None:
             self.cleaner.abort(log.topic_partition)
         directory = self._dir_of.pop(log)
@@ -392,7 +392,7 @@ class LogManager:
         log.close_files()
 
     def _call_off(self, tp: TopicPartition) -> None:
-        """Make no more of a log that was begun. If it is there already, it is one like the others."""
+        """Cancel the creation of a log. A log that exists already is kept."""
         new = self._begun.pop(tp)
         log = new.call_off()
         if log is not None and new.directory.error is None:
@@ -402,7 +402,7 @@ class LogManager:
     # -- moving -------------------------------------------------------------------------------------------
 
     def move(self, tp: TopicPartition, path: str) -> None:
-        """Move a log to another directory, in the background; back to its own one calls a move off."""
+        """Move a log to another directory in the background. A move to its own directory cancels a running one."""
         target = next((d for d in self.dirs if d.path == path.rstrip("/")), None)
         if target is None:
             raise ApiException(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not among the log directories")
@@ -437,7 +437,7 @@ class LogManager:
         self._relocation.resume(tp)
 
     def exchange(self, tp: TopicPartition) -> None:
-        """The future log has everything: its files become the log's, and the old ones go."""
+        """Replace the log's files by those of the future log, which has caught up."""
         log, future = self._logs[tp], self._future_logs.pop(tp)
         if self.cleaner is not None:
             self.cleaner.abort(tp)
@@ -461,7 +461,7 @@ class LogManager:
     # -- checkpoints --------------------------------------------------------------------------------------
 
     def checkpoint_offsets(self, *, closing: bool = False) -> dict[str, Checkpoints]:
-        """(recovery points, log starts, high watermarks) of each directory that works, as of now."""
+        """Return the current (recovery points, log starts, high watermarks) of each online directory."""
         found: dict[str, Checkpoints] = {d.path: ({}, {}, {}) for d in self.dirs if not d.offline}
         for tp, log in self._logs.items():
             tables = found.get(self._dir_of[log].path)
@@ -475,7 +475,7 @@ class LogManager:
         return found
 
     def write_checkpoints(self, offsets: Mapping[str, Checkpoints]) -> None:
-        """Blocks: runs in the executor."""
+        """Write the checkpoints. Blocks: runs in the executor."""
         for directory in self.dirs:
             if directory.path in offsets and not directory.offline:
                 try:
@@ -490,7 +490,7 @@ class LogManager:
     # -- failing and ending -------------------------------------------------------------------------------
 
     def _dir_failed(self, directory: LogDir, error: OSError) -> None:
-        """An I/O error takes the whole directory out of service; the others go on. May be called in any thread."""
+        """Take a directory offline after an I/O error. Safe in any thread."""
         if directory.error is not None:
             return
         directory.error = error
@@ -508,7 +508,7 @@ class LogManager:
             self._on_dir_failure(directory)
 
     def stop(self) -> None:
-        """Begin no more work. On the event loop; `shutdown` is due then."""
+        """Start no more work. Runs on the event loop, before `shutdown`."""
         if not self._stopped:
             self._stopped = True
             self._housekeeping.stop()
@@ -519,7 +519,7 @@ class LogManager:
                 self._call_off(tp)
 
     def shutdown(self, broker_epoch: int = -1) -> None:
-        """Flush and close all logs, write checkpoints and the clean-shutdown marker, unlock. Blocks: use a thread."""
+        """Flush and close all logs, write checkpoints and the clean-shutdown marker, unlock. Blocks."""
         self.stop()
         self._housekeeping.wait_for_checkpoint()
         if self._loaded:

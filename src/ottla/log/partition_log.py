@@ -1,7 +1,7 @@
-"""One partition's log: assigns offsets, appends, rolls, truncates, and knows its bounds, epochs and producers.
+"""The log of one partition: assigns offsets, appends, rolls and truncates.
 
-Changed on one thread (its owner's, the event loop); reads, lookups and `flush` are safe in any. Positions and
-index entries are the segment's, finding things is `log_reader`'s, opening a directory is `recovery`'s.
+One thread (the event loop) changes it; reads, lookups and `flush` are safe in any thread. `segment` owns positions
+and index entries, `log_reader` the lookups, `recovery` the opening of a directory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ottla.wire.uuid import ZERO_UUID
 
 
 class PartitionLog(LogReader):
-    """A log on its directory. Made by `recovery.open_log`, which finds its bounds first."""
+    """A log in its directory. `recovery.open_log` finds its bounds and creates it."""
 
     __slots__ = (
         "_context",
@@ -68,7 +68,7 @@ class PartitionLog(LogReader):
         self._max_segment_ms = max_segment_ms(config)
         self._synced = False
         self._cuts = 0
-        """How often the log was truncated: a flush in another thread has to know."""
+        """The number of truncations: a flush in another thread checks it."""
         self.path = path
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -82,7 +82,7 @@ class PartitionLog(LogReader):
         self.leader_epochs = leader_epochs
         self.producers = producers
         self.failed: OSError | None = None
-        """What made the log (or its directory) unusable."""
+        """The error that made the log or its directory unusable."""
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -91,7 +91,7 @@ class PartitionLog(LogReader):
 
     @property
     def recovery_point_to_keep(self) -> int:
-        """The recovery point for the checkpoint: the active segment is recovered even if it is rolled next."""
+        """The recovery point for the checkpoint: recovery includes the active segment even if it rolls next."""
         point = self.recovery_point
         return point - 1 if point == self.log_end_offset > self._segments.active.base_offset else point
 
@@ -106,7 +106,7 @@ class PartitionLog(LogReader):
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided: what a read_committed consumer sees."""
+        """The last stable offset: all transactions below it are complete. Read_committed consumers read up to it."""
         unstable = self.producers.first_unstable_offset
         if unstable is None or unstable >= self._high_watermark:
             return self._high_watermark
@@ -122,7 +122,7 @@ class PartitionLog(LogReader):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         api_version: int = 13,
     ) -> ValidatedBatch:
-        """Check a produced batch. Where the result says `offload`, run `finish` in a thread before appending."""
+        """Check a produced batch. If the result says `offload`, run `finish` in a thread before appending."""
         return validate_produce(
             records,
             self._policy,
@@ -142,9 +142,9 @@ class PartitionLog(LogReader):
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Validate, give offsets and epoch, and write with one call. The buffer may go afterwards. Raises ApiException.
+        """Validate a batch, assign offsets and epoch, and write it with one call. Raises ApiException.
 
-        The raft leader's batches are taken as they are but for offset and epoch.
+        The caller may reuse the buffer afterwards. Batches of the raft leader only get their offsets and epoch.
         """
         if origin is AppendOrigin.RAFT_LEADER:
             assert not isinstance(records, ValidatedBatch)
@@ -188,9 +188,9 @@ class PartitionLog(LogReader):
         )
 
     def append_as_follower(self, records: Buffer, leader_epoch: int = ANY_EPOCH) -> AppendInfo:
-        """Append whole batches as the leader has them, offsets and epochs included; a partial one at the end is left.
+        """Append whole batches of the leader with their offsets and epochs. Ignores a partial batch at the end.
 
-        Batches of an epoch after `leader_epoch` (the one this replica fetched in) are left too.
+        Also ignores batches of an epoch after `leader_epoch`, the epoch in which this replica fetched.
         """
         data, headers = replicated_batches(records, self.topic_partition, self.log_end_offset, leader_epoch)
         if not headers:
@@ -200,7 +200,7 @@ class PartitionLog(LogReader):
         return self._append_stamped(data, headers, self._context.now_ms())
 
     def _append_stamped(self, data: Buffer, headers: list[BatchHeader], now_ms: int) -> AppendInfo:
-        """Append batches whose offsets and epochs are in place."""
+        """Append batches that have their offsets and epochs."""
         staged = Staged()
         position = 0
         view = memoryview(data)
@@ -274,7 +274,7 @@ class PartitionLog(LogReader):
 
     @property
     def flush_due(self) -> bool:
-        """`flush.messages` records or more are not on disk. A client's append is acknowledged after the flush."""
+        """Whether `flush.messages` records are unflushed. A client's append is then acknowledged after the flush."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def _duplicate(self, original: BatchMetadata) -> AppendInfo:
@@ -286,7 +286,7 @@ class PartitionLog(LogReader):
     # -- epochs -------------------------------------------------------------------------------------------
 
     def assign_epoch_start_offset(self, leader_epoch: int, offset: int) -> None:
-        """A new leader's epoch begins here."""
+        """Record that a leader epoch begins at an offset."""
         self._assign_epoch(leader_epoch, offset)
 
     def _assign_epoch(self, epoch: int, offset: int) -> None:
@@ -296,7 +296,7 @@ class PartitionLog(LogReader):
     # -- rolling, truncating, deleting --------------------------------------------------------------------
 
     def roll(self) -> Segment:
-        """Begin a new segment at the end of the log, unless the active one is empty."""
+        """Begin a new segment at the end of the log, unless the active segment is empty."""
         active = self._segments.active
         if not active.size and active.base_offset == self.log_end_offset:
             return active
@@ -309,7 +309,7 @@ class PartitionLog(LogReader):
         active = self._segments.active
         active.become_inactive()
         if active.size:
-            # Its indexes are not on disk yet, so recovery has to begin with it.
+            # Its indexes are not on disk yet, so recovery must begin with this segment.
             self.recovery_point = min(self.recovery_point, offset - 1)
         segment = self._new_segment(offset)
         self._segments.add(segment)
@@ -330,7 +330,7 @@ class PartitionLog(LogReader):
         )
 
     def truncate_to(self, offset: int) -> bool:
-        """Drop everything from an offset on; False where the log ends before it anyway."""
+        """Remove everything from an offset on; False if the log ends before it."""
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
@@ -353,7 +353,7 @@ class PartitionLog(LogReader):
         return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop everything and go on with an empty log at an offset."""
+        """Remove everything and continue with an empty log at an offset."""
         try:
             self._cuts += 1
             old = list(self._segments)
@@ -379,7 +379,7 @@ class PartitionLog(LogReader):
         producers.end_offset = self.log_end_offset
 
     def advance_log_start(self, offset: int) -> bool:
-        """Let the log begin later (DeleteRecords, retention, a leader's start); segments go with retention."""
+        """Advance the log start (DeleteRecords, retention, the leader's start). Retention deletes the segments."""
         if offset > self._high_watermark:
             raise ApiException(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -396,7 +396,7 @@ class PartitionLog(LogReader):
         return True
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Retention: take out what is below the start, and with `delete` what is too much or too old."""
+        """Apply retention: delete segments below the log start, and with `delete` those over size or time."""
         try:
             count = self._retire(retention.below_log_start(self))
             if self.config.delete:
@@ -438,13 +438,13 @@ class PartitionLog(LogReader):
     # -- cleaning -----------------------------------------------------------------------------------------
 
     def new_cleaned_segment(self, base_offset: int) -> Segment:
-        """A segment under construction: its files end in `.cleaned`."""
+        """Create a segment for the cleaner: its files end in `.cleaned`."""
         return self._new_segment(base_offset, CLEANED_SUFFIX)
 
     def swap_in(self, new: Segment, old: Sequence[Segment]) -> list[str]:
-        """Let a complete segment, synced under the suffix `.swap`, take the place of old ones.
+        """Replace old segments by a complete one, synced under the suffix `.swap`.
 
-        Gives the old ones' files. Once their new names are on disk `settle` is due, and once its are, they may go.
+        Returns the files of the old segments. Sync the directory, call `settle`, sync again, then remove the files.
         """
         paths: list[str] = []
         try:
@@ -462,7 +462,7 @@ class PartitionLog(LogReader):
         return paths
 
     def settle(self, new: Segment) -> None:
-        """Give a segment that was swapped in its final name, unless it is gone again."""
+        """Give a segment that was swapped in its final name, unless it was deleted meanwhile."""
         if new in self._segments:
             try:
                 new.change_suffix("")
@@ -470,34 +470,34 @@ class PartitionLog(LogReader):
                 raise self._fail(e) from e
 
     def remove_files(self, paths: Sequence[str]) -> None:
-        """Remove files of segments that are no longer part of the log, after `file.delete.delay.ms`."""
+        """Remove files of replaced segments after `file.delete.delay.ms`."""
         self._context.remove(paths, self.config.file_delete_delay_ms)
 
-    # -- life ---------------------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------------------
 
     def flush(self, up_to: int | None = None) -> None:
-        """Bring everything below `up_to` (the end) to disk and move the recovery point. Blocks: use a thread."""
+        """Sync everything below `up_to` (default: the end) and advance the recovery point. Blocks: use a thread."""
         end = self.log_end_offset if up_to is None else up_to
         cuts = self._cuts
         try:
             try:
                 active = self._sync(end)
             except FileNotFoundError:
-                active = self._sync(end)  # a segment was deleted under us: the rest is still ours to sync
+                active = self._sync(end)  # a segment was deleted meanwhile: sync the rest
         except FileNotFoundError as e:
-            raise self._storage_error(e) from e  # the log itself is being deleted or moved: its disk is well
+            raise self._storage_error(e) from e  # the log is being deleted or moved: the disk is fine
         except OSError as e:
             raise self._fail(e) from e
         if active is None or cuts != self._cuts:
-            return  # nothing was left to do, or what was synced has been cut off since
+            return  # nothing to do, or a truncation removed what was synced
         if active is not self._segments.active:
-            # Rolled meanwhile: the indexes of the segment that was the active one are not on disk yet.
+            # The log rolled meanwhile: the indexes of the former active segment are not on disk yet.
             end = min(end, self._segments.active.base_offset - 1)
         self.recovery_point = max(self.recovery_point, end)
         self.last_flush_ms = self._context.now_ms()
 
     def _sync(self, end: int) -> Segment | None:
-        """Sync the segments that hold unsynced records below an offset. The active one as of then; None if none do."""
+        """Sync the segments with unsynced records below an offset. Returns the active segment, or None."""
         segments = self._segments.all
         active = segments[-1]
         owed = [segment for segment in segments[:-1] if segment.cut or segment.indexes_unsynced]
@@ -505,7 +505,7 @@ class PartitionLog(LogReader):
             return None
         first = self._segments.since(self.recovery_point)[0]
         for segment in segments:
-            # Cuts and indexes below are synced too: recovery will not look at that segment again.
+            # Truncations and indexes below are synced too: recovery does not check those segments again.
             if segment in owed or first.base_offset <= segment.base_offset < end or segment.cut:
                 segment.fsync(indexes=segment is not active)
         self._sync_names()
@@ -535,7 +535,7 @@ class PartitionLog(LogReader):
         self._segments.active.jitter_ms = roll_jitter_ms(config, self._context)
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Note the topic's id in `partition.metadata`; one that is there already must be the same."""
+        """Write the topic id to `partition.metadata`. Raises if the file has another one."""
         if topic_id == self.topic_id or topic_id == ZERO_UUID:
             return
         if self.topic_id != ZERO_UUID:
@@ -549,7 +549,7 @@ class PartitionLog(LogReader):
             raise self._fail(e) from e
 
     def close(self) -> None:
-        """End cleanly: indexes complete, producers in a snapshot. What `flush` did not sync stays unsynced."""
+        """Complete the indexes, write a producer snapshot and close the files. Does not sync."""
         if self.failed is None:
             try:
                 self.producers.end_offset = self.log_end_offset
@@ -561,17 +561,17 @@ class PartitionLog(LogReader):
         self.close_files()
 
     def close_files(self) -> None:
-        """Let go of the files as they are."""
+        """Close the files as they are."""
         for segment in self._segments:
             segment.close_files()
 
     def close_idle_files(self) -> None:
-        """Let go of the files that nobody used since the last call."""
+        """Close the files that were not used since the last call."""
         for segment in self._segments:
             segment.close_idle_files()
 
     def moved_to(self, path: str) -> None:
-        """The directory was renamed."""
+        """Update the paths after the directory was renamed."""
         self.path = path
         for segment in self._segments:
             segment.moved_to(path)
@@ -579,7 +579,7 @@ class PartitionLog(LogReader):
         self.producers.moved_to(path)
 
     def adopt(self, other: PartitionLog) -> None:
-        """Go on with the files of a copy that ends where this log ends; readers keep the old ones until done."""
+        """Continue with the files of a copy that ends where this log ends. Readers can finish with the old files."""
         old = self._segments
         self._context = other._context
         self.path = other.path
@@ -593,7 +593,7 @@ class PartitionLog(LogReader):
         self.producers.on_high_watermark(self._high_watermark)
 
     def _fail(self, error: OSError) -> ApiException:
-        """The disk refused: the log takes nothing more, and its directory is told."""
+        """Mark the log as failed and report the I/O error to its directory."""
         if self.failed is None:
             self.failed = error
             self._context.on_io_error(error)

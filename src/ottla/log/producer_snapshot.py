@@ -1,6 +1,6 @@
-"""A producer's state in a partition, and the `.snapshot` file that holds all of them: version 1, a CRC-32C, entries.
+"""A producer's state in a partition, and the `.snapshot` file of all states: version 1, a CRC-32C, entries.
 
-Which batches a producer may append is decided in `producer_state`.
+`producer_state` decides which batches a producer may append.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshotError(Exception):
-    """A snapshot file that is torn or of an unknown version: an older one, or the log itself, takes its place."""
+    """A snapshot file is torn or has an unknown version. An older one, or the log itself, replaces it."""
 
 
 class BatchMetadata(NamedTuple):
-    """What is remembered of a producer's batch, so that its repetition is known."""
+    """The metadata of a producer's batch, to detect a duplicate."""
 
     last_sequence: int
     last_offset: int
@@ -45,14 +45,14 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerState:
-    """A producer as the partition knows it. Replaced, never changed, once it is in the manager's table."""
+    """The state of a producer in a partition. Replaced, never changed, once it is in the manager's table."""
 
     producer_id: int
     epoch: int = -1
     coordinator_epoch: int = -1
     last_timestamp: int = -1
     current_txn_first_offset: int = NO_OFFSET
-    """Where its open transaction begins in this partition, or -1."""
+    """The first offset of its open transaction in this partition, or -1."""
     batches: list[BatchMetadata] = field(default_factory=list)
     """The last five, oldest first."""
 
@@ -75,7 +75,7 @@ class ProducerState:
         )
 
     def set_epoch(self, epoch: int) -> None:
-        """A new epoch begins with no batches."""
+        """Set the epoch; a new epoch begins without batches."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches = []
@@ -88,7 +88,7 @@ class ProducerState:
         self.last_timestamp = timestamp
 
     def find_duplicate(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
-        """The remembered batch with exactly these sequences."""
+        """Return the batch with exactly these sequences."""
         if epoch != self.epoch:
             return None
         for batch in self.batches:

@@ -35,7 +35,7 @@ _MARKER_VALUE = struct.Struct(">hi")
 _ABORT = 0
 _COMMIT = 1
 _PLAIN_MARKER = struct.Struct(">5shhBhiB")
-"""The one record of a marker as all brokers write it: lengths, no deltas, key and value, no headers."""
+"""The only record of a marker as all brokers write it: lengths, no deltas, key and value, no headers."""
 _PLAIN_BEGIN = b"\x20\0\0\0\x08"
 _PLAIN_VALUE_SIZE = 12
 
@@ -49,7 +49,7 @@ class CompletedTxn(NamedTuple):
 
 @dataclass(slots=True)
 class Staged:
-    """What an append will change about its producers, kept apart until the batches are written."""
+    """Changes of producer state by an append. They take effect after the batches are written."""
 
     producers: dict[int, ProducerState] = field(default_factory=dict)
     started: list[int] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Staged:
 
 
 class ProducerStateManager:
-    """The producers of one partition. `active` is what DescribeProducers shows."""
+    """The producers of one partition. DescribeProducers shows `active`."""
 
     __slots__ = (
         "_directory",
@@ -126,7 +126,7 @@ class ProducerStateManager:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, adds_partitions: bool
     ) -> VerificationGuard | None:
-        """A guard for a batch whose transaction the coordinator has to confirm; None if it is under way here already.
+        """Return a guard for a batch whose transaction the coordinator must confirm; None if it is open here already.
 
         Raises INVALID_PRODUCER_EPOCH for a producer that was overtaken.
         """
@@ -140,7 +140,7 @@ class ProducerStateManager:
         )
 
     def check_verified(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
-        """Refuse a transactional batch that would begin a transaction of which the coordinator knows nothing."""
+        """Refuse a transactional batch that would begin an unverified transaction."""
         state = self._producers.get(header.producer_id)
         if state is not None:
             if state.epoch == header.producer_epoch and state.current_txn_first_offset != NO_OFFSET:
@@ -162,7 +162,7 @@ class ProducerStateManager:
     # -- appending ----------------------------------------------------------------------------------------
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """The original of a client's repeated batch, if it is among its producer's last five."""
+        """Return the original of a duplicate batch, if it is among its producer's last five."""
         state = self._producers.get(header.producer_id)
         if state is None:
             return None
@@ -177,7 +177,7 @@ class ProducerStateManager:
         origin: AppendOrigin,
         transaction_version: int = 0,
     ) -> None:
-        """Check a batch that will begin at `base_offset` and note what it changes. Raises ApiException."""
+        """Check a batch that will begin at `base_offset` and stage its changes. Raises ApiException."""
         producer_id = header.producer_id
         state = staged.producers.get(producer_id)
         if state is None:
@@ -222,7 +222,7 @@ class ProducerStateManager:
         expected = self._verifications.expected_sequence(header, known=bool(state.batches))
         if expected is None:
             if state.epoch == -1:
-                # Nothing is known of this producer (it is new here, or has expired): any sequence may begin.
+                # The producer is unknown (new or expired): it may begin with any sequence.
                 return
             if epoch != state.epoch:
                 expected = 0
@@ -284,7 +284,7 @@ class ProducerStateManager:
             )
 
     def commit(self, staged: Staged, end_offset: int) -> list[AbortedTxn]:
-        """Take over what was staged; the aborted transactions are for the transaction index."""
+        """Apply the staged changes. Returns the aborted transactions for the transaction index."""
         self._producers.update(staged.producers)
         aborted: list[AbortedTxn] = []
         if staged.started or staged.completed:
@@ -312,7 +312,7 @@ class ProducerStateManager:
         return aborted
 
     def replay(self, header: BatchHeader, batch: Buffer) -> list[AbortedTxn]:
-        """Take a batch of the log into account, as recovery and followers do."""
+        """Update the state from a batch in the log, as recovery and followers do."""
         if header.producer_id < 0:
             self.end_offset = header.next_offset
             return []
@@ -323,7 +323,7 @@ class ProducerStateManager:
     # -- expiry, truncation -------------------------------------------------------------------------------
 
     def expire(self, now_ms: int) -> None:
-        """Forget the producers that have been silent for `producer.id.expiration.ms` with nothing open."""
+        """Remove the producers without an open transaction that were idle for `producer.id.expiration.ms`."""
         self._verifications.expire(now_ms - self.expiration_ms)
         if self._producers:
             self._producers = {
@@ -341,7 +341,7 @@ class ProducerStateManager:
         self.end_offset = max(self.end_offset, log_start_offset)
 
     def clear(self, offset: int) -> None:
-        """Forget everything, files included: the log begins anew at an offset."""
+        """Remove all state, files included: the log restarts at an offset."""
         self._forget()
         self._drop(self._snapshots)
         self._snapshot_offset = 0
@@ -356,7 +356,7 @@ class ProducerStateManager:
     def reload(
         self, log_start_offset: int, end_offset: int, now_ms: int, *, keep_files: bool = False
     ) -> None:
-        """Go back to the newest snapshot within (log start, end]; the caller replays the log from `end_offset`.
+        """Load the newest snapshot within (log start, end]. The caller replays the log from `end_offset`.
 
         Snapshots outside are removed, unless `keep_files`: then a later scan may still confirm them.
         """
@@ -389,7 +389,7 @@ class ProducerStateManager:
     # -- snapshots ----------------------------------------------------------------------------------------
 
     def take_snapshot(self) -> None:
-        """Write the state at `end_offset`, unless that was done already."""
+        """Write a snapshot at `end_offset`, unless it exists."""
         if self.end_offset <= self._snapshot_offset:
             return
         self._fs.write_bytes(self._path(self.end_offset), encode_snapshot(self._producers.values()))
@@ -398,14 +398,14 @@ class ProducerStateManager:
         self._snapshot_offset = self.end_offset
 
     def forget_snapshot(self, offset: int) -> str | None:
-        """Let go of the snapshot at a segment's base offset; its path, for the caller to remove."""
+        """Forget the snapshot at a segment's base offset. Returns its path for the caller to remove."""
         if offset not in self._snapshots:
             return None
         self._snapshots.remove(offset)
         return self._path(offset)
 
     def remove_strays(self, segment_base_offsets: Iterable[int]) -> None:
-        """Keep the snapshots at the beginnings of segments, and the newest if it is past them all."""
+        """Keep the snapshots at base offsets of segments, and the newest if it is past all of them."""
         bases = set(segment_base_offsets)
         last = max(bases, default=NO_OFFSET)
         strays = [s for s in self._snapshots if s not in bases]
@@ -419,7 +419,7 @@ class ProducerStateManager:
 
 
 def _read_marker(header: BatchHeader, batch: Buffer) -> tuple[int, int, int] | None:
-    """(abort or commit, coordinator epoch, timestamp); None for control batches of other types."""
+    """Return (abort or commit, coordinator epoch, timestamp); None for control batches of other types."""
     if header.size_in_bytes == HEADER_SIZE + _PLAIN_MARKER.size and not (
         header.attributes & (CODEC_MASK | LOG_APPEND_TIME_FLAG)
     ):

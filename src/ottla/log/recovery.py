@@ -1,7 +1,7 @@
-"""Opening a partition's directory: leftovers of interrupted work, torn tails, missing indexes, producers, epochs.
+"""Opening a partition's directory: recovery of unfinished work, torn tails, indexes, producers and epochs.
 
-After a clean shutdown nothing is scanned; otherwise every batch from the recovery point's segment on is checked,
-the log is cut at the first bad one, and indexes and producer state are rebuilt on the way.
+After a clean shutdown nothing is scanned. Otherwise recovery checks every batch from the recovery point's segment
+on, truncates the log at the first bad one, and rebuilds indexes and producer state.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FOREIGN_DELETED = ".checkpoint" + DELETED_SUFFIX
 
 @dataclass(slots=True)
 class Recovered:
-    """What opening found wrong, for the log and for tests."""
+    """What recovery changed, for log lines and tests."""
 
     truncated_bytes: int = 0
     recovered_segments: int = 0
@@ -70,11 +70,11 @@ def open_log(
     topic_id: bytes | None = None,
     report: Recovered | None = None,
 ) -> PartitionLog:
-    """Open (or make) the log in a directory, recovering it unless it was closed cleanly. Raises OSError.
+    """Open or create the log in a directory; recover it unless it was closed cleanly. Raises OSError.
 
-    `gaps_below` says up to where compaction may have left gaps: left out, anywhere in a compacted topic and
-    nowhere in others. A gap elsewhere, in what was not synced, is where records were lost. A `foreign` log, whose
-    past is unknown, is taken with all its whole batches.
+    Compaction may have left gaps below `gaps_below`: by default anywhere in a compacted topic and nowhere in others.
+    Another gap in unsynced data means lost records. Of a `foreign` log, whose history is unknown, all whole batches
+    are kept.
     """
     if gaps_below is None:
         gaps_below = ANYWHERE if config.compact or foreign else 0
@@ -85,7 +85,7 @@ def open_log(
 
 
 def create_log(context: LogContext, path: str, config: TopicConfig, topic_id: bytes) -> PartitionLog:
-    """Make a new log in a directory that is not there yet, with as few calls as possible."""
+    """Create a log in a new directory, with as few system calls as possible."""
     fs = context.fs
     fs.mkdir(path)
     if topic_id != ZERO_UUID:
@@ -123,7 +123,7 @@ def _topic_partition(path: str) -> TopicPartition:
 
 
 class _Loader:
-    """One opening of one directory."""
+    """Opens one directory."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class _Loader:
             names = self._settle_leftovers(names)
         tp = _topic_partition(self.path)
         segments = LogSegments(self._find_segments(names))
-        # Those below the start were deleted once; a crash may bring some of them back.
+        # Segments below the start were deleted; a crash may bring some of them back.
         self._drop(segments, [s for s, after in pairwise(segments) if after.base_offset <= self.log_start])
         snapshots = [
             offset
@@ -197,12 +197,12 @@ class _Loader:
     # -- leftovers ----------------------------------------------------------------------------------------
 
     def _settle_leftovers(self, names: set[str]) -> set[str]:
-        """Finish or undo what was interrupted: deletions, cleanings and the swap of cleaned segments."""
+        """Finish or undo interrupted deletions, cleanings and swaps of cleaned segments."""
         cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
         first_cleaned = min((_offset(name) for name in cleaned), default=None)
         gone = [n for n in names if n.endswith(DELETED_SUFFIX) and not n.endswith(_FOREIGN_DELETED)]
         gone += cleaned
-        # A swap that had not begun everywhere is undone: the old segments are still there.
+        # A swap that had not begun everywhere is undone: the old segments still exist.
         swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
         undone = [n for n in swaps if first_cleaned is not None and _offset(n) >= first_cleaned]
         gone += undone
@@ -280,7 +280,7 @@ class _Loader:
     def _rebuild_damaged_indexes(
         self, segments: LogSegments, snapshots: list[int], epochs: LeaderEpochCache, names: set[str]
     ) -> None:
-        """Rebuild the missing or damaged indexes of segments that are not scanned anyway."""
+        """Rebuild missing or damaged indexes of segments that the scan does not cover."""
         unflushed = None if self.clean or not len(segments) else segments.since(self.recovery_point)[0]
         for segment in segments:
             if segment is unflushed:
@@ -308,10 +308,10 @@ class _Loader:
     def _recover(
         self, segments: LogSegments, producers: ProducerStateManager, epochs: LeaderEpochCache
     ) -> int:
-        """Bring segments, producers and epochs in order; the end of the log."""
+        """Recover segments, producers and epochs. Returns the end of the log."""
         producers.remove_strays(segment.base_offset for segment in segments)
         if not len(segments):
-            return self._begin_anew(segments, producers)
+            return self._start_empty(segments, producers)
         if self.clean:
             end = segments.active.next_offset()
             if end >= self.log_start and producers.snapshot_offsets:
@@ -325,13 +325,13 @@ class _Loader:
             end = self._scan(segments, producers, epochs, first)
             producers.drop_snapshots_after(end)
         if end < self.log_start:
-            # The log ends before the start that was agreed: what is left of it was deleted long ago.
+            # The log ends before its start offset: all of it was deleted before.
             self._drop(segments, list(segments))
             epochs.clear()
-            return self._begin_anew(segments, producers)
+            return self._start_empty(segments, producers)
         return end
 
-    def _begin_anew(self, segments: LogSegments, producers: ProducerStateManager) -> int:
+    def _start_empty(self, segments: LogSegments, producers: ProducerStateManager) -> int:
         producers.clear(self.log_start)
         segments.add(
             Segment.create(
@@ -346,7 +346,7 @@ class _Loader:
         return self.log_start
 
     def _replay(self, segments: LogSegments, producers: ProducerStateManager, end: int) -> None:
-        """Bring the producers from their snapshot up to an offset."""
+        """Replay the log into the producers from their snapshot up to an offset."""
         start = producers.end_offset
         if start >= end:
             return
@@ -363,7 +363,7 @@ class _Loader:
     def _scan(
         self, segments: LogSegments, producers: ProducerStateManager, epochs: LeaderEpochCache, first: int
     ) -> int:
-        """Check every batch of the segments from one on; cut the log at the first damage. The end of the log."""
+        """Check every batch from a segment on, and truncate at the first damage. Returns the end of the log."""
         pending = segments.since(first)
         place = Place(
             first,
@@ -379,8 +379,8 @@ class _Loader:
                 segment.base_offset < end
                 or segment.base_offset > max(end, self.log_start) >= max(self.recovery_point, self.gaps_below)
             ):
-                # Either the segment before lost its end without a trace, or this one was deleted before the
-                # crash and came back with it: what follows does not belong.
+                # Either the previous segment lost its end, or this one was deleted before the crash and
+                # came back with it: the following segments do not belong to the log.
                 self._drop(segments, pending[n:])
                 break
             damaged = recover_segment(

@@ -1,7 +1,7 @@
 """Moving logs between log directories: a `-future` copy is filled in the background and then takes the log's place.
 
-The copying runs in the executor in pieces; the last piece and the exchange happen on the event loop, between two
-appends, so that nobody who holds the log notices.
+The executor copies in pieces. The last piece and the exchange happen on the event loop between two appends, so
+users of the log do not notice.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _logger = logging.getLogger(__name__)
 _PIECE_BYTES = 1 << 20
 _PIECES_AT_ONCE = 16
 _LAST_PIECES = 8
-"""So many may be copied on the event loop, just before the exchange."""
+"""The most bytes to copy on the event loop, just before the exchange."""
 
 Post = Callable[..., object]
 Announce = Callable[[TopicPartition, LogDir, Callable[[], None]], None]
-"""`announce(partition, directory, granted)`: the replica is about to lie there; `granted` when all who must know do."""
+"""`announce(partition, directory, granted)`: announce the new directory of a replica; it calls `granted` on consent."""
 
 
 class Relocation:
-    """The moves under way. Owned by a `LogManager`, which keeps the tables of logs."""
+    """The running moves of a `LogManager`, which keeps the tables of logs."""
 
     def __init__(self, manager: LogManager, clock: Clock, executor: Executor) -> None:
         self._manager = manager
@@ -47,27 +47,27 @@ class Relocation:
         self._post: Post | None = None
         self._under_way: dict[TopicPartition, Future[None]] = {}
         self._cuts: dict[TopicPartition, int] = {}
-        """Up to where the log still is what was copied of it."""
+        """The offset up to which the copy still matches the log."""
         self._announced: dict[TopicPartition, PartitionLog] = {}
         self._granted: set[PartitionLog] = set()
         self._stopped = False
         self.announce: Announce | None = None
-        """Set where someone has to agree before the copy takes the log's place."""
+        """Set if consent is needed before the copy replaces the log."""
 
     def start(self, post: Post) -> None:
-        """`post` runs something on the event loop. Goes on with what a restart interrupted."""
+        """Continue interrupted moves. `post` runs a function on the event loop."""
         self._post = post
         for tp in list(self._manager.future_logs):
             self.resume(tp)
 
     def stop(self) -> None:
-        """Begin no more pieces, and wait for the ones being copied."""
+        """Start no more pieces, and wait for the running ones."""
         self._post = None
         self._stopped = True
         wait(self._under_way.values())
 
     def begin(self, tp: TopicPartition, target: LogDir) -> PartitionLog:
-        """Make the empty future log of a partition in another directory."""
+        """Create the empty future log of a partition in another directory."""
         log = self._manager.logs[tp]
         unique = uuid.UUID(bytes=self._clock.random_uuid()).hex
         path = f"{target.path}/{marked_dir_name(tp, unique, FUTURE_DIR_SUFFIX)}"
@@ -76,12 +76,12 @@ class Relocation:
         return future
 
     def truncated(self, tp: TopicPartition, offset: int) -> None:
-        """The log was cut: what the copy has from there on is no longer true."""
+        """The log was truncated: the copy is wrong from there on."""
         if tp in self._manager.future_logs:
             self._cuts[tp] = min(offset, self._cuts.get(tp, offset))
 
     def resume(self, tp: TopicPartition) -> None:
-        """Copy on, until the future log has caught up."""
+        """Continue to copy until the future log has caught up."""
         log, future = self._manager.logs.get(tp), self._manager.future_logs.get(tp)
         if self._post is None or log is None or future is None or tp in self._under_way:
             return
@@ -89,7 +89,7 @@ class Relocation:
         done.add_done_callback(partial(self._hand_back, tp, log, future))
 
     def _copy_pieces(self, log: PartitionLog, future: PartitionLog) -> None:
-        """Copy some megabytes, then give the thread back. Nobody else touches the future log meanwhile."""
+        """Copy some megabytes, then free the thread. Nothing else uses the future log meanwhile."""
         if future.log_end_offset > log.log_end_offset:
             future.truncate_to(log.log_end_offset)
         for _ in range(self._pieces_at_once()):
@@ -98,7 +98,7 @@ class Relocation:
         future.flush()
 
     def _pieces_at_once(self) -> int:
-        """What goes without a pause: less where the copying is to be slow."""
+        """Return the bytes to copy without a pause: fewer with a throttle."""
         return max(1, min(_PIECES_AT_ONCE, self._rate() // _PIECE_BYTES))
 
     def _rate(self) -> int:
@@ -144,7 +144,7 @@ class Relocation:
 
 
 def _restart(log: PartitionLog, future: PartitionLog) -> None:
-    """Let the future log begin where the log begins, which may be in the middle of a batch."""
+    """Start the future log where the log starts, which may be inside a batch."""
     start = log.log_start_offset
     first = log.read(start, 1).records
     base = read_header(first).base_offset if len(first) else start
@@ -152,7 +152,7 @@ def _restart(log: PartitionLog, future: PartitionLog) -> None:
 
 
 def _copy_piece(log: PartitionLog, future: PartitionLog, size: int) -> bool:
-    """Copy the next piece; False where there is none."""
+    """Copy the next piece; False if there is none."""
     if log.log_start_offset > future.log_end_offset:
         _restart(log, future)
     try:
@@ -165,14 +165,14 @@ def _copy_piece(log: PartitionLog, future: PartitionLog, size: int) -> bool:
     if not len(piece):
         return False
     if read_header(piece).base_offset < future.log_end_offset:
-        # The log was cut and written anew since: what was copied of it is no longer true.
+        # The log was truncated and rewritten meanwhile: the copied data is wrong.
         future.truncate_to(read_header(piece).base_offset)
     future.append_as_follower(piece)
     return True
 
 
 def _copy_rest(log: PartitionLog, future: PartitionLog) -> bool:
-    """Catch up if little is missing. True where the future log has all that the log has."""
+    """Catch up if little is missing. Returns whether the future log is complete."""
     for _ in range(_LAST_PIECES):
         if future.log_end_offset >= log.log_end_offset:
             break

@@ -1,4 +1,4 @@
-"""Which segments a log no longer needs to keep: below its start, over its size, past its time. Decides only."""
+"""Retention: the segments below the log start, over `retention.bytes` or past `retention.ms`. Deletes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Rule = Callable[[Segment, Segment | None], bool]
 
 
 def _oldest_while(log: PartitionLog, rule: _Rule) -> list[Segment]:
-    """The oldest segments, as long as the rule holds, that are wholly below the high watermark."""
+    """Return the oldest segments for which the rule holds, all below the high watermark."""
     chosen: list[Segment] = []
     segments = log.segments
     for n, segment in enumerate(segments):

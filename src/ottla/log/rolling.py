@@ -1,4 +1,4 @@
-"""What a topic's configuration says about its segments: how dense their indexes are and when they end."""
+"""The topic settings for segments: index density and when to roll."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def segment_settings(config: TopicConfig) -> SegmentSettings:
 
 
 def is_full(segment: Segment, config: TopicConfig, size: int, last_offset: int) -> bool:
-    """Whether a batch of `size` bytes that ends with `last_offset` needs another segment."""
+    """Return whether a batch of `size` bytes that ends with `last_offset` needs a new segment."""
     return (
         segment.size > config.segment_bytes - size
         or segment.indexes_full
@@ -21,13 +21,13 @@ def is_full(segment: Segment, config: TopicConfig, size: int, last_offset: int) 
 
 
 def max_segment_ms(config: TopicConfig) -> int:
-    """How long a segment may stay the active one: the cleaner can only keep to its maximum lag if segments end."""
+    """Return how long a segment may stay active. The cleaner skips the active one, so its maximum lag counts, too."""
     if config.compact and config.max_compaction_lag_ms > 0:
         return min(config.segment_ms, config.max_compaction_lag_ms)
     return config.segment_ms
 
 
 def roll_jitter_ms(config: TopicConfig, context: LogContext) -> int:
-    """A random part of `segment.jitter.ms`, so that segments begun together do not all end together."""
+    """Return a random part of `segment.jitter.ms`, so that segments created together do not roll together."""
     span = min(config.segment_jitter_ms, config.segment_ms)
     return context.random.randrange(span) if span > 0 else 0

@@ -23,16 +23,16 @@ from ottla.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader, Cor
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF
 
 _TAIL_BATCHES = 128
-"""Positions of the last batches kept in memory, so that readers at the end need no index."""
+"""The number of last batches whose positions stay in memory, so that readers at the end need no index."""
 
 _SCAN_BYTES = 4096
 _READ_AHEAD = 1 << 20
 _LOCATOR = struct.Struct(">qiibIhi")
-"""The header up to the last offset delta: all that finding a batch takes."""
+"""The header up to the last offset delta: enough to find a batch."""
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies in its segment."""
+    """The position of a batch in its segment."""
 
     position: int
     size: int
@@ -45,26 +45,26 @@ AppendedBatch = tuple[int, int, int]
 
 
 class _Tail(NamedTuple):
-    """The last batches of the active segment. Lists only grow, positions before offsets; else a new tail is set."""
+    """The last batches of the active segment. The lists only grow, positions first; other changes set a new tail."""
 
     floor: int
-    """Offsets from here on are found in the tail."""
+    """The tail covers offsets from here on."""
     positions: list[int]
     last_offsets: list[int]
 
 
 class SegmentSettings(NamedTuple):
-    """What a segment needs of its topic's configuration."""
+    """The topic settings that a segment needs."""
 
     index_interval_bytes: int
     max_index_bytes: int
     max_bytes: int
-    """More than this a segment's log does not take."""
+    """The largest size of a segment's log file."""
 
 
 @dataclass(slots=True)
 class Scan:
-    """What `segment_recovery` finds in a segment: everything that can be rebuilt from its batches."""
+    """The result of a recovery scan: everything that can be rebuilt from the batches."""
 
     size: int = 0
     max_timestamp: int = NO_TIMESTAMP
@@ -75,7 +75,7 @@ class Scan:
     time_entries: bytearray = field(default_factory=bytearray)
     aborted: list[AbortedTxn] = field(default_factory=list)
     tail: list[BatchPosition] = field(default_factory=list)
-    """The last batches (more than are kept)."""
+    """The last batches, more than the tail keeps."""
 
 
 class Segment:
@@ -129,20 +129,20 @@ class Segment:
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
         self.first_timestamp: int | None = None
-        """Maximum timestamp of the first batch: what rolling by time counts from."""
+        """The maximum timestamp of the first batch: the start for rolling by time."""
         self._max: tuple[int, int] | None = None
         self._bytes_since_entry = 0
         self._indexes_full: bool | None = None
-        """None: not looked since an entry was added."""
+        """None: not computed since an entry was added."""
         self._tail: _Tail | None = None
         self.indexes_unsynced = False
         """The indexes are complete, but perhaps not on disk."""
         self.cut = False
-        """The log file was truncated, and the disk may not know yet."""
+        """The log file was truncated, perhaps without a sync."""
         self._look_at = FIRST_LOOK_BYTES
-        """At this size more space is wanted for the log file."""
+        """At this size the log file may need more preallocated space."""
         self.used = False
-        """The log file was asked for since the last look at idle files."""
+        """The log file was used since the last check for idle files."""
         self.entries_synced = False
         """The directory entries of the files are known to be on disk."""
         self.offset_index = OffsetIndex(
@@ -196,7 +196,7 @@ class Segment:
     # -- time ---------------------------------------------------------------------------------------------
 
     def max_timestamp_and_offset(self) -> tuple[int, int]:
-        """The largest timestamp, with the last offset of the batch that has it; (-1, base) where there is none."""
+        """Return the largest timestamp with the last offset of its batch, or (-1, base offset)."""
         found = self._max
         if found is None:
             self._max = found = self.time_index.last_entry()
@@ -207,12 +207,12 @@ class Segment:
         return self.max_timestamp_and_offset()[0]
 
     def largest_timestamp(self) -> int:
-        """What retention by time goes by: the largest timestamp, or when the file was last written."""
+        """Return the timestamp for retention: the largest in the records, or the file's modification time."""
         timestamp = self.max_timestamp
         return timestamp if timestamp >= 0 else self._fs.stat(self.path).mtime_ms
 
     def waited_for_roll_ms(self, now_ms: int, max_timestamp: int) -> int:
-        """How long the segment has been the active one, in the records' own time where they have one."""
+        """Return how long the segment has been active, in the time of its records if they have one."""
         first = self.first_timestamp
         if first is None and self.size:
             header = self.header_at(0)
@@ -225,14 +225,14 @@ class Segment:
 
     @property
     def indexes_full(self) -> bool:
-        """Whether an index has no room for more: asked at every append, and changed by few of them."""
+        """Whether an index is full. Cached: every append asks, and few change it."""
         full = self._indexes_full
         if full is None:
             self._indexes_full = full = self.offset_index.is_full or self.time_index.is_full
         return full
 
     def append(self, buffers: Sequence[Buffer], batches: Sequence[AppendedBatch]) -> None:
-        """Write batches at the end, in one call."""
+        """Append batches with one write."""
         start = position = self.size
         tail = self._tail
         if tail is None:
@@ -266,11 +266,11 @@ class Segment:
             )
 
     def rebuilt(self, scan: Scan, *, active: bool) -> None:
-        """Take over what a scan found: the log's valid length, index entries, aborted transactions."""
+        """Apply the result of a scan: valid length, index entries, aborted transactions."""
         if scan.size != self.size:
             self.log.truncate(scan.size)
             self.size = scan.size
-            # At once: were the process killed now, its successor would see no damage and not know of the cut.
+            # Sync at once: after a kill here the next process would find no damage and not know of the truncation.
             self.log.fsync()
         self.offset_index.replace(bytes(scan.offset_entries))
         self.time_index.replace(bytes(scan.time_entries))
@@ -290,12 +290,12 @@ class Segment:
     # -- finding ------------------------------------------------------------------------------------------
 
     def header_at(self, position: int) -> BatchHeader | None:
-        """The header of the batch that begins at a position, or None where none does."""
+        """Return the header of the batch at a position, or None."""
         raw = self.log.pread(HEADER_SIZE, position)
         return read_header(raw, 0) if len(raw) == HEADER_SIZE else None
 
     def find(self, offset: int, *, nowait: bool = False) -> tuple[int, int] | None:
-        """(position, size) of the first batch whose last offset is at or after `offset`; None past the end."""
+        """Return (position, size) of the first batch whose last offset is at or after `offset`; None past the end."""
         tail = self._tail
         if tail is not None and offset >= tail.floor:
             end = self.size
@@ -312,7 +312,7 @@ class Segment:
         return None
 
     def near(self, offset: int, *, nowait: bool = False) -> int:
-        """The position of a batch at or before the one that holds `offset`, as near to it as the index knows.
+        """Return the position of a batch at or before the one that holds `offset`, as near as the index allows.
 
         What a crash may have done to the index is noticed: the batch there must be one that can be there.
         """
@@ -332,7 +332,7 @@ class Segment:
         return 0
 
     def locate(self, position: int, *, nowait: bool = False) -> Iterator[BatchPosition]:
-        """Walk over the batches from a position on, reading nothing but headers where batches are large."""
+        """Iterate over the batches from a position on; of large batches only the headers are read."""
         log = self.log
         end = self.size
         chunk: Buffer = b""
@@ -345,7 +345,7 @@ class Segment:
                 chunk_start = position
                 at = 0
                 if len(chunk) < need:
-                    return  # truncated under us
+                    return  # truncated meanwhile
             base_offset, length, _, magic, _, _, delta = _LOCATOR.unpack_from(chunk, at)
             if magic != MAGIC or length < MIN_LENGTH:
                 raise CorruptBatchError(f"{self.path}: no batch of magic {MAGIC} at position {position}")
@@ -355,7 +355,7 @@ class Segment:
     def batches(
         self, position: int = 0, end: int | None = None
     ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """Whole batches from a position on: (position, header, bytes of the batch). Stops at an incomplete one."""
+        """Iterate over whole batches from a position on: (position, header, bytes). Stops at an incomplete batch."""
         log = self.log
         end = self.size if end is None else min(end, self.size)
         chunk = memoryview(b"")
@@ -381,7 +381,7 @@ class Segment:
             position += size
 
     def next_offset(self) -> int:
-        """The offset after the last batch."""
+        """Return the offset after the last batch."""
         tail = self._tail
         if tail is not None and tail.last_offsets:
             return tail.last_offsets[-1] + 1
@@ -396,7 +396,7 @@ class Segment:
     # -- changing -----------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop the batches from the one that holds `offset` on; the number of bytes dropped."""
+        """Remove the batches from the one that holds `offset` on. Returns the number of bytes removed."""
         found = self.find(offset)
         self._indexes_full = None
         self.offset_index.truncate_to(offset)
@@ -424,7 +424,7 @@ class Segment:
         return best
 
     def become_inactive(self) -> None:
-        """Bring the indexes to their final form: the segment takes no more batches."""
+        """Complete the indexes: the segment gets no more batches."""
         self._write_last_time_entry()
         self.offset_index.ensure_file()
         self.time_index.ensure_file()
@@ -436,9 +436,9 @@ class Segment:
             self.time_index.maybe_append(*self._max)
 
     def fsync(self, *, indexes: bool) -> None:
-        """Sync the log, and the indexes of a segment that is complete: those of the active one are rebuilt.
+        """Sync the log, and the indexes of a complete segment. Recovery rebuilds those of the active one.
 
-        A complete segment then keeps no files open until somebody reads it.
+        A complete segment then closes its files until the next read.
         """
         self.cut = False
         self.log.fsync()
@@ -450,7 +450,7 @@ class Segment:
             self.close_files()
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename all files: to `.swap`, to nothing, to `.deleted`."""
+        """Rename all files to another suffix: `.swap`, `.deleted` or none."""
         old = self.path
         self._suffix = suffix
         self._fs.rename(old, self.path)
@@ -460,7 +460,7 @@ class Segment:
         self.txn_index.rename(base + TXN_INDEX_SUFFIX + suffix)
 
     def moved_to(self, directory: str) -> None:
-        """The directory was renamed with the files in it."""
+        """Update the paths after the directory was renamed."""
         self._dir = directory
         base = f"{directory}/{stem(self.base_offset)}"
         self.offset_index.path = base + INDEX_SUFFIX + self._suffix
@@ -471,7 +471,7 @@ class Segment:
         return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
 
     def close(self) -> None:
-        """Bring the indexes into their files and let go of all files."""
+        """Write the indexes to their files and close all files."""
         self._write_last_time_entry()
         self.offset_index.ensure_file()
         self.time_index.ensure_file()
@@ -480,14 +480,14 @@ class Segment:
         self.close_files()
 
     def close_files(self) -> None:
-        """Let go of the files; a reader in another thread keeps those it is reading. They open again on demand."""
+        """Close the files; readers in other threads can finish. The next use opens them again."""
         self.offset_index.close()
         self.time_index.close()
         self.txn_index.close()
         self._log = None
 
     def close_idle_files(self) -> None:
-        """Let go of the files where nobody used them since the last call."""
+        """Close the files if they were not used since the last call."""
         if not self.used and self._log is not None:
             self.close_files()
         self.used = False

@@ -1,7 +1,7 @@
-"""Scanning a segment after a crash: how much of it is whole, and everything that is derived from its batches.
+"""Recovery of a segment after a crash: finds its valid length and rebuilds everything derived from its batches.
 
-A batch counts when its checksum is right and its place fits. Offset and epoch lie outside the checksum, so
-they are held against their neighbours: a batch that the crash left with a wrong one is cut off like a torn one.
+A batch is valid if its checksum and its place are right. The checksum does not cover offset and epoch, so they are
+compared with the neighbours: a batch with a wrong one is cut off like a torn batch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def recover_segment(
     following: Segment | None = None,
     active: bool,
 ) -> int:
-    """Cut a segment after its last good batch and rebuild its indexes, replaying producers and epochs.
+    """Truncate a segment after its last valid batch and rebuild its indexes, producers and epochs.
 
     `place` goes along from segment to segment and judges where batches belong; `following` is the next segment,
     which may confirm the last batch of this one. The number of bytes cut.
@@ -80,7 +80,7 @@ def _add_entries(segment: Segment, scan: Scan, last_offset: int, position: int) 
 
 
 class Place:
-    """Judges whether batches stand where they belong, going through the segments of a log.
+    """Checks that batches are in the right place, over all segments of a log.
 
     Below `synced` nothing is doubted; below `gaps_below` compaction may have left gaps; `written_epochs` are those
     known from the checkpoint, which is written before the first batch of an epoch; with `epochs_lost` there is none.
@@ -116,15 +116,15 @@ class Place:
         self._epoch = NO_EPOCH
         self._doubted_epoch: int | None = None
         self.doubtful = False
-        """The last batch's place follows neither from the one before nor from the epochs: the next must confirm it."""
+        """Neither the previous batch nor the epochs explain the last batch's place: the next one must confirm it."""
 
     def enter(self, base_offset: int) -> None:
-        """A segment begins."""
+        """Begin a segment."""
         self._base = base_offset
         self._expected = max(self._expected, base_offset)
 
     def fits(self, header: BatchHeader) -> bool:
-        """Whether a batch can follow the one before. Where not and that one is in doubt, that one is wrong."""
+        """Return whether a batch can follow the previous one. If not, a doubtful previous one is wrong."""
         base_offset, epoch = header.base_offset, header.partition_leader_epoch
         if base_offset < self._expected or header.last_offset - self._base > MAX_RELATIVE_OFFSET:
             return False
@@ -143,14 +143,14 @@ class Place:
         return True
 
     def _unexpected_epoch(self, offset: int, epoch: int) -> bool:
-        """Whether the checkpoint, where there is one, says otherwise."""
+        """Return whether the epoch checkpoint contradicts the batch."""
         if epoch == self._epoch:
             return False
         known = epoch_at(self._written, offset)
         return self._epochs_lost if known < 0 else known != epoch
 
     def confirmed_by(self, following: Segment | None) -> bool:
-        """Whether the segment that follows goes on where the doubtful last batch ends."""
+        """Return whether the following segment begins where the doubtful last batch ends."""
         if following is None or following.base_offset != self._expected:
             return False
         header = following.header_at(0) if following.size >= HEADER_SIZE else None
@@ -160,7 +160,7 @@ class Place:
 
 
 def _good_batches(segment: Segment, place: Place, following: Segment | None) -> Iterator[_Batch]:
-    """The batches up to the first damage; each is held back until its successor confirms it, where in doubt."""
+    """Iterate over the batches up to the first damage. A doubtful batch waits until its successor confirms it."""
     place.enter(segment.base_offset)
     held: _Batch | None = None
     try:
@@ -181,11 +181,11 @@ def _good_batches(segment: Segment, place: Place, following: Segment | None) -> 
             if held is not None and place.confirmed_by(following):
                 yield held
     except CorruptBatchError:
-        return  # what follows is no batch, and one in doubt goes with it
+        return  # no batch follows, so a doubtful one is dropped, too
 
 
 def _refuse_old_format(segment: Segment) -> None:
-    """Whole message sets of magic 0 or 1 are not damage: to cut them off would destroy good data."""
+    """Refuse whole message sets of magic 0 or 1: they are not damage, and truncation would destroy good data."""
     header = segment.header_at(0) if segment.size >= HEADER_SIZE else None
     if header is None or header.magic not in (0, 1) or not 14 <= header.length <= segment.size - 12:
         return

@@ -1,6 +1,6 @@
 """The transaction index of a segment: the aborted transactions that end in it, 34 bytes each.
 
-Most segments have none, and then no file either.
+A segment without aborted transactions has no file.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ VERSION = 0
 
 
 class CorruptIndexError(Exception):
-    """An index whose entries cannot be those of its segment: it is rebuilt from the log."""
+    """The entries of an index cannot belong to its segment: recovery rebuilds it from the log."""
 
 
 class TransactionIndex:
-    """Entries in the order in which the transactions ended."""
+    """The entries, in the order in which the transactions ended."""
 
     __slots__ = ("_entries", "_file", "_fs", "_unsynced", "base_offset", "path")
 
@@ -30,14 +30,14 @@ class TransactionIndex:
         self._file: File | None = None
         self._entries: list[AbortedTxn] | None = None
         self._unsynced = True
-        """A file that is there already may have been left unsynced by the process that wrote it."""
+        """The previous process may have left an existing file unsynced."""
 
     def start_empty(self) -> None:
-        """Take the index as new: there is no file."""
+        """Begin with an empty index: there is no file."""
         self._entries = []
 
     def entries(self) -> list[AbortedTxn]:
-        """All entries, read at the first call. Not to be changed by the caller."""
+        """Return all entries; the first call reads the file. Callers must not change the list."""
         entries = self._entries
         if entries is None:
             raw = self._fs.read_bytes(self.path) if self._fs.exists(self.path) else b""
@@ -66,7 +66,7 @@ class TransactionIndex:
         entries.append(txn)
 
     def collect(self, start: int, end: int) -> tuple[list[AbortedTxn], bool]:
-        """The aborted transactions that touch [start, end), and whether later segments cannot add any."""
+        """Return the aborted transactions that overlap [start, end), and whether later segments cannot add any."""
         found = []
         for txn in list(self.entries()):
             if txn.last_offset >= start and txn.first_offset < end:
@@ -76,7 +76,7 @@ class TransactionIndex:
         return found, False
 
     def replace(self, txns: list[AbortedTxn]) -> None:
-        """Make these the entries (recovery rebuilds with this)."""
+        """Replace all entries. Used by recovery."""
         self.close()
         if txns:
             self._unsynced = True
@@ -86,7 +86,7 @@ class TransactionIndex:
         self._entries = list(txns)
 
     def replace_if_changed(self, txns: list[AbortedTxn]) -> None:
-        """As `replace`, but leaves a file alone that has them already."""
+        """Replace all entries, unless the file has them already."""
         try:
             same = self.entries() == txns
         except CorruptIndexError:
@@ -101,7 +101,7 @@ class TransactionIndex:
             self.replace(kept)
 
     def fsync(self) -> None:
-        """Also of what recovery or a truncation has written anew: once synced, no later recovery looks at it again."""
+        """Sync the file, including what recovery or a truncation rewrote: later recoveries do not check it again."""
         if not self._unsynced:
             return
         self._unsynced = False

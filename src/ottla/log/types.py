@@ -1,7 +1,4 @@
-"""Names and small results that the log hands to the layers above: partitions, append results, slices.
-
-Holds no behaviour beyond what describes the values themselves.
-"""
+"""Small types that the log shares with the layers above: partitions, append results, slices."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ UNKNOWN_OFFSET = -1
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic's name: the key of every map of logs, and the stem of its directory."""
+    """A partition by its topic's name: the key of the maps of logs, and the name of its directory."""
 
     topic: TopicName
     partition: int
@@ -28,7 +25,7 @@ class TopicPartition(NamedTuple):
 
 
 class AppendOrigin(Enum):
-    """Who appends: clients are checked most, the raft leader brings offsets of its own."""
+    """The source of an append. Batches of clients get most checks."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -37,12 +34,12 @@ class AppendOrigin(Enum):
 
 
 class AppendInfo(msgspec.Struct):
-    """What an append did. For a duplicate these are the offsets of the batch that was already there."""
+    """The result of an append. For a duplicate these are the offsets of the original batch."""
 
     first_offset: int
     last_offset: int
     log_append_time: int
-    """Timestamp set by the broker, or -1 where the producer's own timestamps stand."""
+    """The timestamp set by the broker, or -1 if the producer's timestamps are kept."""
     log_start_offset: int
     duplicate: bool = False
     """An idempotent producer's retry of a batch already in the log: nothing was written."""
@@ -52,19 +49,19 @@ class AppendInfo(msgspec.Struct):
 
 
 class LogSlice(msgspec.Struct):
-    """A run of batches of one segment: begins at the batch that holds the offset asked for, and may end amid one."""
+    """Batches of one segment: from the batch that holds the requested offset. The end may cut a batch."""
 
     records: memoryview
     start_offset: int
-    """The offset that was asked for."""
+    """The requested offset."""
     bound: int
-    """No record of it has this offset or a later one."""
+    """All records have offsets below this one."""
     first_batch_complete: bool = True
-    """False where not even the first batch fitted (`min_one_batch=False`)."""
+    """False if not even the first batch fits (`min_one_batch=False`)."""
 
 
 class TimestampOffset(msgspec.Struct, frozen=True):
-    """Where a timestamp was found, with the leader epoch of that record (or -1)."""
+    """The offset of a record with its timestamp and leader epoch (or -1)."""
 
     timestamp: int
     offset: int
@@ -72,7 +69,7 @@ class TimestampOffset(msgspec.Struct, frozen=True):
 
 
 class AbortedTxn(NamedTuple):
-    """An aborted transaction that ends in some segment, as a fetch response and the transaction index tell it."""
+    """An aborted transaction, as in fetch responses and in the transaction index."""
 
     producer_id: int
     first_offset: int
@@ -81,4 +78,4 @@ class AbortedTxn(NamedTuple):
 
 
 class WouldBlock(Exception):
-    """The pages are not in memory: call again without `nowait`, in a thread."""
+    """The data is not in the page cache: call again in a thread without `nowait`."""

@@ -1,7 +1,7 @@
-"""Transactions whose coordinator is being asked whether a partition belongs to them: one guard for each producer.
+"""Transaction verification (KIP-890): the coordinator confirms that a partition belongs to a transaction.
 
-A batch that begins a transaction in a partition must show the guard that was given out before the coordinator was
-asked. If a marker came in between, the guard is void, and the late batch cannot leave an open transaction behind.
+A batch that begins a transaction in a partition must show the guard that was issued before the coordinator was
+asked. A marker in between voids the guard, so a late batch cannot leave an open transaction behind.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from ottla.records.batch import BatchHeader
 
 
 class VerificationGuard:
-    """Proof of one question to the coordinator. Equal only to itself."""
+    """Proof of one verification request. Equal only to itself."""
 
     __slots__ = ()
 
 
 UNVERIFIED = VerificationGuard()
-"""Passes everywhere: what stands for a guard where `transaction.partition.verification.enable` is off."""
+"""A guard that is always valid: used while `transaction.partition.verification.enable` is false."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class _Verification:
     lowest_sequence: int
     epoch: int
     adds_partitions: bool
-    """From transaction version 2 on the batch itself adds its partition to the transaction."""
+    """From transaction version 2 on, the batch itself adds its partition to the transaction."""
     guard: VerificationGuard = field(default_factory=VerificationGuard)
 
     def saw(self, sequence: int, epoch: int) -> None:
@@ -39,7 +39,7 @@ class _Verification:
 
 
 class Verifications:
-    """The questions of one partition that are under way, by producer id."""
+    """The pending verifications of one partition by producer id."""
 
     __slots__ = ("_by_producer",)
 
@@ -49,7 +49,7 @@ class Verifications:
     def start(
         self, producer_id: int, epoch: int, sequence: int, now_ms: int, *, adds_partitions: bool
     ) -> VerificationGuard:
-        """The guard of the producer's next transaction here; the same one until it is used or void."""
+        """Return the guard of the producer's next transaction: the same one until it is used or void."""
         entry = self._by_producer.get(producer_id)
         if entry is None:
             entry = _Verification(now_ms, sequence, epoch, adds_partitions)
@@ -65,7 +65,7 @@ class Verifications:
         return entry is not None and entry.guard is guard
 
     def expected_sequence(self, header: BatchHeader, *, known: bool) -> int | None:
-        """The sequence that a batch should have begun with; None if nothing speaks against it.
+        """Return the sequence that a batch should have begun with; None if the batch is in order.
 
         A batch must not overtake an earlier one that still waits for the coordinator's answer.
         """
@@ -77,19 +77,19 @@ class Verifications:
         return entry.lowest_sequence if header.base_sequence > entry.lowest_sequence else None
 
     def appended(self, header: BatchHeader) -> None:
-        """A transactional batch or marker of the producer is in the log: its guard is used up, or void."""
+        """A transactional batch or marker of the producer was appended: its guard is used or void."""
         if not self._by_producer:
             return
         entry = self._by_producer.get(header.producer_id)
         if entry is None:
             return
-        # A late marker of the transaction before does not concern the one that begins with the bumped epoch.
+        # A late marker of the previous transaction does not concern the one that begins with the bumped epoch.
         if header.is_control and entry.adds_partitions and header.producer_epoch == entry.epoch:
             return
         del self._by_producer[header.producer_id]
 
     def expire(self, before_ms: int) -> None:
-        """Forget the questions that nobody came back for."""
+        """Remove the verifications that started before a time."""
         if self._by_producer:
             self._by_producer = {
                 producer_id: entry

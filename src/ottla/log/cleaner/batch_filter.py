@@ -1,8 +1,8 @@
-"""Which batches and records survive a cleaning, and the rewriting of batches that lose some.
+"""Decides which batches and records survive a cleaning, and rewrites batches that lose records.
 
-Pure: takes batches with what is known of keys, transactions and producers, returns bytes. As in Kafka, a batch
-keeps its first and last offset, its producer and sequence, whatever it loses; tombstones and markers stay until a
-time (the delete horizon) that the first cleaning which meets them writes into their batch.
+Pure: takes batches and the state of keys, transactions and producers, returns bytes. As in Kafka, a batch keeps its
+first and last offset, its producer and its sequence. Tombstones and markers stay until the delete horizon, which the
+first cleaning that meets them writes into their batch.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from ottla.records.record import RawRecord, iter_raw, read_varint, write_varint
 
 
 class LastRecord(NamedTuple):
-    """The last thing an active producer wrote: the last offset of its data, or -1 and a marker of this epoch."""
+    """The last write of an active producer: the last offset of its data, or -1 for a marker of this epoch."""
 
     last_data_offset: int
     epoch: int
 
 
 class _Fate(Enum):
-    DELETE = "goes whole"
-    DELETE_EMPTY = "goes if no record stays"
+    DELETE = "removed"
+    DELETE_EMPTY = "removed if no record stays"
     RETAIN_EMPTY = "stays, even without records"
 
 
@@ -54,7 +54,7 @@ class FilterStats:
 
 
 class BatchFilter:
-    """The verdict over each batch of one cleaning, asked in the order of the log."""
+    """Filters the batches of one cleaning, in the order of the log."""
 
     __slots__ = ("_delete_retention_ms", "_map", "_now_ms", "_producers", "_upper_bound", "stats", "txns")
 
@@ -74,11 +74,11 @@ class BatchFilter:
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self._upper_bound = upper_bound
-        """The end of the cleaning: the batch that ends there stays, so that the last offset is not forgotten."""
+        """The end of the cleaning: the batch that ends there stays, to preserve the last offset."""
         self.stats = FilterStats()
 
     def apply(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        """The batch as it stays: the very bytes given, new ones, or None if it goes."""
+        """Return the batch unchanged, rewritten, or None if it is removed."""
         if not check_crc(batch, 0, header):
             raise CorruptBatchError(f"batch at offset {header.base_offset} does not match its checksum")
         data = record_bytes(batch, 0, header, MAX_UNPACKED_BATCH_BYTES) if header.count else b""
@@ -98,7 +98,7 @@ class BatchFilter:
         return _rebuild(header, data, kept, horizon)
 
     def _judge(self, header: BatchHeader, data: bytes) -> tuple[bool, bool]:
-        """(all of its records go, it is a marker of a transaction of which nothing is left)."""
+        """Return (whether all records are removed, whether it is the marker of a removed transaction)."""
         if not header.is_control:
             return self.txns.is_aborted(header), False
         done = self.txns.is_marker_done(header, control_type(data, header.count))
@@ -111,7 +111,7 @@ class BatchFilter:
         return _Fate.DELETE if discard else _Fate.DELETE_EMPTY
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether the batch carries the last sequence, or the last epoch, of a producer that is still active."""
+        """Return whether the batch has the last sequence or epoch of an active producer."""
         if not header.has_producer_id:
             return False
         last = self._producers.get(header.producer_id)
@@ -122,7 +122,7 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.epoch
 
     def _sift(self, header: BatchHeader, data: bytes, discard: bool) -> tuple[list[RawRecord], bool, bool]:
-        """(the records that stay, whether any go, whether a tombstone is among those that stay)."""
+        """Return (the records that stay, whether any are removed, whether a tombstone stays)."""
         if discard:
             return [], True, False
         if header.is_control:
@@ -152,7 +152,7 @@ class BatchFilter:
 
 
 def control_type(data: bytes, count: int) -> int | None:
-    """The type of a control batch's record, or None where it has none any more."""
+    """Return the type of a control batch's record, or None if the record was removed."""
     if count <= 0:
         return None
     key = next(iter_raw(data, count))[2]
@@ -162,7 +162,7 @@ def control_type(data: bytes, count: int) -> int | None:
 
 
 def _rebuild(header: BatchHeader, data: bytes, kept: list[RawRecord], horizon: int | None) -> bytes:
-    """The batch with the records that stay; with a horizon, that takes the place of the base timestamp."""
+    """Return the batch with the records that stay. A delete horizon replaces the base timestamp."""
     attributes = header.attributes
     base_timestamp = header.base_timestamp
     if horizon is None:
@@ -191,7 +191,7 @@ def _rebuild(header: BatchHeader, data: bytes, kept: list[RawRecord], horizon: i
 
 
 def _shift_timestamps(data: bytes, kept: list[RawRecord], shift: int) -> bytes:
-    """The records with every timestamp delta moved, the rest of each copied as it is."""
+    """Return the records with shifted timestamp deltas; the rest is copied."""
     out = bytearray()
     for timestamp_delta, _, _, _, _, start, end in kept:
         _, pos = read_varint(data, start)

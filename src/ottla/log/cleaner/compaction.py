@@ -1,5 +1,5 @@
-"""The work of one cleaning, as steps that run in a thread: gather the last offset of each key, group the segments,
-write what survives of a group into a new one. Putting that in the place of the old ones is the cleaner's.
+"""The steps of one cleaning, each in a thread: collect the last offset of each key, group the segments, and write the
+survivors of a group into a new segment. `log_cleaner` swaps the new segment in.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from ottla.records.record import iter_raw
 
 _WRITE_BYTES = 1 << 20
 _WRITE_BUFFERS = 512
-"""What one write may take: systems bound the number of its buffers at 1024."""
+"""The most buffers of one write: systems limit them to 1024."""
 _OFFSET_ENTRY_BYTES = 8
 _TIME_ENTRY_BYTES = 12
 
 
 @dataclass(slots=True)
 class Plan:
-    """What the first step found: the keys, and the groups of segments that become one segment each."""
+    """The result of the first step: the keys, and the groups of segments that become one segment each."""
 
     target: LogToClean
     offset_map: OffsetMap
     groups: list[list[Segment]]
     sizes: dict[Segment, int]
-    """The size of each segment when it was planned: one that changed since must not be replaced."""
+    """The size of each segment at this time: a segment that changed later must not be replaced."""
     txns: CleanedTransactionMetadata
 
     @property
     def end_offset(self) -> int:
-        """Up to here the log is clean afterwards."""
+        """The end of the clean part after the cleaning."""
         return self.offset_map.latest_offset + 1
 
 
 @dataclass(slots=True)
 class CleanedGroup:
-    """A new segment with the suffix `.swap`, complete and synced, and those whose place it takes."""
+    """A new segment with the suffix `.swap`, complete and synced, and the segments that it replaces."""
 
     segment: Segment
     replaces: list[Segment]
@@ -54,7 +54,7 @@ class CleanedGroup:
 
 
 def make_plan(target: LogToClean, offset_map: OffsetMap, throttler: Throttler) -> Plan:
-    """Read the dirty stretch into the map, and group the segments below its end."""
+    """Read the dirty part into the map, and group the segments below its end."""
     log = target.log
     segments = [s for s in log.segments[:-1] if s.base_offset < target.upper_bound]
     start = segments[0].base_offset if segments else target.first_dirty_offset
@@ -76,7 +76,7 @@ def fill_map(
     offset_map: OffsetMap,
     throttler: Throttler,
 ) -> None:
-    """Note the last offset of every key in [start, end), as far as the map has room: at least one batch."""
+    """Put the last offset of every key in [start, end) into the map until it is full: at least one batch."""
     txns = CleanedTransactionMetadata(aborted)
     for index, segment in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else end
@@ -113,7 +113,7 @@ def _note_batch(
 def group_segments(
     segments: Sequence[Segment], max_bytes: int, max_index_bytes: int, end: int
 ) -> list[list[Segment]]:
-    """Neighbours that fit together into one segment, by their size, their indexes and their offsets."""
+    """Group neighbours that fit into one segment by size, indexes and offsets."""
     groups: list[list[Segment]] = []
     size = offsets = times = 0
     for index, segment in enumerate(segments):
@@ -146,7 +146,7 @@ def clean_group(
     now_ms: int,
     throttler: Throttler,
 ) -> CleanedGroup:
-    """Write what survives of a group into a new segment, synced and ready to be swapped in."""
+    """Write the survivors of a group into a new segment, synced and ready to swap in."""
     log = plan.target.log
     cleaned = log.new_cleaned_segment(group[0].base_offset)
     try:
@@ -163,7 +163,7 @@ def clean_group(
             _clean_into(segment, cleaned, batch_filter, throttler)
         cleaned.become_inactive()
         cleaned.fsync(indexes=True)
-        # From here on recovery would finish the swap: the names must be on disk before the old segments go.
+        # From here on recovery would finish the swap: the names must be on disk before the old segments are removed.
         cleaned.change_suffix(SWAP_SUFFIX)
         fs.fsync_dir(log.path)
     except BaseException:
@@ -192,7 +192,7 @@ def _clean_into(source: Segment, cleaned: Segment, batch_filter: BatchFilter, th
     if buffers:
         cleaned.append(buffers, appended)
     if end != source.size:
-        # What cannot be read must not be dropped: somebody may still be able to rescue it.
+        # Unreadable data must not be dropped: an operator may still rescue it.
         raise CorruptBatchError(f"{source} has no whole batch at position {end}")
 
 

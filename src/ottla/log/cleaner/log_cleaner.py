@@ -1,8 +1,8 @@
-"""The log cleaner: finds dirty compacted logs, has them cleaned in threads of its own, and swaps the result in.
+"""The log cleaner: finds dirty compacted logs, cleans them in its own threads, and swaps the result in.
 
-The event loop only decides and swaps; reading, filtering and writing happen in the threads. A log that changed
-meanwhile (truncated, deleted, retention) keeps its segments and is looked at again later. A log that cannot be
-cleaned is set aside until the broker starts again, with the reason in the broker's own log.
+The event loop only decides and swaps; threads read, filter and write. A log that changed meanwhile (truncation,
+deletion, retention) keeps its segments and is tried again later. A log that cannot be cleaned is skipped until the
+broker restarts; the broker logs the reason.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ MakeThreads = Callable[[int], Executor]
 
 
 def make_threads(count: int) -> Executor:
-    """The cleaner's own: a long cleaning must not keep those busy that requests wait for."""
+    """Create the cleaner's own threads: requests must not wait for a long cleaning."""
     return ThreadPoolExecutor(count, thread_name_prefix="log-cleaner")
 
 
 @dataclass(slots=True)
 class _Run:
-    """One cleaning under way."""
+    """A running cleaning."""
 
     target: LogToClean
     throttler: Throttler
@@ -84,7 +84,7 @@ class _Run:
 
 
 class LogCleaner:
-    """Cleans the compacted ones among `logs`, a mapping that others keep up to date."""
+    """Cleans the compacted logs in `logs`, a mapping that the manager updates."""
 
     def __init__(
         self,
@@ -115,12 +115,12 @@ class LogCleaner:
         self._stopped = False
         self.uncleanable: set[TopicPartition] = set()
         self.last_stats = FilterStats()
-        """Of the last segment that was swapped in."""
+        """The statistics of the last segment that was swapped in."""
 
-    # -- life ---------------------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look for dirty logs, now and then every `log.cleaner.backoff.ms`; on the event loop."""
+        """Look for dirty logs now and then every `log.cleaner.backoff.ms`. Runs on the event loop."""
         if not self._config.enable or not self._config.threads:
             return
         if self._offload is None:
@@ -129,7 +129,7 @@ class LogCleaner:
         self.look_for_work()
 
     def stop(self) -> None:
-        """Call off everything under way and wait for the threads, which notice within milliseconds."""
+        """Abort all cleanings and wait for the threads, which stop within milliseconds."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -139,17 +139,17 @@ class LogCleaner:
             self._executor.shutdown(cancel_futures=True)
 
     def update_config(self, config: CleanerConfig) -> None:
-        """New values count from the next cleaning on; `enable` and `threads` from the next start."""
+        """Apply new settings from the next cleaning on; `enable` and `threads` from the next start."""
         self._config = config
 
     def abort(self, tp: TopicPartition) -> None:
-        """The log is being deleted, moved or truncated: whatever is being cleaned of it is void."""
+        """Abort the cleaning of a log that is being deleted, moved or truncated."""
         run = self._runs.get(tp)
         if run is not None:
             run.throttler.abort()
 
     def truncated(self, tp: TopicPartition, offset: int) -> None:
-        """The log ends at an offset now: what comes there next is dirty."""
+        """The log was truncated to an offset: everything after it is dirty."""
         self.abort(tp)
         for directory, offsets in self._checkpoints.items():
             if offsets.get(tp, -1) > offset:
@@ -157,13 +157,13 @@ class LogCleaner:
                 self._save(directory)
 
     def checkpoint(self, tp: TopicPartition) -> int | None:
-        """Up to where a log has been cleaned."""
+        """Return the offset up to which a log is clean."""
         return next((offsets[tp] for offsets in self._checkpoints.values() if tp in offsets), None)
 
     # -- one cleaning, step by step -----------------------------------------------------------------------
 
     def look_for_work(self) -> None:
-        """Judge all compacted logs, in a thread, unless that is under way or every thread is busy."""
+        """Select the dirtiest log in a thread, unless a selection runs or every thread is busy."""
         if self._stopped or self._selecting or len(self._runs) >= self._config.threads:
             return
         logs = [log for tp, log in self._logs.items() if self._is_candidate(tp, log)]
@@ -188,7 +188,7 @@ class LogCleaner:
         try:
             selection = future.result()
         except (ApiException, OSError) as error:
-            _logger.warning("cannot look for logs to clean: %s", error)
+            _logger.warning("Cannot look for logs to clean: %s", error)
             self._wait()
             return
         for tp, offset in selection.corrected.items():
@@ -210,7 +210,7 @@ class LogCleaner:
             run.plan = future.result()
         except CleaningAbortedError:
             self._end(run)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with this log must not stop the others
+        except Exception as error:  # noqa: BLE001 - an error in one log must not stop the others
             self._give_up(run, error)
         else:
             self._next_group(run, run.plan)
@@ -242,7 +242,7 @@ class LogCleaner:
         self._swap(run, plan, cleaned)
 
     def _swap(self, run: _Run, plan: Plan, cleaned: CleanedGroup) -> None:
-        """Swap, sync, settle, sync: in this order, whatever a crash leaves is either the old or the new log."""
+        """Swap, sync, settle, sync: in this order a crash leaves either the old or the new log."""
         log = run.target.log
         try:
             old_files = log.swap_in(cleaned.segment, cleaned.replaces)
@@ -277,7 +277,7 @@ class LogCleaner:
         self._submit(sync, swapped)
 
     def _still_valid(self, plan: Plan, cleaned: CleanedGroup) -> bool:
-        """Whether the log still has the segments that were read, unchanged."""
+        """Return whether the log still has the segments that were read, unchanged."""
         log = plan.target.log
         present = set(log.segments)
         return (
@@ -297,7 +297,9 @@ class LogCleaner:
         tp = run.target.log.topic_partition
         if self._logs.get(tp) is run.target.log and not self._stopped:
             self.uncleanable.add(tp)
-            _logger.warning("%s cannot be cleaned and is left alone: %s", tp, error, exc_info=error)
+            _logger.warning(
+                "Cannot clean %s; it is skipped until the broker restarts: %s", tp, error, exc_info=error
+            )
         self._end(run)
 
     def _wait(self) -> None:
@@ -323,7 +325,7 @@ class LogCleaner:
             self._save(_dir_of(log))
 
     def _save(self, directory: str) -> None:
-        """Write a checkpoint in a thread; one write at a time, the last state always in the end."""
+        """Write a checkpoint in a thread, one write at a time. The last state is always written."""
         if directory in self._writing:
             self._unwritten.add(directory)
             return
@@ -331,7 +333,7 @@ class LogCleaner:
         self._checkpoints[directory] = dict(offsets)
         work = partial(write_offsets, self._fs, _checkpoint_path(directory), offsets)
         if self._offload is None:
-            work()  # not started, so there are no threads; only a truncation comes here, and that is rare
+            work()  # not started, so there are no threads; only a truncation gets here, which is rare
             return
         self._writing.add(directory)
         self._submit(work, partial(self._on_saved, directory))
@@ -340,15 +342,15 @@ class LogCleaner:
         self._writing.discard(directory)
         error = future.exception()
         if error is not None:
-            # Only means that some of the log is looked at again after the next start.
-            _logger.warning("cannot write %s: %s", _checkpoint_path(directory), error)
+            # The only effect: part of the log is cleaned again after the next start.
+            _logger.warning("Cannot write %s: %s", _checkpoint_path(directory), error)
         if directory in self._unwritten:
             self._unwritten.discard(directory)
             self._save(directory)
 
 
 def last_records(log: PartitionLog) -> dict[int, LastRecord]:
-    """The batches that must stay, at least without records, for the producers that are still active."""
+    """Return the batches that must stay, even without records, for active producers."""
     return {
         producer_id: LastRecord(state.batches[-1].last_offset if state.batches else -1, state.epoch)
         for producer_id, state in log.producers.active.items()

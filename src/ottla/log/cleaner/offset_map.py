@@ -1,6 +1,6 @@
-"""The memory of a cleaning: the last offset of each key, in a table that never holds more than it was given.
+"""The offset map of a cleaning: the last offset of each key, in a table of limited memory.
 
-Keys of up to 19 bytes stand for themselves, longer ones for their 20-byte digest, so that the two never meet.
+Keys of up to 19 bytes are stored as they are, longer keys as their 20-byte digest, so the two never collide.
 """
 
 from __future__ import annotations
@@ -8,27 +8,27 @@ from __future__ import annotations
 from hashlib import blake2b
 
 ENTRY_BYTES = 192
-"""What an entry costs: the key or digest (up to 53 bytes), the offset (32), the dict's slot as it grows (about 104)."""
+"""The memory of an entry: key or digest (up to 53 bytes), offset (32), slot of the growing dict (about 104)."""
 
 _DIGEST_BYTES = 20
 
 
 def key_of(key: bytes) -> bytes:
-    """What the table knows a record's key by."""
+    """Return the table's key for a record's key."""
     if len(key) < _DIGEST_BYTES:
         return key
     return blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 class OffsetMap:
-    """Last offset by key. `latest_offset` is how far the log has been read into it."""
+    """The last offset by key. The map covers the log up to `latest_offset`."""
 
     __slots__ = ("_limit", "latest_offset", "offsets")
 
     def __init__(self, memory_bytes: int, load_factor: float = 0.9) -> None:
         self._limit = max(1, int(memory_bytes * load_factor) // ENTRY_BYTES)
         self.offsets: dict[bytes, int] = {}
-        """By `key_of` the key; read by the filter's inner loop."""
+        """Offsets by `key_of(key)`; the filter's inner loop reads it."""
         self.latest_offset = -1
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Which compacted log is dirtiest, and which stretch of it may be cleaned now. Reads, decides, changes nothing."""
+"""Selects the dirtiest compacted log and the part of it that may be cleaned now. Changes nothing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogToClean:
-    """A log with the offsets between which its keys are to be gathered."""
+    """A log with the offsets of its dirty part."""
 
     log: PartitionLog
     first_dirty_offset: int
     upper_bound: int
-    """The base offset of the first segment that must stay as it is."""
+    """The base offset of the first segment that must not be cleaned."""
     clean_bytes: int
     cleanable_bytes: int
     overdue: bool
-    """Something has waited for longer than `max.compaction.lag.ms`."""
+    """A record has waited for longer than `max.compaction.lag.ms`."""
 
     @property
     def cleanable_ratio(self) -> float:
@@ -40,14 +40,14 @@ class LogToClean:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The dirtiest log worth cleaning, if any, and the checkpoints that turned out to be impossible."""
+    """The dirtiest log worth cleaning, if any, and corrections of impossible checkpoints."""
 
     target: LogToClean | None
     corrected: Mapping[TopicPartition, int]
 
 
 def select(logs: Iterable[PartitionLog], checkpoints: Mapping[TopicPartition, int], now_ms: int) -> Selection:
-    """Judge every log; call it with compacted logs that nobody is cleaning."""
+    """Select among compacted logs that are not being cleaned."""
     best: LogToClean | None = None
     corrected: dict[TopicPartition, int] = {}
     for log in logs:
@@ -63,7 +63,7 @@ def select(logs: Iterable[PartitionLog], checkpoints: Mapping[TopicPartition, in
 
 
 def first_dirty_offset(log: PartitionLog, checkpoint: int | None) -> int:
-    """Where the last cleaning ended; the log's start where that is unknown or lies outside of the log."""
+    """Return the end of the last cleaning; the log start if that is unknown or outside the log."""
     start = log.log_start_offset
     if checkpoint is None or not start <= checkpoint <= log.log_end_offset:
         return start
@@ -93,7 +93,7 @@ def judge(log: PartitionLog, first_dirty: int, now_ms: int) -> LogToClean:
 
 
 def _holding(segments: Sequence[Segment], start: int, end: int) -> list[Segment]:
-    """The segments that may hold an offset of [start, end)."""
+    """Return the segments that may hold an offset of [start, end)."""
     chosen: list[Segment] = []
     for segment in segments:
         if segment.base_offset >= end:
@@ -105,7 +105,7 @@ def _holding(segments: Sequence[Segment], start: int, end: int) -> list[Segment]
 
 
 def _segment_start(segments: Sequence[Segment], offset: int) -> int:
-    """The base offset of the segment that holds an offset."""
+    """Return the base offset of the segment that holds an offset."""
     return max((s.base_offset for s in segments if s.base_offset <= offset), default=segments[0].base_offset)
 
 

@@ -1,7 +1,7 @@
-"""How fast a cleaning may go: the configured bytes per second, and often enough a moment for the event loop.
+"""Limits the speed of a cleaning to the configured bytes per second, and yields to the event loop.
 
-Whenever the event loop wants the interpreter back from a thread that computes, it waits for Python's switch interval
-(set low by `ottla start`); one that pauses every millisecond lets it go first more often.
+To get the interpreter back from a busy thread, the event loop waits for Python's switch interval (`ottla start` sets
+it low). A thread that pauses every millisecond yields more often.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _MIN_WAIT_S = 0.005
 
 
 class CleaningAbortedError(Exception):
-    """The cleaning was called off: the broker stops, or the log goes away or changes."""
+    """The cleaning was aborted: the broker stops, or the log was deleted or changed."""
 
 
 class Throttler:
-    """Called after each bit of work with the bytes it took."""
+    """Called after each piece of work with its number of bytes."""
 
     __slots__ = ("_aborted", "_bytes", "_clock", "_rate", "_slice_end", "_started")
 
@@ -32,7 +32,7 @@ class Throttler:
         self._started = self._slice_end = clock.monotonic()
 
     def abort(self) -> None:
-        """Make the next call raise; from any thread."""
+        """Make the next call raise. Safe in any thread."""
         self._aborted.set()
 
     def __call__(self, byte_count: int) -> None:

@@ -1,5 +1,5 @@
-"""What a cleaning knows of transactions while it reads a log from its start: which batches were aborted, and
-whether anything is left of the transaction that a marker ends.
+"""Transaction state during a cleaning, which reads a log from its start: aborted batches, and whether a marker's
+transaction still has data.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _COMMIT = 1
 
 
 class CleanedTransactionMetadata:
-    """Fed with every batch in the order of the log."""
+    """Gets every batch in the order of the log."""
 
     __slots__ = ("_aborted", "_committed", "_on_kept_abort", "_waiting")
 
@@ -23,17 +23,17 @@ class CleanedTransactionMetadata:
     ) -> None:
         self._waiting = sorted(set(aborted), key=lambda txn: txn.first_offset, reverse=True)
         self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
-        """By producer: the transaction under way that will be aborted, and whether a batch of it was seen."""
+        """By producer: the open transaction that will be aborted, and whether a batch of it was seen."""
         self._committed: set[int] = set()
-        """Producers with a transaction under way that will be committed."""
+        """Producers with an open transaction that will be committed."""
         self._on_kept_abort = on_kept_abort
 
     def set_on_kept_abort(self, callback: Callable[[AbortedTxn], None]) -> None:
-        """Who is told of aborted transactions that the new segment must still list."""
+        """Set the callback for aborted transactions that the new segment must still list."""
         self._on_kept_abort = callback
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Note a batch of data; True if its transaction was aborted, so that the batch may go."""
+        """Process a data batch; True if its transaction was aborted, so that the batch can be removed."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -45,7 +45,7 @@ class CleanedTransactionMetadata:
         return True
 
     def is_marker_done(self, header: BatchHeader, control_type: int | None) -> bool:
-        """Note a control batch; True if no data of its transaction was seen, so that the marker may go.
+        """Process a control batch; True if its transaction has no data left, so that the marker can be removed.
 
         A control batch without a record (`control_type` None) was cleaned before.
         """
