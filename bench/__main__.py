@@ -32,7 +32,7 @@ def main() -> None:
         ]
         systems = [one for one in systems if given.only in (None, one.name)]
         bench = Bench(systems, SCALES[given.scale], sheet, scratch)
-        # What the machine can do is measured first, before anything fills its page cache.
+        # Measure the machine first, before anything fills its page cache.
         _run(bench, [name for name in OWN_ROWS if name in names])
         if on_warm := [name for name in WARM_ROWS if name in names]:
             _run_warm(bench, on_warm)
@@ -96,7 +96,7 @@ def _run_warm(bench: Bench, names: Sequence[str]) -> None:
 
 
 def _add_stalls(bench: Bench, system: Ottla) -> None:
-    """The longest time in each row that the event loop was held up; under 20 ms the watchdog keeps nothing."""
+    """Add the longest stall of the event loop in each row. The watchdog records stalls over 20 ms."""
     stalls = system.stalls()
     for span in bench.sheet.spans:
         if span.row in WARM_ROWS:

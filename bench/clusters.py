@@ -18,7 +18,7 @@ from ottla.testing.cluster import Cluster
 
 _LONG_MS = 3_600_000
 _HELD = {
-    # While one cluster is measured the other is held by signals: nobody in it may be taken for dead.
+    # While one cluster is measured, the other one is paused by signals: its nodes must not be taken for dead.
     "broker.session.timeout.ms": _LONG_MS,
     "controller.quorum.fetch.timeout.ms": _LONG_MS,
     "replica.lag.time.max.ms": _LONG_MS,
@@ -36,7 +36,7 @@ _REPLICATED = {
 
 
 class ClusterSystem(Protocol):
-    """A cluster that can be started, measured, held still, and lose a node."""
+    """A cluster that can be started, measured, paused, and lose a node."""
 
     name: str
 
@@ -57,13 +57,13 @@ class ClusterSystem(Protocol):
 
 
 class _Processes(ABC):
-    """What holds for processes of any kind."""
+    """The parts that both kinds of cluster share."""
 
     directory: Path
 
     @abstractmethod
     def pids(self) -> list[int]:
-        """Those that run."""
+        """The running processes."""
 
     def pause(self) -> None:
         for pid in self.pids():

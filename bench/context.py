@@ -1,4 +1,4 @@
-"""What a row is given: the two systems, turn by turn and alone on the machine, and the sheet for its figures."""
+"""The context of a row: the two systems, in turns and alone on the machine, and the sheet for its figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_READY_BYTES = 1_200_000_000
 
 @dataclass(slots=True)
 class Bench:
-    """The systems under measurement. In a row's turn one of them runs, and the other is held still."""
+    """The systems under measurement. In each turn one of them runs and the other one is paused."""
 
     systems: Sequence[System]
     scale: Scale
@@ -28,7 +28,7 @@ class Bench:
     _names: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def turns(self, rounds: int | None = None, systems: Sequence[System] | None = None) -> Iterator[System]:
-        """Each system once a round; who begins changes with the round.
+        """Yield each system once a round; the first one alternates.
 
         The one whose turn it is not is stopped by a signal: an idle JVM takes 3 % of a core, which is nothing to
         its throughput and something to its neighbour's percentiles.
@@ -45,17 +45,17 @@ class Bench:
             system.resume()
 
     def make_ready(self, plan: load.Load) -> None:
-        """Have memory at hand for those who send, keep and receive the bytes of a run."""
+        """Free enough memory for the clients and the broker of a run."""
         ready_memory(self.directory, min(2 * plan.records * plan.size, _MAX_READY_BYTES))
 
     def topic(self, system: System, about: str, partitions: int, config: dict[str, str] | None = None) -> str:
-        """A new topic of a name that no run before had."""
+        """Create a topic with a new name."""
         name = self.name(about)
         load.create_topic(system.bootstrap, name, partitions, config)
         return name
 
     def name(self, about: str) -> str:
-        """A name that no run before had."""
+        """Return a new name."""
         words = "".join(c if c.isalnum() else "-" for c in about)
         return f"{words}-{next(self._names)}"
 

@@ -27,7 +27,7 @@ class Frame:
 
 
 def read(raw: str, below: str) -> Frame:
-    """The tree of what was called below a frame, from lines of `outer;inner;innermost count`."""
+    """A tree of calls, built from lines of `outer;inner;innermost count`."""
     root = Frame()
     for line in raw.splitlines():
         stack, _, count = line.rpartition(" ")
@@ -55,7 +55,7 @@ def draw(root: Frame, title: str) -> str:
 
 
 def _draw(frame: Frame, x: float, depth: int, scale: float, parts: list[str]) -> int:
-    """Draw what a frame calls, one row below it; gives back the deepest row."""
+    """Draw the calls of a frame one row below it. Returns the deepest row."""
     deepest = depth
     for name, inner in sorted(frame.inner.items(), key=lambda item: -item[1].samples):
         width = inner.samples * scale
@@ -80,6 +80,6 @@ def _colour(name: str) -> str:
 
 
 if __name__ == "__main__":
-    # What is above the loop's run is the same for all, and says nothing.
+    # The frames above the loop's run are the same for all calls.
     tree = read(Path(sys.argv[1]).read_text(), below="Runner.run (asyncio/runners.py")
     Path(sys.argv[2]).write_text(draw(tree, Path(sys.argv[1]).stem))

@@ -31,7 +31,7 @@ taken.send(b"!")
 
 
 def facts() -> dict[str, Any]:
-    """What the figures of this run depend on."""
+    """Return what the figures of this run depend on."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _cpu_model(),
@@ -49,7 +49,7 @@ def facts() -> dict[str, Any]:
 
 
 def ready_memory(directory: Path, size: int) -> None:
-    """Have so much free memory at hand.
+    """Free this much memory.
 
     A virtual machine gives what it does not use back to its host; writing a file to memory that has to be fetched
     again costs ten times as much, and whose turn it is then would pay for it.

@@ -73,6 +73,6 @@ TINY = Scale(
     curve=(1, 10),
     restart=(20,),
 )
-"""To see that the rows work; its figures mean nothing."""
+"""Only to check that the rows work; its figures mean nothing."""
 
 SCALES = {scale.name: scale for scale in (FULL, QUICK, TINY)}

@@ -1,4 +1,4 @@
-"""What a run has found: samples by figure, notes on what was left out, and when each row ran."""
+"""The results of a run: samples by figure, notes on what was left out, and when each row ran."""
 
 from __future__ import annotations
 

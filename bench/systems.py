@@ -1,4 +1,4 @@
-"""The two systems under measurement, each a process with its own directory, and what the kernel says of it."""
+"""The two systems under measurement: each is a process with its own directory and the kernel's figures for it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from ottla.testing.process import BrokerProcess
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 HELD_SETTINGS = {
-    # While one system is measured the other is held by a signal, for longer than a broker may stay silent.
+    # While one system is measured, a signal pauses the other one for longer than a session timeout.
     "broker.session.timeout.ms": 3_600_000,
 }
-"""For systems that take turns. Not for those that are killed: a dead broker's registration would outlive it."""
+"""For systems that take turns. Not for killed ones: the registration of a dead broker would stay too long."""
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     # Compaction begins when a row asks for it, not up to fifteen seconds later.
     "log.cleaner.backoff.ms": 500,
 }
-"""The same for both; everything else is as it comes."""
+"""The same for both systems; all other settings have their defaults."""
 
 
 class System(Protocol):
-    """A broker that can be started, measured, held still and stopped."""
+    """A broker that can be started, measured, paused and stopped."""
 
     name: str
     directory: Path
@@ -47,7 +47,7 @@ class System(Protocol):
     @property
     def pid(self) -> int: ...
     def start(self) -> float:
-        """Start it; gives back the seconds from exec to the first answered request."""
+        """Start the broker. Returns the seconds from exec to the first response."""
         ...
 
     def stop(self) -> None: ...
@@ -67,7 +67,7 @@ def rss_mb(pid: int) -> float:
 
 
 def wait_for_answer(port: int, deadline_s: float = 120.0) -> None:
-    """Until an ApiVersions request is answered: the moment a client would call the broker up."""
+    """Wait until the broker responds to ApiVersions."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         try:
@@ -78,7 +78,7 @@ def wait_for_answer(port: int, deadline_s: float = 120.0) -> None:
         except OSError:
             pass
         time.sleep(0.005)
-    raise TimeoutError(f"nothing answers on port {port}")
+    raise TimeoutError(f"no response on port {port}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Stall:
 
 
 class _Held:
-    """Holding a process still, and when that was."""
+    """Pauses a process, and records when."""
 
     def __init__(self) -> None:
         self._since: float | None = None
@@ -116,7 +116,7 @@ class Ottla:
     def __init__(
         self, directory: Path, settings: Mapping[str, object] | None = None, *, plain: bool = False
     ) -> None:
-        """`plain`: every setting as it comes, and no watchdog."""
+        """`plain`: default settings, and no watchdog."""
         self.directory = directory
         self.data = directory / "data"
         self._port = free_port()
@@ -158,7 +158,7 @@ class Ottla:
         self._held.release(self.pid)
 
     def stalls(self) -> list[Stall]:
-        """After a stop: when the event loop was held up, but for the times when the whole process was."""
+        """After a stop: return the stalls of the event loop, except while the process was paused."""
         found = [Stall(**each) for each in json.loads(self._watchdog.read_text())["stalls"]]
         return [
             stall
@@ -221,7 +221,7 @@ class Kafka:
 
 @contextmanager
 def fresh_pair(directory: Path, only: set[str]) -> Iterator[list[System]]:
-    """Systems on directories of their own, not started; whatever still runs at the end is killed."""
+    """Create the systems in their own directories, not started. Kills what still runs at the end."""
     systems: list[System] = [make(directory / make.name) for make in (Ottla, Kafka) if make.name in only]
     try:
         yield systems

@@ -1,4 +1,4 @@
-"""The load: each kind is one measured run in a process of its own, so that runs share no state."""
+"""The load: each kind is one measured run in its own process, so that runs share no state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUN_TIMEOUT_S = 900
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to send or to read. Each kind of run takes what it needs of it."""
+    """What to send or to read. Each kind of run uses some of these fields."""
 
     bootstrap: str
     topic: str
@@ -36,18 +36,18 @@ class Load:
     batch_records: int = 10_000
     in_flight: int = 1_000_000
     rate: int = 0
-    """Records a second, or bytes a second of a reader; 0 is as fast as may be."""
+    """Records a second, or bytes a second of a reader; 0 means unlimited."""
     seconds: float = 0
     connections: int = 1
     start: int = 0
     """The offset to read each partition from."""
     keys: int = 0
-    """Distinct keys; 0 is no key."""
+    """The number of distinct keys; 0 means no key."""
     protocol: str = "classic"
     heartbeat_ms: int = 0
-    """How often a classic member asks; 0 is the client's own default."""
+    """The heartbeat interval of a classic member; 0 means the client's default."""
     seed: int = 0
-    """What is left to chance is the same for all runs with the same seed."""
+    """Random choices are the same for all runs with the same seed."""
 
 
 def command(kind: str, load: Load) -> list[str]:
@@ -55,7 +55,7 @@ def command(kind: str, load: Load) -> list[str]:
 
 
 def run(kind: str, load: Load) -> dict[str, float]:
-    """Run one kind to its end and give back its figures."""
+    """Run one kind to its end and return its figures."""
     done = subprocess.run(
         command(kind, load), stdout=subprocess.PIPE, text=True, timeout=RUN_TIMEOUT_S, check=True
     )
@@ -63,14 +63,14 @@ def run(kind: str, load: Load) -> dict[str, float]:
     return result
 
 
-def start(kind: str, load: Load, *, tell: bool = False) -> subprocess.Popen[str]:
-    """Run one kind beside others; `finish` waits for its figures. `tell` is for those that say when they are ready."""
-    errors = subprocess.PIPE if tell else None
+def start(kind: str, load: Load, *, signals_ready: bool = False) -> subprocess.Popen[str]:
+    """Start one kind beside others; `finish` waits for its figures. With `signals_ready`, `wait_ready` works, too."""
+    errors = subprocess.PIPE if signals_ready else None
     return subprocess.Popen(command(kind, load), stdout=subprocess.PIPE, stderr=errors, text=True)
 
 
-def until_told(running: subprocess.Popen[str]) -> None:
-    """Until a run started with `tell` is ready."""
+def wait_ready(running: subprocess.Popen[str]) -> None:
+    """Wait until a run started with `signals_ready` is ready."""
     assert running.stderr is not None
     while (line := running.stderr.readline()).strip() != "ready":
         if not line:
@@ -112,13 +112,13 @@ def alter_topic(bootstrap: str, topic: str, config: dict[str, str]) -> None:
 
 
 def leaders(bootstrap: str, topic: str) -> dict[int, int]:
-    """Who leads each partition."""
+    """Return the leader of each partition."""
     found = _admin(bootstrap).list_topics(topic, 30).topics[topic].partitions
     return {number: partition.leader for number, partition in found.items()}
 
 
 def until_in_sync(bootstrap: str, topic: str, replicas: int, deadline_s: float = 120) -> None:
-    """Until every partition has a leader and this many in-sync replicas."""
+    """Wait until every partition has a leader and this many in-sync replicas."""
     admin, end = _admin(bootstrap), time.monotonic() + deadline_s
     while time.monotonic() < end:
         found = admin.list_topics(topic, 30).topics[topic].partitions.values()

@@ -1,4 +1,4 @@
-"""Many topics at once, on plain sockets: make them, and write to every partition until all have taken it."""
+"""Many topics at once on plain sockets: create them, and write to every partition until all accept it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def topics_for(partitions: int) -> list[str]:
 
 
 def create(bootstrap: str, topics: Iterable[str], replicas: int) -> None:
-    """One request after the other, as an admin's script would."""
+    """Create the topics one after the other, like an admin's script."""
     with _any(bootstrap) as client:
         for names in _pieces(topics, _TOPICS_A_REQUEST):
             request = CreateTopicsRequest(
@@ -51,14 +51,14 @@ def create(bootstrap: str, topics: Iterable[str], replicas: int) -> None:
 
 
 def write_everywhere(bootstrap: str, topics: list[str], acks: int = -1, size: int = 100) -> float:
-    """A record to every partition, asked again until it is taken. Gives the seconds until the last one was."""
+    """Write a record to every partition, with retries. Returns the seconds until the last one was accepted."""
     begin = time.monotonic()
     batch = build_batch([Record(0, int(time.time() * 1000), None, b"x" * size, ())])
     missing = {(topic, index) for topic in topics for index in range(PARTITIONS_EACH)}
     with Clients() as clients:
         while missing:
             if time.monotonic() - begin > _DEADLINE_S:
-                raise TimeoutError(f"{len(missing)} partitions take no writes")
+                raise TimeoutError(f"{len(missing)} partitions accept no writes")
             try:
                 found = metadata(bootstrap, topics)
             except OSError:
@@ -91,7 +91,7 @@ def until_all_in_sync(bootstrap: str, topics: list[str], replicas: int) -> float
 
 
 def metadata(bootstrap: str, topics: list[str]) -> Any:
-    """What any broker says of these topics."""
+    """Return the metadata of these topics from any broker."""
     asked = [MetadataRequest.MetadataRequestTopic(name=TopicName(name)) for name in topics]
     with _any(bootstrap) as client:
         return client.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), _METADATA_VERSION)
@@ -125,7 +125,7 @@ class Clients:
 def _write_round(
     clients: Clients, by_leader: dict[int, list[Partition]], batch: bytes, acks: int
 ) -> set[Partition]:
-    """Ask every leader once for all that it leads; those that were taken."""
+    """Send every leader one request for its partitions. Returns the partitions that accepted it."""
     asked: list[tuple[int, int]] = []
     for broker_id, partitions in by_leader.items():
         requests = [_produce(piece, batch, acks) for piece in _pieces(partitions, _PARTITIONS_A_REQUEST)]
@@ -167,7 +167,7 @@ def _produce(partitions: Iterable[Partition], batch: bytes, acks: int) -> Any:
 
 
 def _any(bootstrap: str) -> RawClient:
-    """The first broker that takes a connection."""
+    """Connect to the first broker that accepts a connection."""
     reason: OSError = ConnectionError("no broker is named")
     for address in bootstrap.split(","):
         host, _, port = address.rpartition(":")

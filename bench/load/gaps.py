@@ -1,4 +1,4 @@
-"""What a writer sees while brokers go: the longest silence of each partition, and errors."""
+"""What a writer sees while brokers fail: the longest gap of each partition, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Latency at a fixed rate, counted from the moment a record was due: what waits behind a slow answer counts too.
+"""Latency at a fixed rate, counted from the moment a record was due: waiting behind a slow response counts, too.
 
 The sender and the reader are two processes: neither waits for the other's interpreter.
 """

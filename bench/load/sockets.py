@@ -1,4 +1,4 @@
-"""Load straight on sockets: cheap enough that the broker is the limit, never the client.
+"""Load on plain sockets: cheap enough that the broker is the limit, not the client.
 
 `swarm` is many small clients that send one-record requests; `drain` reads a topic and throws it away.
 """
@@ -46,7 +46,7 @@ def produce_request(topic: str, partition: int, size: int, acks: str = "1") -> b
 
 
 def produce_error(frame: bytes | memoryview) -> int:
-    """The error code in the answer to such a request; the frame comes without its length."""
+    """Return the error code of the response; the frame comes without its length."""
     _, offset = decode_response_header(ApiKey.PRODUCE, _PRODUCE_VERSION, frame)
     answer = decode(ProduceResponse, _PRODUCE_VERSION, frame[offset:])
     code: int = answer.responses[0].partition_responses[0].error_code
@@ -54,7 +54,7 @@ def produce_error(frame: bytes | memoryview) -> int:
 
 
 class _Client:
-    """One connection with a few requests in flight. All answers have one size: counting bytes counts answers."""
+    """One connection with a few requests in flight. All responses have one size, so bytes count responses."""
 
     __slots__ = ("answer_size", "asked_at", "rest", "socket", "word")
 
@@ -77,7 +77,7 @@ class _Client:
         return frame
 
     def answered(self) -> int:
-        """How many answers have come since the last look."""
+        """Return the number of responses since the last call."""
         piece = self.socket.recv(65536)
         assert piece, "the broker closed the connection"
         count, self.rest = divmod(self.rest + len(piece), self.answer_size)

@@ -19,7 +19,7 @@ _WARM_RUNS = 2
 _SETTLE_S = 2.0
 _FAULT_AFTER_S = 3.0
 _WATCH_S = {"ottla": 10.0, "kafka": 22.0}
-"""How long the writer goes on: longer than the slowest failover seen of each."""
+"""How long the writer runs: longer than the slowest failover of either system."""
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def _pair(bench: Bench, name: str, *, held: bool) -> Iterator[list[ClusterSystem
 
 
 def steady(bench: Bench) -> None:
-    """Both clusters up, one held still while the other is measured."""
+    """Start both clusters; pause one while the other is measured."""
     with _pair(bench, "three", held=True) as systems:
         for system in systems:
             system.start()
@@ -126,7 +126,7 @@ def _rate(bench: Bench, system: ClusterSystem, kind: str) -> None:
 
 
 def failover(bench: Bench) -> None:
-    """A writer on six partitions while one broker is killed, or asked to stop; every setting as it comes."""
+    """Measure a writer on six partitions while one broker is killed or stopped, with default settings."""
     with _pair(bench, "failover", held=False) as systems:
         for system in systems:
             system.start()
@@ -148,8 +148,8 @@ def _fail_one(bench: Bench, system: ClusterSystem, victim: int, how: str) -> Non
         partitions=_PARTITIONS,
         seconds=_FAULT_AFTER_S + _WATCH_S[system.name],
     )
-    writer = load.start("gaps", plan, tell=True)
-    load.until_told(writer)
+    writer = load.start("gaps", plan, signals_ready=True)
+    load.wait_ready(writer)
     time.sleep(_FAULT_AFTER_S)
     if how == "kill -9":
         system.kill(victim)

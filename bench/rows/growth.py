@@ -1,4 +1,4 @@
-"""What more data and more partitions cost: the same work at growing sizes, to be drawn as curves."""
+"""The cost of more data and more partitions: the same work at growing sizes, drawn as curves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ottla's parts by themselves, and the machine's own limits: what the other figures are to be held against."""
+"""Ottla's parts alone, and the limits of the machine: the reference for the other figures."""
 
 from __future__ import annotations
 

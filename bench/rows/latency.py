@@ -15,7 +15,7 @@ RATE = 20_000
 _LINGER_MS = 2
 """Four partitions make 2,000 requests/s of it: both brokers hold the rate on two cores, clients beside them."""
 _COLD_BYTES_A_SECOND = 250_000_000
-"""The same for both: a faster broker shall not be charged for the work it gets done."""
+"""The same rate for both: a faster broker must not be charged for doing more work."""
 _MAY_STAY = 0.05
 _SENDER_LATE_MS = 5.0
 
@@ -68,7 +68,7 @@ def beside_a_cold_read(bench: Bench) -> None:
 
 
 def put_out_of_memory(data: Path, topic: str) -> float:
-    """Write a topic's segments to disk and drop them from the page cache; the share that would not go."""
+    """Sync a topic's segments and drop them from the page cache. Returns the share that stayed."""
     kept = total = 0
     for path in data.glob(f"{topic}-*/*.log"):
         fd = os.open(path, os.O_RDWR)
@@ -76,7 +76,7 @@ def put_out_of_memory(data: Path, topic: str) -> float:
             size = os.fstat(fd).st_size
             os.fsync(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-            # A sample of the file tells: a page that can be read without waiting is still in memory.
+            # Check a sample of the file: a page that can be read without waiting is still in memory.
             probes = range(0, size, max(size // 100, 4096))
             total += len(probes)
             kept += sum(_in_memory(fd, position) for position in probes)

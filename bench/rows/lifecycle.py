@@ -1,4 +1,4 @@
-"""From exec to the first answer, and restarts until a write is acknowledged."""
+"""Start time from exec to the first response, and restart time until a write is acknowledged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEADLINE_S = 300.0
 
 
 def start(bench: Bench) -> None:
-    """On a fresh directory: the first answer, and the memory that is then held."""
+    """Measure the first response on an empty directory, and the memory at that time."""
     names = {system.name for system in bench.systems}
     for turn in range(bench.scale.few_rounds):
         with fresh_pair(bench.directory / f"start-{turn}", names) as systems:
@@ -28,7 +28,7 @@ def start(bench: Bench) -> None:
 
 
 def restart(bench: Bench) -> None:
-    """With many partitions that all hold data, after a clean stop and after kill -9."""
+    """Measure restarts with many partitions that hold data, after a clean stop and after kill -9."""
     names = {system.name for system in bench.systems}
     for count in bench.scale.restart:
         row = f"restart with {count:,} partitions"
@@ -44,7 +44,7 @@ def restart(bench: Bench) -> None:
 
 
 def _restart(bench: Bench, system: System, row: str, count: int) -> None:
-    """From stopped to stopped: start, kill, start again."""
+    """Measure start, kill and restart."""
     for how in ("a clean stop", "kill -9"):
         begin = time.monotonic()
         answered = system.start()
@@ -61,7 +61,7 @@ def _restart(bench: Bench, system: System, row: str, count: int) -> None:
 
 
 def _until_written(bootstrap: str, count: int) -> None:
-    """Until the last partition takes a write: it is asked again as long as its broker is not its leader yet."""
+    """Wait until every partition accepts a write; retry while its broker is not the leader yet."""
     request = produce_request("many", count - 1, 100)
     end = time.monotonic() + _DEADLINE_S
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Thousands of partitions, on one node and on three: making them, keeping them, losing a broker, starting again."""
+"""Thousands of partitions on one node and on three: create them, hold them, lose a broker, restart."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _IDLE_S = 15.0
 
 
 def one_node(bench: Bench) -> None:
-    """One after the other, each alone on the machine; what was made is removed at the end."""
+    """Measure one system after the other, each alone on the machine."""
     names = {system.name for system in bench.systems}
     count = max(bench.scale.restart)
     for make in (Ottla, Kafka):
         if make.name in names:
-            # Without the watchdog, whose timer is more than all that an idle broker does.
+            # Without the watchdog: its timer costs more than an idle broker.
             system = make(bench.directory / f"many-{count}" / make.name, plain=True)
             try:
                 _life(bench, system, f"one node, {count:,} partitions", topics_for(count))

@@ -26,7 +26,7 @@ from ottla.testing.maven import classpath
 _SINK_PARTITIONS = 4
 _QUIX = "quixstreams==3.28.1"
 _RECORDS = {"full": 400_000, "quick": 100_000}
-"""Enough for several micro-batches: with fewer, the time of one batch alone would be measured."""
+"""Enough for several micro-batches: fewer records would measure a single batch."""
 
 _SLOW_ENGINE = 10
 """Quix Streams gets a tenth of the records, so as not to take ten times as long."""
@@ -42,7 +42,7 @@ b.stream({source!r}){steps}.to({target!r})
 
 @dataclass(frozen=True, slots=True)
 class _Topology:
-    """One and the same work for each engine: steps of our DSL, a program for Kafka Streams, one for Quix Streams."""
+    """The same work for each engine: steps of our DSL, a program for Kafka Streams, one for Quix Streams."""
 
     steps: str
     java: tuple[str, ...]
@@ -115,7 +115,7 @@ def _side_by_side(bench: Bench, topology: _Topology, row: str, unit: str, write:
     system = bench.systems[0]
     for _ in bench.turns(1, [system]):
         for turn in range(bench.scale.few_rounds):
-            # Quix Streams is behind by so much that one turn says enough.
+            # Quix Streams is so much slower that one turn is enough.
             names = ("spark", "java", "quix") if turn % 2 == 0 else ("java", "spark")
             for name in names:
                 source = bench.topic(system, f"{name}-in", PARTITIONS)
@@ -134,7 +134,7 @@ def _side_by_side(bench: Bench, topology: _Topology, row: str, unit: str, write:
 def _engine(
     bench: Bench, topology: _Topology, name: str, bootstrap: str, source: str, target: str
 ) -> Engine | None:
-    """The program, and what its figures are filed under."""
+    """Return the program, and the name for its figures."""
     scratch = bench.directory / source
     scratch.mkdir(parents=True)
     arguments = [bootstrap, source, target, source, str(scratch / "state")]
@@ -158,7 +158,7 @@ def _engine(
 
 
 def _quix(bench: Bench) -> str | None:
-    """A Python with Quix Streams in it, made for this run; None where it cannot be had."""
+    """Create a Python environment with Quix Streams for this run; None if that fails."""
     home = bench.directory / "quix"
     python = home / "bin" / "python"
     if not python.exists():

@@ -1,4 +1,4 @@
-"""What both systems do before anything is measured."""
+"""Warm-up of both systems before the measurements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bench.rows import latency
 
 
 def warm_up(bench: Bench) -> None:
-    """A JIT needs to have seen the work before it is fair to measure it: large requests, and many small ones."""
+    """Warm up with large and with many small requests: a JIT needs that for a fair measurement."""
     for system in bench.turns(rounds=1):
         for size in (100, 1000):
             topic = bench.topic(system, "warm", 4)

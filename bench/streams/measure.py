@@ -1,5 +1,4 @@
-"""How fast an engine counts: records go in, and the clock stops when the output holds all of their counts. And how
-long one record takes from one end to the other."""
+"""The speed of an engine: throughput until the output holds all counts, and the latency of single records."""
 
 from __future__ import annotations
 
@@ -163,8 +162,8 @@ class _Counts:
         deadline = time.monotonic() + _LONGEST_WAIT_S
         while self._total < total:
             if running.poll() is not None or time.monotonic() > deadline:
-                told = engine.log.read_text()[-2000:]
-                raise RuntimeError(f"{engine.name} counted {self._total} of {total}\n{told}")
+                output = engine.log.read_text()[-2000:]
+                raise RuntimeError(f"{engine.name} counted {self._total} of {total}\n{output}")
             for message in self._consumer.consume(10_000, 0.1):
                 if message.error() is None:
                     self._take(message.key() or b"", message.value() or b"")
@@ -173,9 +172,9 @@ class _Counts:
 
     def _take(self, word: bytes, value: bytes) -> None:
         if value[:1] == b"{":
-            # Quix Streams tells the window in the value.
-            told = json.loads(value)
-            word, value = b"%s %d" % (word, told["start"]), b"%d" % told["value"]
+            # Quix Streams has the window in the value.
+            window = json.loads(value)
+            word, value = b"%s %d" % (word, window["start"]), b"%d" % window["value"]
         count = int.from_bytes(value, "big") if len(value) == 8 and value[0] == 0 else int(value)
         self._total += count - self._last.get(word, 0)
         self._last[word] = count

@@ -1,4 +1,4 @@
-"""`ottla demo`: a broker, records that keep coming, two pipelines on Spark, and a table of what they find.
+"""`ottla demo`: a broker, a stream of records, two pipelines on Spark, and a table of their results.
 
-It is a user like any other: the broker and Spark are processes of their own, and all else goes over the wire.
+The demo is a user like any other: the broker and Spark are separate processes, and everything else goes over the wire.
 """

@@ -1,4 +1,4 @@
-"""A process of the demo's own: what it says, line by line, and an end that leaves nobody of its group behind."""
+"""A child process of the demo: reads its output line by line, and stops it with its whole process group."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MAX_LINE: Final = 1 << 20
 
 
 class Child:
-    """Lives in a session of its own, so that Ctrl-C in a terminal reaches the demo alone, which stops all in order.
+    """A process in its own session, so that Ctrl-C in a terminal reaches only the demo, which stops all parts in order.
 
-    Its standard input is held open and nothing is said there: its end tells a child that the demo is gone.
+    Its standard input stays open and unused: when it closes, the child knows that the demo has ended.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -50,17 +50,17 @@ class Child:
         return await self._process.wait()
 
     async def line(self) -> str:
-        """The next line of its standard output, with its end; empty when there is no more."""
+        """Return the next line of standard output with its newline; empty at the end."""
         assert self._process.stdout is not None
         return _text(await self._process.stdout.readline())
 
     async def complaint(self) -> str:
-        """The same of its standard error, if that is not a file."""
+        """Return the next line of standard error, if that is not a file."""
         assert self._process.stderr is not None
         return _text(await self._process.stderr.readline())
 
     async def stop(self, timeout_s: float) -> bool:
-        """Ask it to end, and kill whoever of its group is still there afterwards; False if that was needed."""
+        """Ask the process to end, then kill what is left of its group. Returns False if a kill was needed."""
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)

@@ -1,6 +1,6 @@
-"""Starts the parts of the demo one after the other, shows what they do, and stops them in the opposite order.
+"""Starts the parts of the demo in order, shows what they do, and stops them in reverse order.
 
-The broker comes first and does not wait for Spark; without Spark it goes on alone.
+The broker starts first and does not wait for Spark; without Spark it runs alone.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ottla.pipeline.progress import INTERVAL_VARIABLE
 
 _READY: Final = re.compile(r"is ready on (?P<address>\S+) \(data in .*, cluster (?P<cluster>\S+)\)")
 _STOP_WITH_STDIN: Final = {"OTTLA_STOP_WITH_STDIN": "1"}
-"""What a node understands: that it ends with whoever started it."""
+"""Makes a node stop when the process that started it ends."""
 _PAINT_S: Final = 0.25
 _PROGRESS_S: Final = "0.5"
 """How often an installer reports its progress, if a terminal shows it."""
 _SUMMARY_S: Final = 10.0
 _SPARK_STOPS_S: Final = 6.0
-"""After this it is killed, which costs nothing: what it was about to commit is done again at the next start."""
+"""After this time Spark is killed. That loses nothing: the next start repeats what was not committed."""
 _BROKER_STOPS_S: Final = 15.0
 _PREPARE_STOPS_S: Final = 3.0
 _LAST_WORDS: Final = 50
@@ -47,7 +47,7 @@ _MAX_LOG_BYTES: Final = 4 << 20
 
 
 class BrokerEnded(Exception):
-    """The broker did not start, or is gone; `words` are its own about why."""
+    """The broker did not start, or has ended; `words` are its last lines of output."""
 
     def __init__(self, code: int, words: Sequence[str]) -> None:
         super().__init__(f"the broker ended with code {code}")
@@ -56,12 +56,12 @@ class BrokerEnded(Exception):
 
 
 class _NoPipelines(Exception):
-    """Spark is not to be had; the text says why, and what to do."""
+    """Spark is not available; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is asked for on the command line."""
+    """The options of the command line."""
 
     data: str
     listen: str
@@ -89,7 +89,7 @@ class Director:
         self._results = Results()
 
     async def run(self) -> None:
-        """Until a signal; raises BrokerEnded if the broker is gone before."""
+        """Run until a signal; raises BrokerEnded if the broker ends before."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stopping.set)
@@ -111,7 +111,7 @@ class Director:
             raise BrokerEnded(ended, list(self._broker_words))
 
     async def _ended_or_stopped(self, broker: Child) -> int | None:
-        """The broker's exit code, or None when it is time to stop."""
+        """Return the broker's exit code, or None after a signal to stop."""
         stopped = asyncio.create_task(self._stopping.wait())
         ended = asyncio.create_task(broker.wait())
         try:
@@ -122,14 +122,14 @@ class Director:
         return ended.result() if ended.done() and not self._stopping.is_set() else None
 
     async def _listen_to(self, broker: Child) -> None:
-        """What the broker has to say goes above the table; before it is ready, into the reason of its end."""
+        """Show the broker's output above the table. Output before it is ready explains a failed start."""
         while line := await broker.complaint():
             self._broker_words.append(line.rstrip())
             if self._address:
                 self._screen.say(line.rstrip())
 
     async def _show(self, broker: Child) -> None:
-        """All that follows the broker's start; this returns when there is nothing more to wait for."""
+        """Wait for the broker, then install Spark and run the pipelines."""
         line = (await broker.line()).rstrip()
         ready = _READY.search(line)
         if ready is None:
@@ -148,8 +148,8 @@ class Director:
             self._screen.say(f"The broker on {self._address} goes on alone; Ctrl-C stops it")
 
     async def _prepare(self) -> None:
-        """Run the command that brings Spark. Without network it fails, which is no harm if Spark is here."""
-        told: deque[str] = deque(maxlen=_LAST_WORDS)
+        """Run the command that installs Spark. It fails without network, which is fine if Spark is installed."""
+        output: deque[str] = deque(maxlen=_LAST_WORDS)
         if self._plan.prepare:
             self._begin("installing Spark, if it is not here yet (about 450 MB once)")
             interval = {INTERVAL_VARIABLE: _PROGRESS_S} if self._screen.live else {}
@@ -158,14 +158,14 @@ class Director:
             )
             try:
                 while line := await command.line():
-                    told.append(line.strip())
+                    output.append(line.strip())
                     self._report(line.strip())
                 await command.wait()
             finally:
                 await command.stop(_PREPARE_STOPS_S)
         importlib.invalidate_caches()
         if importlib.util.find_spec("pyspark") is None:
-            raise _NoPipelines(_why_not_installed(list(told)))
+            raise _NoPipelines(_why_not_installed(list(output)))
 
     async def _run_pipelines(self) -> None:
         await asyncio.to_thread(make_topics, self._address)
@@ -177,23 +177,23 @@ class Director:
             self._spark = spark = await Child.start(words, stderr=stderr)
         ui = ""
         while line := await spark.line():
-            told = json.loads(line)
-            if "doing" in told:
-                self._begin(told["doing"])
-            elif "progress" in told:
-                self._detail = told["progress"]
-            elif "ui" in told:
-                ui = told["ui"]
+            message = json.loads(line)
+            if "doing" in message:
+                self._begin(message["doing"])
+            elif "progress" in message:
+                self._detail = message["progress"]
+            elif "ui" in message:
+                ui = message["ui"]
                 self._begin("starting the pipelines; their first results take some seconds")
                 self._start_records()
-            elif "running" in told:
+            elif "running" in message:
                 self._explain(ui)
-            elif "again" in told:
-                self._screen.say(told["again"])
-            elif "stopped" in told:
-                self._screen.say(f"{told['stopped']} was stopped")
-            elif "failed" in told:
-                raise _NoPipelines(f"{told['failed']} (log: {log})")
+            elif "again" in message:
+                self._screen.say(message["again"])
+            elif "stopped" in message:
+                self._screen.say(f"{message['stopped']} was stopped")
+            elif "failed" in message:
+                raise _NoPipelines(f"{message['failed']} (log: {log})")
         if not self._stopping.is_set():
             raise _NoPipelines(f"their process ended with code {await spark.wait()}; its log is {log}")
 
@@ -202,12 +202,12 @@ class Director:
         return self._state_dir / "spark.log"
 
     def _trim_log(self) -> None:
-        """Python workers tell of every batch; what is old is of no use, and the demo may run for days."""
+        """Truncate a large log: Python workers log every batch, and the demo may run for days."""
         if self._spark is not None and self._log.stat().st_size > _MAX_LOG_BYTES:
             os.truncate(self._log, 0)
 
     def _start_records(self) -> None:
-        """The generator, and the reader of what the pipelines make of it."""
+        """Start the generator, and the reader of the results."""
         plan = self._plan
         generator = Generator(self._address, seed=plan.seed, lines_per_s=plan.lines_per_s)
         self._generator = generator
@@ -250,8 +250,8 @@ class Director:
             self._screen.say(f"  {progress}")
 
     async def _paint(self) -> None:
-        """Keep the block at the bottom of a terminal up to date; elsewhere tell of the results now and then."""
-        told = float("-inf")
+        """Update the block at the bottom of a terminal; without a terminal print a summary now and then."""
+        last_summary_s = float("-inf")
         for sign in itertools.cycle("|/-\\"):
             now = time.monotonic()
             self._trim_log()
@@ -259,8 +259,8 @@ class Director:
             if sent is not None and self._results.updates and not self._no_more_records.is_set():
                 if self._screen.live:
                     self._screen.draw(table(self._results, lines=sent.lines, clicks=sent.clicks))
-                elif now - told >= _SUMMARY_S:
-                    told = now
+                elif now - last_summary_s >= _SUMMARY_S:
+                    last_summary_s = now
                     self._screen.say(summary(self._results, lines=sent.lines, clicks=sent.clicks))
             elif self._doing:
                 doing = f"{sign} {_capital(self._doing)} ({now - self._doing_since:.0f} s)"
@@ -268,7 +268,7 @@ class Director:
             await asyncio.sleep(_PAINT_S)
 
     async def _stop(self, broker: Child) -> None:
-        """Those who write first, then the pipelines, and the broker when nobody needs it any more."""
+        """Stop the generator first, then the pipelines, then the broker."""
         self._screen.keep()
         if self._address and broker.running:
             self._screen.say("Stopping ...")
@@ -295,9 +295,9 @@ def program() -> str:
     return os.path.abspath(called) if near.startswith("..") else near
 
 
-def _why_not_installed(told: Sequence[str]) -> str:
+def _why_not_installed(output: Sequence[str]) -> str:
     """A sentence from what an installer printed."""
-    errors = [line for line in told if line.startswith("ERROR:")] or list(told)[-1:]
+    errors = [line for line in output if line.startswith("ERROR:")] or list(output)[-1:]
     reason = f" ({errors[-1].removeprefix('ERROR:').strip()})" if errors else ""
     return f"Spark is not installed{reason}. With network, start this again, or `pip install 'ottla[spark]'` first"
 

@@ -1,6 +1,6 @@
 """The process that runs both pipelines, as two Streams applications in one Spark session.
 
-It tells its parent what happens in lines of JSON, and ends when it is asked to or when its parent is gone.
+It reports to its parent in lines of JSON, and ends after SIGTERM or when its parent has ended.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _TRIGGER_MS: Final = 2_000
 _LOOK_S: Final = 0.5
 _STOP_S: Final = 3.0
 _RESTARTS: Final = 5
-"""Failures in a row with no batch between them. A busy machine is enough for one: a worker has ten seconds to start."""
+"""Failures in a row without a batch in between. A busy machine can cause one: a worker has ten seconds to start."""
 _SPARK: Final = {
     "spark.driver.memory": "1g",
-    # A demo may run for days: Spark's pages forget what is old.
+    # A demo may run for days: Spark's UI keeps only recent jobs.
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
     "spark.sql.ui.retainedExecutions": "50",
 }
 
-Tell = Callable[[dict[str, Any]], None]
+Report = Callable[[dict[str, Any]], None]
 
 
 def word_count() -> StreamsBuilder:
-    """How often each word was said."""
+    """Count each word."""
     b = StreamsBuilder()
     (
         b.stream(LINES)
@@ -62,7 +62,7 @@ def word_count() -> StreamsBuilder:
 
 
 def clicks_per_window() -> StreamsBuilder:
-    """Clicks per page and ten seconds; a click may come five seconds late."""
+    """Count clicks per page in windows of ten seconds; a click may come five seconds late."""
     b = StreamsBuilder()
     (
         b.stream(CLICKS, value_serde="json")
@@ -76,47 +76,47 @@ def clicks_per_window() -> StreamsBuilder:
 
 
 def window_key(page: str, start_ms: int) -> str:
-    """A page and the beginning of a window, for people to read."""
+    """Return a readable key of a page and the start of a window."""
     return f"{page}@{datetime.fromtimestamp(start_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _progress(tell: Tell) -> Progress:
-    """Passes the progress of a download on to the parent."""
+def _progress(report: Report) -> Progress:
+    """Return a function that reports the progress of a download to the parent."""
     started_s = time.monotonic()
 
     def progress(name: str, done: int, total: int | None) -> None:
-        tell({"progress": describe(name, done, total, time.monotonic() - started_s)})
+        report({"progress": describe(name, done, total, time.monotonic() - started_s)})
 
     return progress
 
 
-def run(bootstrap_servers: str, state_dir: Path, tell: Tell) -> None:
-    """Start both, and look after them until SIGTERM."""
+def run(bootstrap_servers: str, state_dir: Path, report: Report) -> None:
+    """Run both applications until SIGTERM."""
     from ottla.pipeline import spark_session
     from ottla.pipeline.session import session_settings
 
     master = os.environ.get("SPARK_MASTER") or "local[2]"
-    tell({"doing": "looking for Java and fetching the Kafka connector's jars"})
-    session_settings(master, progress=_progress(tell))
-    tell({"doing": "starting Spark"})
+    report({"doing": "looking for Java and fetching the Kafka connector's jars"})
+    session_settings(master, progress=_progress(report))
+    report({"doing": "starting Spark"})
     scratch = state_dir / "scratch"
-    # Of a process that was killed; one that ends by itself cleans up.
+    # A killed process leaves its scratch files; one that ends by itself removes them.
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     spark = spark_session("ottla-demo", master=master, settings={**_SPARK, "spark.local.dir": str(scratch)})
-    tell({"ui": spark.sparkContext.uiWebUrl})
+    report({"ui": spark.sparkContext.uiWebUrl})
     settings = StreamsSettings(bootstrap_servers, master=master, state_dir=state_dir, trigger_ms=_TRIGGER_MS)
     apps = [
         StreamsApp(word_count(), WORD_COUNT_APPLICATION, settings).start(),
         StreamsApp(clicks_per_window(), CLICKS_APPLICATION, settings).start(),
     ]
-    tell({"running": [app.application_id for app in apps]})
+    report({"running": [app.application_id for app in apps]})
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     failures: Counter[str] = Counter()
     try:
         while apps and not stopping.is_set():
-            apps = [app for app in apps if _look_after(app, failures, tell)]
+            apps = [app for app in apps if _look_after(app, failures, report)]
     finally:
         _stop(apps)
 
@@ -131,8 +131,8 @@ def _stop(apps: list[StreamsApp]) -> None:
         stop.join(max(0.0, deadline - time.monotonic()))
 
 
-def _look_after(app: StreamsApp, failures: Counter[str], tell: Tell) -> bool:
-    """Wait a moment; start it again if it failed, where it stopped. False when it was stopped from outside."""
+def _look_after(app: StreamsApp, failures: Counter[str], report: Report) -> bool:
+    """Wait a moment, and restart the application if it failed. Returns False if it was stopped from outside."""
     name = app.application_id
     try:
         if not app.wait(timeout_s=_LOOK_S):
@@ -142,37 +142,37 @@ def _look_after(app: StreamsApp, failures: Counter[str], tell: Tell) -> bool:
         failures[name] = 1 if went_well else failures[name] + 1
         if failures[name] > _RESTARTS:
             raise
-        tell({"again": f"{name} failed and is started again ({problem})"})
+        report({"again": f"{name} failed and was restarted ({problem})"})
         app.start()
         return True
-    tell({"stopped": name})
+    report({"stopped": name})
     return False
 
 
 def _end_with_parent() -> None:
-    """Nothing is ever said on standard input: its end is the parent's."""
+    """Wait for the end of standard input, which means that the parent has ended."""
     # Not through sys.stdin, whose lock a thread must not hold when the interpreter ends.
     os.read(0, 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main(bootstrap_servers: str, state_dir: str) -> int:
-    # Whatever else writes to standard output (Spark, Python workers) belongs into the log.
-    told = os.fdopen(os.dup(1), "w", buffering=1)
+    # Other output to standard output (Spark, Python workers) belongs into the log.
+    parent = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
-    def tell(what: dict[str, Any]) -> None:
-        told.write(json.dumps(what) + "\n")
+    def report(what: dict[str, Any]) -> None:
+        parent.write(json.dumps(what) + "\n")
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        run(bootstrap_servers, Path(state_dir).resolve(), tell)
+        run(bootstrap_servers, Path(state_dir).resolve(), report)
     except (PipelineError, StreamsError) as problem:
-        tell({"failed": str(problem)})
+        report({"failed": str(problem)})
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    # Not through the interpreter's own end, which waits for calls into Spark that do not matter any more.
+    # A normal exit of the interpreter would wait for calls into Spark that no longer matter.
     os._exit(main(*sys.argv[1:]))

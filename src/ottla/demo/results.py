@@ -1,4 +1,4 @@
-"""What the pipelines have found so far, read from their topics as any consumer would: committed records only."""
+"""The results of the pipelines so far, read from their topics like any consumer: committed records only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.client.consumer import KafkaConsumer
 from ottla.demo.topics import CLICKS_PER_WINDOW, WORD_COUNTS
 
 MAX_WORDS: Final = 10_000
-"""Anyone may write lines; words beyond these are counted by the pipeline, but not shown here."""
+"""Other programs may write lines, too. The pipeline counts more words than this, but they are not shown."""
 MAX_WINDOWS: Final = 6
 _POLL_MS: Final = 250
 
@@ -25,7 +25,7 @@ class Results:
         self.updates = 0
 
     def take(self, topic: str, key: str, value: str) -> None:
-        """One record of a result topic."""
+        """Add one record of a result topic."""
         self.updates += 1
         count = int(json.loads(value))
         if topic == CLICKS_PER_WINDOW:
@@ -40,7 +40,7 @@ class Results:
         return sorted(self.words.items(), key=lambda each: (-each[1], each[0]))[:count]
 
     def latest_clicks(self, count: int) -> list[tuple[str, str, int]]:
-        """Window, page and clicks: the newest window first, in it the page that was looked at most."""
+        """Return window, page and clicks: the newest window first, and in it the most visited page."""
         return [row for _, row in zip(range(count), self._clicks(), strict=False)]
 
     def _clicks(self) -> Iterator[tuple[str, str, int]]:
@@ -50,7 +50,7 @@ class Results:
                 yield start, page, pages[page]
 
     def follow(self, bootstrap_servers: str, stopping: threading.Event) -> None:
-        """Read what is there and what comes, until `stopping` is set."""
+        """Read old and new results until `stopping` is set."""
         with KafkaConsumer(
             *(WORD_COUNTS, CLICKS_PER_WINDOW),
             bootstrap_servers=bootstrap_servers,

@@ -1,4 +1,4 @@
-"""Lines that stay, and below them a block that is drawn again and again; without a terminal, lines only."""
+"""The output of the demo: permanent lines, and below them a block that is redrawn. Without a terminal only lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UP_AND_CLEAR: Final = "\x1b[{}F\x1b[J"
 
 
 class Screen:
-    """Where the demo writes. `live` is for terminals."""
+    """The output of the demo. `live` is true on a terminal."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
@@ -22,17 +22,17 @@ class Screen:
         self._drawn: Sequence[str] = ()
 
     def say(self, text: str) -> None:
-        """A line that stays, above the block."""
+        """Print a permanent line above the block."""
         block = self._drawn
         self._write(self._erase() + text + "\n" + self._lay(block))
 
     def draw(self, block: Sequence[str]) -> None:
-        """Put this in the place of the last block; nothing without a terminal."""
+        """Replace the block. Does nothing without a terminal."""
         if self.live:
             self._write(self._erase() + self._lay(block))
 
     def keep(self) -> None:
-        """Leave the block as it stands: what comes next goes below it."""
+        """Keep the block as it is: later output goes below it."""
         self._drawn = ()
 
     def _erase(self) -> str:
@@ -42,7 +42,7 @@ class Screen:
 
     def _lay(self, block: Sequence[str]) -> str:
         columns, rows = shutil.get_terminal_size()
-        # A line that wraps, or a block that scrolls, could not be erased again.
+        # A line that wraps, or a block that scrolls, cannot be erased.
         self._drawn = [text[: columns - 1] for text in block][: rows - 1]
         return "".join(f"{text}\n" for text in self._drawn)
 
@@ -52,7 +52,7 @@ class Screen:
 
 
 def table(results: Results, *, lines: int, clicks: int) -> list[str]:
-    """Both results side by side, and how much was sent for them."""
+    """Return both results side by side, and the numbers of records sent."""
     words = results.top_words(ROWS)
     pages = results.latest_clicks(ROWS)
     rows = ["", f"  {'WORD':<14}{'COUNT':>9}      {'WINDOW (UTC)':<22}{'PAGE':<12}{'CLICKS':>7}"]
@@ -68,7 +68,7 @@ def table(results: Results, *, lines: int, clicks: int) -> list[str]:
 
 
 def summary(results: Results, *, lines: int, clicks: int) -> str:
-    """The same in one line, for a log."""
+    """Return the results in one line, for a log."""
     words = ", ".join(f"{word} {count:,}" for word, count in results.top_words(3))
     latest = results.latest_clicks(ROWS)
     newest = [(start, page, seen) for start, page, seen in latest if start == latest[0][0]][:3]

@@ -1,4 +1,4 @@
-"""The topics of the demo, and how long they keep what is written to them: it may run for days on a laptop."""
+"""The topics of the demo with their retention: the demo may run for days on a laptop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SETTINGS: Final[dict[str, dict[str, str]]] = {
 
 
 def make_topics(bootstrap_servers: str) -> None:
-    """Create those that are missing, with one partition each: one core is enough for what is sent here."""
+    """Create the missing topics, with one partition each: that is enough for this rate."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         there = set(admin.list_topics())
         missing = [
