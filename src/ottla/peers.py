@@ -16,7 +16,7 @@ Resp = TypeVar("Resp", bound=WireResponse)
 
 
 class Endpoint(NamedTuple):
-    """Where a node listens. The id is -1 for a bootstrap address, whose node is not known yet."""
+    """The address of a node. The id is -1 for a bootstrap address, whose node is not known yet."""
 
     node_id: int
     host: str
@@ -28,11 +28,11 @@ class PeerFailure(Enum):
 
     REFUSED = "the operating system refused the connection: no process listens there"
     UNREACHABLE = "no connection could be made"
-    DISCONNECTED = "the connection was lost before the answer"
-    TIMED_OUT = "no answer came in time"
-    UNSUPPORTED_VERSION = "the other node does not serve this request in a version of ours"
+    DISCONNECTED = "the connection was lost before the response"
+    TIMED_OUT = "no response came in time"
+    UNSUPPORTED_VERSION = "the other node and this node support no common version of this request"
     OVERLOADED = "too many requests to that node are waiting"
-    BAD_ANSWER = "the answer could not be read"
+    BAD_ANSWER = "the response could not be decoded"
     UNAUTHENTICATED = "one of the nodes does not let the other in"
     CLOSED = "this node is closing its connections"
 
@@ -52,9 +52,10 @@ class Peer(Protocol):
         timeout_s: float,
         max_version: int | None = None,
     ) -> None:
-        """Send in the newest version both serve (at most `max_version`); exactly one callback comes, on the loop.
+        """Send in the newest version that both nodes support, at most `max_version`.
 
-        Requests on one peer go out and are answered in order. Neither callback comes before `send` has returned.
+        Exactly one callback is called, on the event loop and never before `send` has returned. Requests on one peer are
+        sent and answered in order.
         """
         ...
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
 
 from ottla.errors import ApiException, ErrorCode
-from ottla.ids import BrokerId
 from ottla.metadata.features import DIRECTORY_ASSIGNMENT_FROM, ELR_RECORDS_FROM, LATEST_METADATA_VERSION
 from ottla.metadata.image import NO_LEADER_CHANGE, PartitionRegistration
 from ottla.wire import messages
+
+if TYPE_CHECKING:
+    from ottla.ids import BrokerId
 
 DIRECTORY_MIGRATING: Final = bytes(16)
 """A replica whose directory was never recorded (from before metadata.version 3.7-IV2)."""
@@ -30,7 +32,8 @@ def partition_from_record(r: messages.PartitionRecord) -> PartitionRegistration:
     return PartitionRegistration(
         replicas,
         _directories(r.directories, replicas),
-        tuple(map(BrokerId, r.isr)),
+        # Kafka's schema does not call these broker ids.
+        cast("tuple[BrokerId, ...]", tuple(r.isr)),
         r.leader,
         r.leader_epoch,
         r.partition_epoch,
