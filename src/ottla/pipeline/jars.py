@@ -33,7 +33,7 @@ _NEEDED: Final = (_CONNECTOR, _TOKEN_PROVIDER, "kafka-clients", "commons-pool2")
 _FETCH_TIMEOUT_S: Final = 600
 _POLL_S: Final = 0.25
 _CONNECTOR_BYTES: Final = 11_200_000
-"""What Ivy fetches for the connector of Spark 4.2, with its descriptions of modules: for the time left."""
+"""The bytes that Ivy fetches for the connector of Spark 4.2, for the estimate of the time left."""
 
 Progress = Callable[[str, int, int | None], None]
 """Takes what is fetched, the bytes so far, and those that are expected if that is known."""
@@ -76,7 +76,7 @@ def spark_home() -> Path:
 
 
 def connector_directory() -> Path:
-    """Where the connector's jars of this Spark are kept."""
+    """The directory of the connector's jars of this Spark."""
     return cache_directory() / f"connector-{spark_version()}"
 
 

@@ -1,7 +1,7 @@
 """Finds a Java for Spark: the machine's own, or the one that comes as a wheel.
 
 Spark asks the JVM for the module `jdk.incubator.vector`. For a runtime that was built without it (the wheel's), a
-`bin/java` of ours removes that request.
+launcher script of ours removes that request.
 """
 
 from __future__ import annotations

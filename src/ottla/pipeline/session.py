@@ -43,10 +43,10 @@ JVM_FLAGS: Final = (
     "-XX:Tier4MinInvocationThreshold=3000",
     "-XX:Tier4CompileThreshold=75000",
     "-XX:Tier4BackEdgeThreshold=200000",
-    # So much is needed for Spark's classes anyhow: no collections on the way there.
+    # Spark's classes need this much: without it the JVM would collect garbage several times until it is reached.
     "-XX:MetaspaceSize=256m",
 )
-"""Of the JVM that Spark's driver runs in, and with a local master all of its tasks."""
+"""Flags of the JVM of Spark's driver; with a local master all tasks run in it too."""
 
 
 def spark_session(
@@ -81,7 +81,7 @@ def spark_session(
     except Exception as error:
         raise PipelineError(_did_not_start(master, error)) from error
     if "spark.sql.shuffle.partitions" not in wanted:
-        # As many as cores: Spark's 200 are for clusters of another size.
+        # One for each core: Spark's 200 are for large clusters.
         session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
     return session
 

@@ -71,7 +71,7 @@ class KafkaSink:
     `group` is the consumer group that gets the source offsets (default: the transactional id; "" for none).
     `options` are Kafka's client settings by their Kafka names ("security.protocol", ...).
 
-    It writes to a broker, so only its making runs by itself::
+    Writing needs Spark and a broker::
 
         df.writeStream.outputMode("update").foreachBatch(sink).option("checkpointLocation", path).start()
 

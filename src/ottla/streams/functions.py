@@ -31,7 +31,7 @@ Reducer = Callable[[V, V], V]
 
 
 def positional_arity(function: Callable[..., object]) -> int | None:
-    """How many positional arguments a call needs; None where Python does not say (some builtins)."""
+    """The number of positional arguments of a call; None where Python does not say (some builtins)."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

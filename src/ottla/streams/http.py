@@ -36,7 +36,7 @@ _METRICS: Final = {
 
 
 class Application(Protocol):
-    """What the endpoint shows: a StreamsApp, or a stand-in for it."""
+    """A StreamsApp, or a stand-in for it."""
 
     application_id: str
 

@@ -1,4 +1,4 @@
-"""What flows through a topology: records, changes of tables, and keys with the window they belong to."""
+"""The data of a topology: records, changes of tables, and keys with their window."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class _RealTimeWriter(Protocol):
 class StreamsApp:
     """Runs a topology on Spark. The application id is its consumer group and its transactional id.
 
-    It needs Spark and a broker, so this example does not run by itself::
+    Running it needs Spark and a broker::
 
         builder = StreamsBuilder()
         builder.stream("lines").flat_map_values(str.split).to("words")
@@ -81,7 +81,7 @@ class StreamsApp:
 
     @property
     def checkpoint(self) -> Path:
-        """Where Spark keeps the offsets and the state of the query.
+        """The directory of the query's offsets and state.
 
         >>> builder = StreamsBuilder()
         >>> builder.stream("in").to("out")

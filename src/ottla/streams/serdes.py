@@ -82,7 +82,7 @@ AnySerde = Serde[Unknown]
 """A serde of values whose type is not known here."""
 
 SerdeLike = Serde[V] | type[V] | Literal["json"] | None
-"""What users give for a serde: a Serde, a type (`int`, a dataclass, `list[int]`), or `"json"`."""
+"""The ways to name a serde: a Serde, a type (`int`, a dataclass, `list[int]`), or `"json"`."""
 
 
 def _number(name: str, layout: str, made_by: str, kind: type[T]) -> Serde[T]:

@@ -11,7 +11,7 @@ MAX_OFFSETS_PER_BATCH: Final = 1_000_000
 """A bound on what one micro-batch reads, so that the first one after a long stop has an end."""
 
 BROKER_TIMEOUT_MS: Final = 5_000
-"""How long an application waits for a first broker before it gives up."""
+"""The time that an application waits for a first broker."""
 
 
 def state_home() -> Path:
@@ -24,7 +24,7 @@ def state_home() -> Path:
 
 @dataclass(slots=True)
 class StreamsSettings:
-    """How a `StreamsApp` runs. `client` has Kafka's client settings, `spark` has Spark's, both by their own names.
+    """The settings of a `StreamsApp`. `client` has Kafka's client settings and `spark` has Spark's, by their own names.
 
     >>> settings = StreamsSettings("127.0.0.1:9092", create_topics=True, spark={"spark.ui.enabled": "false"})
     >>> settings.exactly_once
@@ -36,7 +36,7 @@ class StreamsSettings:
     master: str | None = None
     """Spark's master; without it $SPARK_MASTER, else this machine with all cores."""
     state_dir: Path | None = None
-    """Where applications keep checkpoints and status; without it `state_home()`."""
+    """The directory of checkpoints and status; without it `state_home()`."""
     exactly_once: bool = True
     """Write each micro-batch as one transaction, together with its offsets."""
     max_offsets_per_batch: int = MAX_OFFSETS_PER_BATCH
@@ -51,7 +51,7 @@ class StreamsSettings:
     spark: dict[str, str] = field(default_factory=dict)
 
     def directory(self, application_id: str) -> Path:
-        """Where an application keeps its checkpoint, its manifest and its status.
+        """The directory of an application's checkpoint, manifest and status.
 
         >>> StreamsSettings(state_dir=Path("state")).directory("word-count").as_posix()
         'state/word-count'

@@ -1,4 +1,4 @@
-"""The status of an application: what its query last did, as other processes can read it."""
+"""The status of an application: the numbers of its last batch, in a file that other processes can read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Status(TypedDict, total=False):
-    """What `status.json` holds; the numbers are those of the last micro-batch."""
+    """The content of `status.json`; the numbers are those of the last micro-batch."""
 
     application_id: str
     pid: int
@@ -80,7 +80,7 @@ def request_stop(directory: Path) -> None:
 
 
 def _lag(progress: Mapping[str, Unknown]) -> int:
-    """How many records the topics held beyond the last batch, when it was planned."""
+    """The number of records in the topics beyond the last batch, when it was planned."""
     waiting = 0
     for source in progress.get("sources", []):
         latest, done = (_offsets(source.get(name)) for name in ("latestOffset", "endOffset"))

@@ -1,4 +1,4 @@
-"""How time is divided: tumbling, hopping, sliding, session and join windows, and when results are held back."""
+"""Windows (tumbling, hopping, sliding, session, join) and the rules that hold results back."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TimeWindows:
 
     @property
     def retention_ms(self) -> int:
-        """How long a store keeps a window, from its start.
+        """The time that a store keeps a window, from its start.
 
         >>> TimeWindows.of(10_000, grace=1_000).retention_ms
         11000
@@ -97,7 +97,7 @@ class SlidingWindows:
 
     @property
     def retention_ms(self) -> int:
-        """How long a store keeps a window, from its start.
+        """The time that a store keeps a window, from its start.
 
         >>> SlidingWindows.of(5_000).retention_ms
         10000
@@ -129,7 +129,7 @@ class SessionWindows:
 
     @property
     def retention_ms(self) -> int:
-        """How long a store keeps a session, from its end.
+        """The time that a store keeps a session, from its end.
 
         >>> SessionWindows.of(30_000, grace=1_000).retention_ms
         31000
@@ -178,7 +178,7 @@ class JoinWindows:
 
     @property
     def retention_ms(self) -> int:
-        """How long a store keeps a record for its partners.
+        """The time that a store keeps a record for its partners.
 
         >>> JoinWindows.of(1_000).retention_ms
         2000

@@ -1,4 +1,4 @@
-"""Where an application begins: topics become streams and tables."""
+"""The builder of a topology: it makes streams and tables of topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names as Kafka Streams gives them, and what streams and tables share: their node, their serdes, their builder."""
+"""Names as Kafka Streams generates them, and the base of streams and tables: node, serdes, builder."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def repartition(
 
 
 class Flow(Generic[K, V]):
-    """What streams and tables have in common."""
+    """The base of streams and tables."""
 
     def __init__(
         self, wiring: Wiring, node: str, key_serde: Serde[K] | None, value_serde: Serde[V] | None

@@ -35,7 +35,7 @@ class OnError(Enum):
 
 
 class StoreKind(Enum):
-    """What a state store holds and how it is read."""
+    """The kinds of state stores: by key, by window, and those that one operator uses for itself."""
 
     KEY_VALUE = "key-value"
     WINDOW = "window"

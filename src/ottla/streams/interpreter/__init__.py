@@ -1,1 +1,1 @@
-"""What a topology means, in plain Python: processors, stores and tasks, and the driver for tests."""
+"""The meaning of a topology in plain Python: processors, stores, tasks, and the driver for tests."""

@@ -28,7 +28,7 @@ class PunctuationType(Enum):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record was read.
+    """The place of a record: topic, partition and offset.
 
     >>> RecordMetadata("clicks", partition=0, offset=42).offset
     42
@@ -109,7 +109,7 @@ class Processor(Generic[K, V, K2, V2]):
 
 
 class ProcessorContext(Generic[K, V]):
-    """What a processor can do beyond its record: forward records, read and write stores, set timers.
+    """The services for a processor: forward records, read and write stores, set timers.
 
     >>> class Dedupe(Processor[str, str, str, str]):
     ...     def process(self, record):
@@ -211,7 +211,7 @@ class ProcessorContext(Generic[K, V]):
 
     @property
     def record_metadata(self) -> RecordMetadata | None:
-        """Where the current record was read; None in a timer.
+        """The place of the current record; None in a timer.
 
         >>> class Show(Processor):
         ...     def process(self, record):

@@ -22,7 +22,7 @@ from ottla.streams.type_variables import K, Unknown, V
 
 
 class Instruction(Enum):
-    """What to do with a subscription, under Kafka Streams' names. Checkpoints hold the values."""
+    """The instruction of a subscription, under Kafka Streams' names. Checkpoints hold the values."""
 
     DELETE_KEY_NO_PROPAGATE = 0
     DELETE_KEY_AND_PROPAGATE = 1

@@ -68,7 +68,7 @@ def decode_key(data: bytes) -> Unknown:
 
 
 class KeyCodec:
-    """How a store writes its keys: with its serde, if it has one."""
+    """Writes and reads the keys of a store, with its serde if it has one."""
 
     __slots__ = ("decode", "encode")
 

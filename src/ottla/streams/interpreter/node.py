@@ -1,4 +1,4 @@
-"""What the processors of all operators share: where they are, and how they pass records on."""
+"""The base of the processors of all operators: their node, their stores, and how they pass records on."""
 
 from __future__ import annotations
 

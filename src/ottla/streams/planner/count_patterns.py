@@ -1,4 +1,4 @@
-"""Which parts of a topology only count: four patterns that a planner may run faster than record by record.
+"""Four patterns of a topology that only count: the planner runs them faster than record by record.
 
 All of them look at the graph alone. They hold where the order in which records are counted is not visible downstream.
 """

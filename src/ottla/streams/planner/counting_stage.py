@@ -41,7 +41,7 @@ COUNTS_SCHEMA: Final = "store string, task int, name binary, records long, time 
 
 
 class _Totals:
-    """What one Spark task has counted."""
+    """The counts of one Spark task."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, int], tuple[dict[Name, int], dict[Name, int]]] = {}

@@ -27,7 +27,7 @@ class CheckpointMismatch(StreamsError):
 
 @dataclass(slots=True)
 class Manifest:
-    """What `plan.json` holds."""
+    """The content of `plan.json`."""
 
     application_id: str
     groups: list[int]

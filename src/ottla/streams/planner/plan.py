@@ -14,7 +14,7 @@ OUT: Final = 1_000
 
 
 class Strategy(Enum):
-    """How Spark runs a plan; `planner/strategies` has a module for each, and the manifest keeps the value."""
+    """The ways to run a plan on Spark; `planner/strategies` has a module for each, and the manifest keeps the value."""
 
     NATIVE = "native"
     COUNTS = "counts"

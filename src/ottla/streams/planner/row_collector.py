@@ -103,7 +103,7 @@ class RowCollector:
 
     @property
     def sums(self) -> int:
-        """How many keys are being counted."""
+        """The number of keys that are being counted."""
         return len(self._sums)
 
     def _repartition(self, sink: Sink, record: Record) -> None:

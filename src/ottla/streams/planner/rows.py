@@ -51,7 +51,7 @@ NAMES: Final = tuple(name for name, _ in COLUMNS)
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """How many tasks there are, and the group that Spark shuffles each by."""
+    """The number of tasks, and the group by which Spark shuffles each."""
 
     count: int
     groups: tuple[int, ...]

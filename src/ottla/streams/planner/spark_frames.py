@@ -1,4 +1,4 @@
-"""What the strategies share of Spark's frames: records as they arrive, stages with state, records for the sink."""
+"""The frames that strategies share: records as they arrive, stages with state, records for the sink."""
 
 from __future__ import annotations
 

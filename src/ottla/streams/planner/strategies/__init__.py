@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StrategyFunctions:
-    """What a strategy's module offers."""
+    """The functions of a strategy's module."""
 
     applies: Callable[[Plan], bool]
     build: Callable[[DataFrame, Plan, Tasks], DataFrame]

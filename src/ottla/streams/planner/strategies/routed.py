@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Route(NamedTuple):
-    """Where the records of a topic go; `everywhere` is for global tables, which every task holds."""
+    """The destination of a topic's records; `everywhere` is for global tables, which every task holds."""
 
     stage: int
     dest: int
