@@ -76,7 +76,7 @@ def test_an_application_goes_on_elsewhere_and_its_stale_driver_is_fenced(
             stale.kill()
             if fresh.process is not None:
                 fresh.kill()
-    fenced = f"Error: transactional id {application} has been taken over by another driver"
+    fenced = f"Error: transactional id {application} was taken over by another driver"
     assert any(line.startswith(fenced) for line in stale.output().splitlines()), stale.output()[-4000:]
     assert "Traceback" not in stale.output()
 

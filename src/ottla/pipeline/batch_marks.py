@@ -1,7 +1,7 @@
-"""The topic that remembers, for each transactional id, the last micro-batch that was committed.
+"""The topic of batch marks: for each transactional id, the last micro-batch that was committed.
 
-It is compacted, and shared by all sinks of a cluster. Open transactions of others must not hide our last mark, so
-it is read to its end, and the ends of our own transactions in it are looked at here.
+It is compacted, and all sinks of a cluster share it. Open transactions of other sinks must not hide the last mark, so
+this module reads the topic to its end without isolation, and finds out which of its own transactions were committed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +18,14 @@ import pyarrow as pa
 from ottla.admin.cluster import Cluster
 from ottla.admin.errors import raise_for
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId, TopicName
 from ottla.pipeline.columns import Section, encode_sections
-from ottla.records.batch import iter_batches, iter_records
+from ottla.records.batch import BatchHeader, iter_batches, iter_records
 from ottla.records.control import ControlType, parse_control_type
+from ottla.records.record import Record
 from ottla.wire.messages import CreateTopicsRequest, FetchRequest, ListOffsetsRequest
 
-BATCHES_TOPIC: Final = "__ottla_sink_batches"
+BATCHES_TOPIC: Final = TopicName("__ottla_sink_batches")
 _SETTINGS: Final = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
@@ -31,13 +33,14 @@ _SETTINGS: Final = {
     "min.cleanable.dirty.ratio": "0.1",
 }
 _EARLIEST: Final = -2
+_NO_REPLICA: Final = BrokerId(-1)
 _FETCH_BYTES: Final = 4 << 20
 _FETCH_BY_NAME: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A batch of a lineage (a checkpoint's query): ids of another lineage say nothing about this one's."""
+    """A batch of a lineage (a checkpoint's query); batch ids of different lineages cannot be compared."""
 
     batch_id: int
     lineage: str
@@ -52,7 +55,7 @@ def encode_mark(transactional_id: str, batch_id: int, lineage: str) -> Section:
 
 
 def make_batches_topic(brokers: Cluster, timeout_s: float) -> None:
-    """Create the topic unless it is there."""
+    """Creates the topic unless it exists."""
 
     def ask() -> None:
         try:
@@ -70,16 +73,16 @@ def make_batches_topic(brokers: Cluster, timeout_s: float) -> None:
                 request.CreatableTopicConfig(name=name, value=value) for name, value in _SETTINGS.items()
             ],
         )
-        answer = brokers.ask_on(brokers.any(), request(topics=[topic], timeout_ms=30_000))
-        if answer.topics[0].error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise_for(answer.topics[0].error_code, None, f"topic {BATCHES_TOPIC}")
+        response = brokers.ask_on(brokers.any(), request(topics=[topic], timeout_ms=30_000))
+        if response.topics[0].error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise_for(response.topics[0].error_code, None, f"topic {BATCHES_TOPIC}")
         brokers.leaders(BATCHES_TOPIC)
 
     brokers.retrying(ask, timeout_s)
 
 
 def last_mark(brokers: Cluster, transactional_id: str) -> Mark | None:
-    """The last mark of ours whose transaction was not aborted. None of ours may be open."""
+    """The last committed mark of a transactional id, which must have no open transaction."""
     key = transactional_id.encode()
     committed: Mark | None = None
     undecided: dict[int, Mark | None] = {}
@@ -93,22 +96,22 @@ def last_mark(brokers: Cluster, transactional_id: str) -> Mark | None:
             continue
         for record in records:
             if record.key == key:
-                told = json.loads(record.value) if record.value else None
-                undecided[producer] = Mark(told["batch"], told["lineage"]) if told else None
-    # An end that the cleaner has dropped was a commit: it drops aborted records first.
+                held = json.loads(record.value) if record.value else None
+                undecided[producer] = Mark(held["batch"], held["lineage"]) if held else None
+    # If the cleaner has removed the marker, it was a commit: the cleaner removes aborted records before their marker.
     return next(reversed(undecided.values())) if undecided else committed
 
 
-def _batches(brokers: Cluster) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """All batches of the topic, from its first to what is its last now."""
+def _batches(brokers: Cluster) -> Iterator[tuple[BatchHeader, Iterator[Record]]]:
+    """All batches of the topic, from the first to the current last."""
     offset = _first_offset(brokers)
     end = offset + 1
     while offset < end:
         part = FetchRequest.FetchPartition(
             partition=0, fetch_offset=offset, partition_max_bytes=_FETCH_BYTES, log_start_offset=-1
         )
-        asked = FetchRequest(
-            replica_id=-1,
+        request = FetchRequest(
+            replica_id=_NO_REPLICA,
             max_wait_ms=0,
             min_bytes=0,
             max_bytes=_FETCH_BYTES,
@@ -116,16 +119,16 @@ def _batches(brokers: Cluster) -> Iterator[tuple[Any, Iterator[Any]]]:
             session_epoch=-1,
             topics=[FetchRequest.FetchTopic(topic=BATCHES_TOPIC, partitions=[part])],
         )
-        answer = brokers.ask_on(brokers.leader(BATCHES_TOPIC, 0), asked, _FETCH_BY_NAME)
-        raise_for(answer.error_code, None, f"reading {BATCHES_TOPIC}")
-        told = answer.responses[0].partitions[0]
-        raise_for(told.error_code, None, f"reading {BATCHES_TOPIC}")
-        end = told.high_watermark
-        got = bytes(told.records or b"")
+        response = brokers.ask_on(brokers.leader(BATCHES_TOPIC, 0), request, _FETCH_BY_NAME)
+        raise_for(response.error_code, None, f"reading {BATCHES_TOPIC}")
+        found = response.responses[0].partitions[0]
+        raise_for(found.error_code, None, f"reading {BATCHES_TOPIC}")
+        end = found.high_watermark
+        data = bytes(found.records or b"")
         before = offset
-        for at, header in iter_batches(got):
+        for at, header in iter_batches(data):
             if header.last_offset >= offset:
-                yield header, iter_records(got, at, header)
+                yield header, iter_records(data, at, header)
                 offset = header.last_offset + 1
         if offset == before:
             return
@@ -134,9 +137,9 @@ def _batches(brokers: Cluster) -> Iterator[tuple[Any, Iterator[Any]]]:
 def _first_offset(brokers: Cluster) -> int:
     request = ListOffsetsRequest
     part = request.ListOffsetsPartition(partition_index=0, timestamp=_EARLIEST)
-    asked = request(replica_id=-1, topics=[request.ListOffsetsTopic(name=BATCHES_TOPIC, partitions=[part])])
-    answer = brokers.ask_on(brokers.leader(BATCHES_TOPIC, 0), asked, 7)
-    told = answer.topics[0].partitions[0]
-    raise_for(told.error_code, None, f"the first offset of {BATCHES_TOPIC}")
-    first: int = told.offset
-    return first
+    topic = request.ListOffsetsTopic(name=BATCHES_TOPIC, partitions=[part])
+    message = request(replica_id=_NO_REPLICA, topics=[topic])
+    response = brokers.ask_on(brokers.leader(BATCHES_TOPIC, 0), message, 7)
+    found = response.topics[0].partitions[0]
+    raise_for(found.error_code, None, f"the first offset of {BATCHES_TOPIC}")
+    return found.offset

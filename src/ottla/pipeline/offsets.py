@@ -1,4 +1,4 @@
-"""Source offsets of streaming queries, and a consumer group that shows them as progress and lag."""
+"""The source offsets of streaming queries, committed to a consumer group that shows progress and lag."""
 
 from __future__ import annotations
 
@@ -6,23 +6,34 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.errors import raise_for
 from ottla.client.cluster_settings import writer_settings
 from ottla.errors import ApiException
+from ottla.ids import GroupId, TopicName
 from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.jvm import java_query, java_session, jvm_of
 from ottla.wire.enums import CoordinatorType
 from ottla.wire.messages import OffsetCommitRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _KAFKA_SOURCE: Final = "KafkaV2["
@@ -34,31 +45,31 @@ SourceOffsets = dict[str, dict[int, int]]
 
 
 def query_id_of(batch: DataFrame) -> str:
-    """The id of the query whose `foreachBatch` this is called in; it stays the same over restarts."""
-    told = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-    if told is None:
+    """The id of the query that calls `foreachBatch`; it survives restarts."""
+    query_id = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    if query_id is None:
         raise PipelineError("this is not within the foreachBatch of a streaming query")
-    return told
+    return query_id
 
 
 def source_offsets(batch: DataFrame) -> SourceOffsets:
-    """How far the query's Kafka sources are read with this batch, from within its `foreachBatch`."""
-    session: Any = batch.sparkSession
-    uuid = session._jvm.java.util.UUID.fromString(query_id_of(batch))
-    execution = session._jsparkSession.sharedState().activeStreamingQueries().get(uuid)
+    """The offsets that the query's Kafka sources reach with this batch; for use within its `foreachBatch`."""
+    session = batch.sparkSession
+    uuid = jvm_of(session).java.util.UUID.fromString(query_id_of(batch))
+    execution = java_session(session).sharedState().activeStreamingQueries().get(uuid)
     found: SourceOffsets = {}
     sources = execution.sources()
     for at in range(sources.size()):
         source = sources.apply(at)
         offset = execution.availableOffsets().get(source)
-        if source.toString().startswith(_KAFKA_SOURCE) and offset.isDefined():
-            _merge(found, offset.get().json())
+        if str(source.toString()).startswith(_KAFKA_SOURCE) and offset.isDefined():
+            _merge(found, str(offset.get().json()))
     return found
 
 
-def _merge(into: SourceOffsets, told: str) -> None:
-    """Add a Kafka source's offsets; where two sources read one partition, the slower one counts."""
-    for topic, partitions in json.loads(told).items():
+def _merge(into: SourceOffsets, offsets: str) -> None:
+    """Adds a Kafka source's offsets; where two sources read one partition, the lower offset counts."""
+    for topic, partitions in json.loads(offsets).items():
         known = into.setdefault(topic, {})
         for partition, offset in partitions.items():
             known[int(partition)] = min(offset, known.get(int(partition), offset))
@@ -67,15 +78,15 @@ def _merge(into: SourceOffsets, told: str) -> None:
 def commit_group_offsets(
     brokers: Cluster, group: str, offsets: Mapping[str, Mapping[int, int]], metadata: str = ""
 ) -> None:
-    """Commit offsets of a group that has no members, outside any transaction."""
+    """Commits offsets of a group without members, outside any transaction."""
     request = OffsetCommitRequest
-    asked = request(
-        group_id=group,
+    message = request(
+        group_id=GroupId(group),
         generation_id_or_member_epoch=-1,
         member_id="",
         topics=[
             request.OffsetCommitRequestTopic(
-                name=topic,
+                name=TopicName(topic),
                 partitions=[
                     request.OffsetCommitRequestPartition(
                         partition_index=partition, committed_offset=offset, committed_metadata=metadata
@@ -88,20 +99,27 @@ def commit_group_offsets(
     )
 
     def ask() -> None:
-        answer = brokers.ask_on(
-            brokers.coordinator_connection(group, CoordinatorType.GROUP), asked, _OFFSET_COMMIT
+        response = brokers.ask_on(
+            brokers.coordinator_connection(group, CoordinatorType.GROUP), message, _OFFSET_COMMIT
         )
-        for topic in answer.topics:
-            for told in topic.partitions:
-                raise_for(told.error_code, None, f"the offset of {topic.name}-{told.partition_index}")
+        for topic in response.topics:
+            for result in topic.partitions:
+                raise_for(result.error_code, None, f"the offset of {topic.name}-{result.partition_index}")
 
     brokers.retrying(ask, _RETRY_S)
 
 
-class LagTracker(StreamingQueryListener):
-    """Commits what a query has read to a group after each of its batches, until it is stopped."""
+class _SourceProgress(TypedDict):
+    description: str
+    endOffset: str | dict[str, dict[str, int]] | None
 
-    def __init__(self, query: StreamingQuery, group: str, brokers: Cluster, streams: Any) -> None:
+
+class LagTracker(StreamingQueryListener):
+    """Commits the offsets of a query to a group after each of its batches, until it is stopped."""
+
+    def __init__(
+        self, query: StreamingQuery, group: str, brokers: Cluster, streams: StreamingQueryManager
+    ) -> None:
         super().__init__()
         self._streams = streams
         self._query_id = str(query.id)
@@ -111,26 +129,26 @@ class LagTracker(StreamingQueryListener):
         self._changed = threading.Condition()
 
     def wait_for(self, offsets: Mapping[int, int], topic: str, timeout_s: float) -> bool:
-        """Wait until the group has these offsets of a topic; whether it came to have them in time."""
+        """Waits until the group has these offsets of a topic; False after the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self.committed.get(topic) == offsets, timeout_s)
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Nothing to do: offsets come with progress."""
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Nothing to do: the offsets have not changed."""
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Commits the offsets of the query."""
         if str(event.progress.id) == self._query_id:
             self.commit(event.progress)
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Nothing to do: the last progress has been committed."""
 
-    def commit(self, progress: Any) -> None:
-        """Commit the offsets of a progress report; a broker that cannot take them now gets the next ones."""
+    def commit(self, progress: StreamingQueryProgress | dict[str, list[_SourceProgress]]) -> None:
+        """Commits the offsets of a progress report; after a failure the next report commits newer ones."""
         found: SourceOffsets = {}
         for source in progress["sources"] if isinstance(progress, dict) else progress.sources:
             description, end = (
@@ -148,10 +166,10 @@ class LagTracker(StreamingQueryListener):
                 self.committed = found
                 self._changed.notify_all()
         except ApiException as error:
-            log.warning("group %s: the offsets of query %s: %s", self._group, self._query_id, error)
+            _logger.warning("group %s: the offsets of query %s: %s", self._group, self._query_id, error)
 
     def stop(self) -> None:
-        """Commit no more."""
+        """Commits no more."""
         self._streams.removeListener(self)
         self._brokers.close()
 
@@ -161,7 +179,7 @@ def track_lag(
     *,
     group: str,
     bootstrap_servers: str | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> LagTracker:
     """Commits a query's source offsets to a consumer group after each batch, so that every Kafka tool shows its lag.
 
@@ -170,30 +188,26 @@ def track_lag(
         tracker = track_lag(query, group="word-count")
         tracker.stop()
     """
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    context: Any = SparkContext._active_spark_context
-    jvm_query: Any = query
-    # The query's own session: a listener hears only of the queries of its session.
-    session = SparkSession(context, jvm_query._jsq.sparkSession())
+    context = SparkContext._active_spark_context
+    assert context is not None
+    # The query's own session: a listener receives only the events of its session.
+    session = SparkSession(context, java_query(query).sparkSession())
     servers = bootstrap_servers or _servers_of(query)
     tracker = LagTracker(query, group, Cluster(writer_settings(servers, options)), session.streams)
     session.streams.addListener(tracker)
-    # What was read before the listener was there.
+    # The offsets of batches before the listener was there.
     if (last := query.lastProgress) is not None:
         tracker.commit(last)
     return tracker
 
 
 def _servers_of(query: StreamingQuery) -> str:
-    """Where the query's first Kafka source reads from."""
-    told: Any = query
-    leaves = told._jsq.streamingQuery().analyzedPlan().collectLeaves()
+    """The bootstrap servers of the query's first Kafka source."""
+    leaves = java_query(query).streamingQuery().analyzedPlan().collectLeaves()
     for at in range(leaves.size()):
         leaf = leaves.apply(at)
-        if leaf.getClass().getSimpleName() == "StreamingRelationV2":
+        if str(leaf.getClass().getSimpleName()) == "StreamingRelationV2":
             servers = leaf.extraOptions().get("kafka.bootstrap.servers")
             if servers:
                 return str(servers)
-    raise PipelineError("the query has no Kafka source that tells its brokers: give bootstrap_servers")
+    raise PipelineError("the query has no Kafka source with kafka.bootstrap.servers: give bootstrap_servers")

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.admin.cluster import Cluster
 from ottla.client.cluster_settings import writer_settings
@@ -89,7 +89,7 @@ class KafkaSink:
         exactly_once: bool = True,
         compression: str = "none",
         transaction_timeout_ms: int = 900_000,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> None:
         if compression not in COMPRESSION_NAMES:
             raise PipelineError(
@@ -274,7 +274,7 @@ def kafka_sink(
     transactional_id: str | None = None,
     group: str | None = None,
     compression: str = "none",
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> WriteResult | DataStreamWriter:
     """Writes a DataFrame to Kafka.
 

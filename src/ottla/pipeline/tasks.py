@@ -1,12 +1,13 @@
-"""What runs inside Spark's tasks: rows to brokers. One process serves many tasks, and keeps its
-connections between them.
+"""The part of the sink that runs in Spark's tasks: writes rows to brokers.
+
+One process serves many tasks, and keeps its connections between them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,7 @@ RETRIED: Final = "a task of the sink was started again within one transaction"
 _LOOK_UP_S: Final = 30.0
 _TOPIC_SHIFT: Final = 32
 
-ArrowFunction = Callable[[Iterator[Any]], Iterator[Any]]
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _connected: dict[ClusterSettings, Cluster] = {}
 
@@ -40,13 +41,13 @@ def brokers_for(settings: ClusterSettings) -> Cluster:
 
 
 def forget_brokers(settings: ClusterSettings) -> None:
-    """Close them: after a failure there may be answers under way that nobody waits for."""
+    """Closes them: after a failure, responses may still arrive that no request waits for."""
     if settings in _connected:
         _connected.pop(settings).close()
 
 
 def count_partitions(brokers: Cluster, topic: str, timeout_s: float = _LOOK_UP_S) -> int:
-    """How many partitions a topic has; asked for as a producer does, so that it is created where brokers do that."""
+    """The number of partitions of a topic; like a producer's request, it creates the topic if brokers do that."""
     try:
         return len(brokers.retrying(lambda: brokers.leaders(topic, create=True), timeout_s))
     except ApiException as error:
@@ -59,9 +60,9 @@ def count_partitions(brokers: Cluster, topic: str, timeout_s: float = _LOOK_UP_S
 
 
 def writing(grant: Grant, topic: str | None) -> ArrowFunction:
-    """Writes all rows of a task under the driver's grant and reports what each partition got."""
+    """The function that writes the rows of a task under the driver's grant; it reports the records per partition."""
 
-    def write(batches: Iterator[Any]) -> Iterator[Any]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -91,9 +92,14 @@ def writing(grant: Grant, topic: str | None) -> ArrowFunction:
 
 
 def write_rows(
-    writer: BatchWriter, grant: Grant, brokers: Cluster, batch: Any, topic: str | None, turn: int = 0
+    writer: BatchWriter,
+    grant: Grant,
+    brokers: Cluster,
+    batch: pa.RecordBatch,
+    topic: str | None,
+    turn: int = 0,
 ) -> None:
-    """Hand the rows of an Arrow batch to a writer, grouped by their partitions in the order they came."""
+    """Gives the rows of an Arrow batch to a writer, partition by partition in their order."""
     if batch.num_rows == 0:
         return
     topic_of, topics = _topics(batch, topic)
@@ -129,13 +135,13 @@ def write_rows(
         )
 
 
-def _column(batch: Any, name: str) -> Any | None:
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
     at = batch.schema.get_field_index(name)
     return batch.column(at) if at >= 0 else None
 
 
-def _topics(batch: Any, topic: str | None) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """The number of each row's topic, and the topics by number."""
+def _topics(batch: pa.RecordBatch, topic: str | None) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """The topic number of each row, and the topics by number."""
     column = _column(batch, "topic")
     if column is None:
         if topic is None:
@@ -150,7 +156,7 @@ def _topics(batch: Any, topic: str | None) -> tuple[npt.NDArray[np.int64], list[
 
 
 def _partitions(
-    batch: Any, brokers: Cluster, topics: list[str], topic_of: npt.NDArray[np.int64], turn: int
+    batch: pa.RecordBatch, brokers: Cluster, topics: list[str], topic_of: npt.NDArray[np.int64], turn: int
 ) -> npt.NDArray[np.int64]:
     """Each row's own partition, or the one that Kafka's partitioner gives it."""
     own = _column(batch, "partition")
@@ -174,8 +180,8 @@ def _partitions(
     return chosen
 
 
-def _timestamps(batch: Any) -> npt.NDArray[np.int64]:
-    """In milliseconds; a row without one has the time of now."""
+def _timestamps(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The times in milliseconds; a row without a time gets the current one."""
     now = time.time_ns() // 1_000_000
     column = _column(batch, "timestamp")
     if column is None:

@@ -1,19 +1,20 @@
-"""The driver's side of a transaction that many tasks write in: its id and epoch, offsets, the batch's mark, the end.
+"""The driver's side of a transaction that many tasks write in: id and epoch, offsets, the batch's mark, the end.
 
-States: `begin` fences whoever had the id before and finishes what it left open. Then, per batch, tasks write with the
-`grant`, and `commit` or `abort` ends the transaction and moves to the next epoch. A fenced driver stays fenced.
+States: `begin` fences earlier owners of the id and ends their open transactions. Then, for each batch, tasks write with
+the `grant`, and `commit` or `abort` ends the transaction and moves to the next epoch. A fenced driver stays fenced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.connection import ConnectionFailed
 from ottla.admin.errors import raise_for
 from ottla.admin.settings import ClusterSettings
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId, ProducerId, TopicName, TransactionalId
 from ottla.pipeline.batch_marks import BATCHES_TOPIC, encode_mark, last_mark, make_batches_topic
 from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.writer import BatchWriter, Grant, Place
@@ -24,6 +25,9 @@ from ottla.wire.messages import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import EndTxnResponse, InitProducerIdResponse
 
 Offsets = Mapping[str, Mapping[int, int]]
 """The next offset to read, by topic and partition."""
@@ -36,7 +40,7 @@ _FENCED: Final = frozenset(
 
 
 class CommitUnknown(Exception):
-    """It cannot be told whether a commit took place: begin again, and look at the last mark."""
+    """It is unknown whether a commit took place: begin again, and look at the last mark."""
 
 
 class TransactionDriver:
@@ -51,19 +55,19 @@ class TransactionDriver:
         retry_s: float = 120.0,
         compression: int = 0,
     ) -> None:
-        self.transactional_id = transactional_id
+        self.transactional_id = TransactionalId(transactional_id)
         self._settings = settings
         self._timeout_ms = timeout_ms
         self._retry_s = retry_s
         self._compression = compression
-        self._producer_id = -1
+        self._producer_id = ProducerId(-1)
         self._epoch = -1
         self._implicit = True
         self.brokers = Cluster(settings)
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The producer id and epoch in force."""
+        """The current producer id and epoch."""
         return self._producer_id, self._epoch
 
     def grant(self, max_batch_bytes: int = 1_000_000) -> Grant:
@@ -80,7 +84,7 @@ class TransactionDriver:
         )
 
     def begin(self) -> None:
-        """Take the id over: older drivers and their tasks are fenced, and what they left open is ended."""
+        """Takes the id over: older drivers and their tasks are fenced, and their open transactions end."""
         make_batches_topic(self.brokers, self._retry_s)
         self._renew()
         features = self.brokers.any().features.finalized_features
@@ -88,56 +92,56 @@ class TransactionDriver:
         self._implicit = levels.get("transaction.version", 0) >= _IMPLICIT_LEVEL
 
     def _renew(self) -> None:
-        asked = InitProducerIdRequest(
+        message = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
         )
 
-        def ask() -> Any:
-            answer = self.brokers.ask_on(
+        def ask() -> InitProducerIdResponse:
+            response = self.brokers.ask_on(
                 self.brokers.coordinator_connection(self.transactional_id, CoordinatorType.TRANSACTION),
-                asked,
+                message,
                 5,
             )
-            raise_for(answer.error_code, None, f"transactional id {self.transactional_id}")
-            return answer
+            raise_for(response.error_code, None, f"transactional id {self.transactional_id}")
+            return response
 
         try:
-            answer = self.brokers.retrying(ask, self._retry_s)
+            response = self.brokers.retrying(ask, self._retry_s)
         except ApiException as error:
             if error.code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 raise PipelineError(
-                    f"the broker takes no transaction timeout of {self._timeout_ms} ms: "
-                    "its transaction.max.timeout.ms is smaller"
+                    f"the broker does not allow a transaction timeout of {self._timeout_ms} ms: "
+                    "raise its transaction.max.timeout.ms, or give the sink a smaller transaction_timeout_ms"
                 ) from None
             raise
-        self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+        self._producer_id, self._epoch = response.producer_id, response.producer_epoch
 
     def last_batch(self, lineage: str) -> int:
-        """The id of the last batch of this lineage that was committed; -1 for none. Only right after `begin`."""
+        """The last committed batch id of a lineage; -1 for none. Valid only directly after `begin`."""
         mark = self.brokers.retrying(lambda: last_mark(self.brokers, self.transactional_id), self._retry_s)
         return mark.batch_id if mark is not None and mark.lineage == lineage else -1
 
     def mark(self, batch_id: int, lineage: str) -> None:
-        """Write down, within the transaction, which batch it is."""
+        """Writes the mark of a batch within the transaction."""
         writer = BatchWriter(self.brokers, self.grant())
         with self._fencing():
             writer.add(Place(BATCHES_TOPIC, 0), [encode_mark(self.transactional_id, batch_id, lineage)])
             writer.flush()
 
     def commit_offsets(self, group: str, offsets: Offsets, metadata: str) -> list[Place]:
-        """Commit a consumer group's offsets within the transaction; the partitions that this cluster does not have,
-        and so could not take, come back."""
+        """Commits a consumer group's offsets within the transaction; returns the partitions that this cluster does not
+        have."""
         request = TxnOffsetCommitRequest
-        asked = request(
+        message = request(
             transactional_id=self.transactional_id,
-            group_id=group,
+            group_id=GroupId(group),
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
             generation_id=-1,
             member_id="",
             topics=[
                 request.TxnOffsetCommitRequestTopic(
-                    name=topic,
+                    name=TopicName(topic),
                     partitions=[
                         request.TxnOffsetCommitRequestPartition(
                             partition_index=partition, committed_offset=offset, committed_metadata=metadata
@@ -151,18 +155,18 @@ class TransactionDriver:
 
         def ask() -> list[Place]:
             unknown: list[Place] = []
-            answer = self.brokers.ask_on(
+            response = self.brokers.ask_on(
                 self.brokers.coordinator_connection(group, CoordinatorType.GROUP),
-                asked,
+                message,
                 5 if self._implicit else _ADDS_OFFSETS,
             )
-            for topic in answer.topics:
-                for told in topic.partitions:
-                    place = Place(topic.name, told.partition_index)
-                    if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            for topic in response.topics:
+                for result in topic.partitions:
+                    place = Place(topic.name, result.partition_index)
+                    if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                         unknown.append(place)
                     else:
-                        raise_for(told.error_code, None, f"the offset of {place.topic}-{place.partition}")
+                        raise_for(result.error_code, None, f"the offset of {place.topic}-{place.partition}")
             return unknown
 
         with self._fencing():
@@ -171,30 +175,30 @@ class TransactionDriver:
             return self.brokers.retrying(ask, self._retry_s)
 
     def _add_group(self, group: str) -> None:
-        asked = AddOffsetsToTxnRequest(
+        message = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
-            group_id=group,
+            group_id=GroupId(group),
         )
         coordinator = self.brokers.coordinator_connection(self.transactional_id, CoordinatorType.TRANSACTION)
         raise_for(
-            self.brokers.ask_on(coordinator, asked, 4).error_code, None, f"group {group} in the transaction"
+            self.brokers.ask_on(coordinator, message, 4).error_code, None, f"group {group} in the transaction"
         )
 
     def commit(self) -> None:
-        """End the transaction: all of it becomes visible at once. CommitUnknown where the answer was lost."""
+        """Commits the transaction; CommitUnknown if the response was lost."""
         self._end(committed=True)
 
     def abort(self) -> None:
-        """End the transaction as if it had never been; what its tasks may still send is refused."""
+        """Aborts the transaction; brokers refuse later writes of its tasks."""
         try:
             self._end(committed=False)
         except CommitUnknown:
             self._renew()
 
     def _end(self, *, committed: bool) -> None:
-        asked = EndTxnRequest(
+        message = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
@@ -202,34 +206,34 @@ class TransactionDriver:
         )
         lost = False
 
-        def ask() -> Any:
+        def ask() -> EndTxnResponse:
             nonlocal lost
             try:
                 coordinator = self.brokers.coordinator_connection(
                     self.transactional_id, CoordinatorType.TRANSACTION
                 )
-                answer = self.brokers.ask_on(coordinator, asked, 5 if self._implicit else 4)
+                response = self.brokers.ask_on(coordinator, message, 5 if self._implicit else 4)
             except ConnectionFailed:
-                # Sent again with the same epoch it is known for the one it is.
+                # The broker recognizes the same request with the same epoch.
                 lost = True
                 raise
-            raise_for(answer.error_code, None, f"the end of transaction {self.transactional_id}")
-            return answer
+            raise_for(response.error_code, None, f"the end of transaction {self.transactional_id}")
+            return response
 
         try:
-            answer = self.brokers.retrying(ask, self._retry_s)
+            response = self.brokers.retrying(ask, self._retry_s)
         except ApiException as error:
             if lost:
                 raise CommitUnknown(str(error)) from error
             if error.code == ErrorCode.INVALID_TXN_STATE and not committed:
-                # Nothing was written yet, so there is nothing to abort; a new epoch shuts out late writers.
+                # Nothing was written, so there is nothing to abort; a new epoch fences late writers.
                 self._renew()
                 return
             if error.code in _FENCED:
                 raise self._fenced(error) from error
             raise
-        if self._implicit and answer.producer_id >= 0:
-            self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
+        if self._implicit and response.producer_id >= 0:
+            self._producer_id, self._epoch = response.producer_id, response.producer_epoch
         else:
             self._renew()
 
@@ -238,8 +242,8 @@ class TransactionDriver:
 
     def _fenced(self, error: ApiException) -> SinkFenced:
         return SinkFenced(
-            f"transactional id {self.transactional_id} has been taken over by another driver, or this transaction "
-            f"was open for longer than its {self._timeout_ms} ms ({error.code.name}): this driver stops"
+            f"transactional id {self.transactional_id} was taken over by another driver, or this transaction was "
+            f"open for longer than {self._timeout_ms} ms ({error.code.name}): this driver stops"
         )
 
     def close(self) -> None:
@@ -248,7 +252,7 @@ class TransactionDriver:
 
 
 class _Fencing:
-    """Turns a broker's word for an old epoch into the exception that ends the driver."""
+    """Turns a broker's error for an old epoch into the exception that ends the driver."""
 
     def __init__(self, driver: TransactionDriver) -> None:
         self._driver = driver
@@ -256,6 +260,6 @@ class _Fencing:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, ApiException) and error.code in _FENCED:
             raise self._driver._fenced(error) from error

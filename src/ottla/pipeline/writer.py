@@ -1,7 +1,7 @@
-"""What a task writes with: batches in the driver's name, several requests under way, resent as they were.
+"""The writer of a task: sends batches with the driver's producer id, with several requests in flight.
 
-A batch that was refused for a passing reason, or whose answer was lost, is sent again with the same bytes and the same
-sequence number, so that a broker that has it already knows it. All else is the driver's decision.
+A batch that failed with a retriable error, or whose response was lost, is sent again with the same bytes and the same
+sequence number, so that a broker recognizes a duplicate. The driver decides about all other errors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.connection import Connection, ConnectionFailed
@@ -18,6 +18,7 @@ from ottla.admin.errors import raise_for
 from ottla.admin.retries import RETRIABLE_FOR_WRITERS
 from ottla.admin.settings import ClusterSettings
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import ProducerId, TopicName, TransactionalId
 from ottla.pipeline.batch_encoding import encode_batch
 from ottla.pipeline.columns import Section
 from ottla.wire.apis import ApiKey
@@ -47,11 +48,11 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The driver's leave to write: in whose name, in which of its epochs, and how."""
+    """The driver's permission to write: its producer id and epoch, and how to write."""
 
     settings: ClusterSettings
-    transactional_id: str | None = None
-    producer_id: int = -1
+    transactional_id: TransactionalId | None = None
+    producer_id: ProducerId = ProducerId(-1)  # noqa: RUF009
     epoch: int = -1
     implicit: bool = True
     """Whether a write adds its partition to the transaction by itself (transaction.version 2)."""
@@ -62,7 +63,7 @@ class Grant:
 
 @dataclass(slots=True)
 class Written:
-    """What a partition got: how many records, from which offset to which."""
+    """The records that a partition got, and their first and last offset."""
 
     records: int = 0
     first: int = -1
@@ -80,7 +81,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Lane:
-    """One partition's way: its sequence, and what still has to be sent, in order."""
+    """The sequence number of a partition, and its batches that are not sent yet, in order."""
 
     sequence: int = 0
     queue: deque[_Batch] = field(default_factory=deque)
@@ -88,7 +89,7 @@ class _Lane:
 
 
 class BatchWriter:
-    """Sends batches to their leaders, in order within a partition; `flush` waits for all answers."""
+    """Sends batches to their leaders, in order within a partition; `flush` waits for all responses."""
 
     def __init__(self, brokers: Cluster, grant: Grant) -> None:
         self._brokers = brokers
@@ -102,15 +103,15 @@ class BatchWriter:
         if grant.transactional_id is None:
             self._id, self._epoch = brokers.retrying(self._own_identity, grant.retry_s)
 
-    def _own_identity(self) -> tuple[int, int]:
-        """Outside a transaction each writer has a producer id of its own, so that what it resends is known."""
-        asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-        answer = self._brokers.ask_on(self._brokers.any(), asked, 5)
-        raise_for(answer.error_code, None, "a producer id")
-        return answer.producer_id, answer.producer_epoch
+    def _own_identity(self) -> tuple[ProducerId, int]:
+        """Outside a transaction each writer gets a producer id, so that brokers recognize what it sends again."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        response = self._brokers.ask_on(self._brokers.any(), request, 5)
+        raise_for(response.error_code, None, "a producer id")
+        return response.producer_id, response.producer_epoch
 
     def add(self, place: Place, sections: Iterable[Section]) -> None:
-        """Take the records of one partition, in order; may send, and wait where too much is under way."""
+        """Adds the records of one partition, in order; sends, and waits where too much is queued."""
         lane = self._lanes.get(place)
         if lane is None:
             lane = self._lanes[place] = self._new_lane(place)
@@ -131,7 +132,7 @@ class BatchWriter:
             self._move()
 
     def _new_lane(self, place: Place) -> _Lane:
-        # An unknown partition fails here, before anything is encoded for it.
+        # An unknown partition fails here, before its records are encoded.
         self._brokers.retrying(lambda: self._brokers.leader(*place), self._grant.retry_s)
         if self._grant.transactional_id is not None and not self._grant.implicit:
             self._brokers.retrying(
@@ -140,13 +141,13 @@ class BatchWriter:
         return _Lane()
 
     def flush(self) -> dict[Place, Written]:
-        """Wait until all is written; what each partition got."""
+        """Waits until all is written; returns the records of each partition."""
         while self._queued_bytes or any(self._sent.values()):
             self._move()
         return {place: lane.written for place, lane in self._lanes.items()}
 
     def _move(self) -> None:
-        """One step: send what may be sent, else wait for an answer."""
+        """One step: sends what may be sent, else waits for a response."""
         try:
             if not self._send():
                 self._receive(next(one for one, sent in self._sent.items() if sent))
@@ -179,58 +180,67 @@ class BatchWriter:
                 ready.setdefault(self._brokers.leader(*place), []).append(lane)
         return ready
 
-    def _request(self, batches: list[_Batch]) -> Any:
-        topics: dict[str, list[Any]] = {}
+    def _request(self, batches: list[_Batch]) -> ProduceRequest:
+        topics: dict[str, list[ProduceRequest.PartitionProduceData]] = {}
         for batch in batches:
             topics.setdefault(batch.place.topic, []).append(
-                ProduceRequest.PartitionProduceData(index=batch.place.partition, records=batch.buffers)
+                ProduceRequest.PartitionProduceData(
+                    index=batch.place.partition,
+                    # The codec writes a list of buffers as one field, without a copy.
+                    records=cast("bytes", batch.buffers),
+                )
             )
         return ProduceRequest(
             transactional_id=self._grant.transactional_id,
             acks=-1,
             timeout_ms=_REPLICAS_TIMEOUT_MS,
             topic_data=[
-                ProduceRequest.TopicProduceData(name=name, partition_data=partitions)
+                ProduceRequest.TopicProduceData(name=TopicName(name), partition_data=partitions)
                 for name, partitions in topics.items()
             ],
         )
 
     def _receive(self, connection: Connection) -> None:
         refused: list[tuple[_Batch, ApiException]] = []
-        self._take_answer(connection, refused)
+        self._take_response(connection, refused)
         if refused:
             self._recover([batch for batch, _ in refused], refused[0][1])
         else:
             self._failing_since, self._pause_s = None, _PAUSE_S
 
-    def _take_answer(self, connection: Connection, refused: list[tuple[_Batch, ApiException]]) -> None:
-        answer = cast("ProduceResponse", connection.receive())
+    def _take_response(self, connection: Connection, refused: list[tuple[_Batch, ApiException]]) -> None:
+        response = cast("ProduceResponse", connection.receive())
         batches = {batch.place: batch for batch in self._sent[connection].popleft()}
-        for topic in answer.responses:
-            for told in topic.partition_responses:
-                batch = batches[Place(topic.name, told.index)]
-                if told.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                    self._written(batch, told.base_offset)
+        for topic in response.responses:
+            for result in topic.partition_responses:
+                batch = batches[Place(topic.name, result.index)]
+                if result.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                    self._written(batch, result.base_offset)
                 else:
-                    refused.append((batch, self._refusal(batch, told, refused)))
+                    refused.append((batch, self._refusal(batch, result, refused)))
 
     def _written(self, batch: _Batch, base_offset: int) -> None:
         written = self._lanes[batch.place].written
         if 0 <= base_offset <= written.last:
             raise ApiException(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"{batch.place.topic}-{batch.place.partition} took a batch for one it has already",
+                f"{batch.place.topic}-{batch.place.partition} took a new batch for a duplicate",
             )
         written.records += batch.count
         if base_offset >= 0:
             written.first = base_offset if written.first < 0 else written.first
             written.last = base_offset + batch.count - 1
 
-    def _refusal(self, batch: _Batch, told: Any, refused: list[tuple[_Batch, ApiException]]) -> ApiException:
-        """What the broker said, if it passes by itself; anything else is raised."""
-        code = ErrorCode.of(told.error_code)
+    def _refusal(
+        self,
+        batch: _Batch,
+        result: ProduceResponse.PartitionProduceResponse,
+        refused: list[tuple[_Batch, ApiException]],
+    ) -> ApiException:
+        """The broker's error, if it is retriable; raises any other."""
+        code = ErrorCode.of(result.error_code)
         where = f"{batch.place.topic}-{batch.place.partition}"
-        error = ApiException(code, f"{where}: {code.name} {told.error_message or ''}".rstrip())
+        error = ApiException(code, f"{where}: {code.name} {result.error_message or ''}".rstrip())
         follows = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and any(
             earlier.place == batch.place for earlier, _ in refused
         )
@@ -243,7 +253,7 @@ class BatchWriter:
         return error
 
     def _recover(self, failed: list[_Batch], why: ApiException) -> None:
-        """Take in all that is under way, put what was not written back in order, and let a moment pass."""
+        """Receives all responses in flight, queues failed batches again in their order, and waits a moment."""
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         if now - self._failing_since > self._grant.retry_s:
@@ -252,10 +262,10 @@ class BatchWriter:
         for connection, sent in self._sent.items():
             try:
                 while connection.in_flight:
-                    self._take_answer(connection, refused)
+                    self._take_response(connection, refused)
             except ConnectionFailed:
                 self._brokers.drop(connection)
-            # What a broken connection still owes is as good as refused.
+            # Requests without a response on a broken connection count as failed.
             refused += [(batch, why) for batches in sent for batch in batches]
         self._sent.clear()
         for batch, _ in sorted(refused, key=lambda one: one[0].sequence, reverse=True):
@@ -273,19 +283,23 @@ class BatchWriter:
 
 
 def add_partition(brokers: Cluster, grant: Grant, place: Place) -> None:
-    """Tell the coordinator of a partition that the transaction writes to (transaction.version below 2)."""
-    asked = AddPartitionsToTxnRequest(
+    """Adds a partition to the transaction (transaction.version below 2)."""
+    assert grant.transactional_id is not None
+    request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=grant.transactional_id,
         v3_and_below_producer_id=grant.producer_id,
         v3_and_below_producer_epoch=grant.epoch,
         v3_and_below_topics=[
-            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=place.topic, partitions=[place.partition])
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(
+                name=TopicName(place.topic), partitions=[place.partition]
+            )
         ],
     )
-    assert grant.transactional_id is not None
-    answer = brokers.ask_on(
-        brokers.coordinator_connection(grant.transactional_id, CoordinatorType.TRANSACTION), asked, 3
+    response = brokers.ask_on(
+        brokers.coordinator_connection(grant.transactional_id, CoordinatorType.TRANSACTION), request, 3
     )
-    for topic in answer.results_by_topic_v3_and_below:
-        for told in topic.results_by_partition:
-            raise_for(told.partition_error_code, None, f"{place.topic}-{place.partition} in the transaction")
+    for topic in response.results_by_topic_v3_and_below:
+        for result in topic.results_by_partition:
+            raise_for(
+                result.partition_error_code, None, f"{place.topic}-{place.partition} in the transaction"
+            )
