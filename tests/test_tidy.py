@@ -37,6 +37,15 @@ MACHINE_PATHS = re.compile(r"/(?:work|root|home/[a-z]+|Users/[a-z]+)/")
 REGISTRIES = re.compile(
     r"https?://[^\s/]*(?:pypi|artifactory|nexus|repo1?\.maven|npmjs)[^\s/]*", re.IGNORECASE
 )
+OTHER_LOGGERS = {
+    # The command line logs for the whole program.
+    ("src/ottla/cli/start.py", "_logger", '"ottla"'),
+    # The messages of librdkafka, apart from those of the client itself.
+    ("src/ottla/client/engine_log.py", "_LOG", '"ottla.client.engine"'),
+    ("src/ottla/pipeline/offsets.py", "log", "__name__"),
+    # Kafka's name for the log of permissions granted and denied.
+    ("src/ottla/security/authorizer.py", "audit_log", '"kafka.authorizer.logger"'),
+}
 BANNED_WORDS = re.compile(
     r"(?<![a-z])(?:an" r"ew|in va" r"in|let b" r"e|nobody a" r"sks|to" r"ld|vig" r"il|who" r"ever)(?![a-z])",
     re.IGNORECASE,
@@ -119,6 +128,14 @@ def test_only_the_command_line_prints():
 def test_nothing_is_left_for_later():
     found = [name(path) for path in TEXTS if UNFINISHED.search(text(path))]
     assert found == []
+
+
+def test_every_module_logs_under_its_own_name():
+    """A logger is called `_logger` and carries its module's name, so that levels can be set by package."""
+    loggers = re.compile(r"^(\w+) = logging\.getLogger\((.*)\)$", re.MULTILINE)
+    found = {(name(path), *match.groups()) for path in SOURCES for match in loggers.finditer(text(path))}
+    others = {one for one in found if one[1:] != ("_logger", "__name__")}
+    assert others <= OTHER_LOGGERS, others - OTHER_LOGGERS
 
 
 def test_no_code_raises_not_implemented():

@@ -29,7 +29,7 @@ from ottla.errors import ApiException
 if TYPE_CHECKING:
     from ottla.server import Server
 
-log = logging.getLogger("ottla")
+_logger = logging.getLogger("ottla")
 
 STOP_WITH_STDIN = "OTTLA_STOP_WITH_STDIN"
 """Set for a node whose standard input is held open by its supervisor: its end is the node's."""
@@ -83,7 +83,9 @@ def run_node(config: BrokerConfig, log_level: str) -> None:
     logging.basicConfig(stream=sys.stderr, level=log_level.upper(), format=_LOG_FORMAT)
     try:
         for key in unused_keys(config.static):
-            log.warning("Configuration %s is not acted on by this version; it is accepted as it stands", key)
+            _logger.warning(
+                "Configuration %s is not acted on by this version; it is accepted as it stands", key
+            )
         _raise_file_limit()
         keep_freed_buffers()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)

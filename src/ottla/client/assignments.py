@@ -19,7 +19,7 @@ from ottla.client.errors import NoOffsetForPartitionError, RetriableError, from_
 from ottla.client.settings import Settings
 from ottla.client.structs import TopicPartition
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 0.1
 _POLICIES = {"earliest": consumer_engine.EARLIEST, "latest": consumer_engine.LATEST}
@@ -153,7 +153,7 @@ class Assignments:
         try:
             topics = metadata.all_topics(self._engine, self._timeout_s)
         except RetriableError as error:
-            log.warning("the topics cannot be listed: %s", error)
+            _logger.warning("the topics cannot be listed: %s", error)
             self._look_at = time.monotonic() + _LOOK_AGAIN_S
             return
         if state.pattern is not None:

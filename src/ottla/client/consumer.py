@@ -41,7 +41,7 @@ from ottla.client.structs import (
 )
 from ottla.errors import ErrorCode
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _SLICE_S = 0.25
 _PASSING = {"_MAX_POLL_EXCEEDED", "_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE", "_TIMED_OUT"}
@@ -236,7 +236,7 @@ class KafkaConsumer:
         try:
             self._assignments.prepare()
         except RetriableError as error:
-            log.warning("not ready to read yet: %s", error)
+            _logger.warning("not ready to read yet: %s", error)
         if self._auto_commit and time.monotonic() >= self._commit_at:
             self._commit_at = time.monotonic() + self._commit_interval_s
             if offsets := self._state.consumed():
@@ -257,10 +257,10 @@ class KafkaConsumer:
                 return
             if self.config["auto_offset_reset"] not in ("earliest", "latest"):
                 raise from_engine(error)
-            log.info("%s-%d has no offset %d", tp.topic, tp.partition, message.offset())
+            _logger.info("%s-%d has no offset %d", tp.topic, tp.partition, message.offset())
             self._state.reset(tp, self.config["auto_offset_reset"])
         elif error.code() == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name in _PASSING:
-            log.warning("%s", error.str())
+            _logger.warning("%s", error.str())
         else:
             raise from_engine(error)
 
@@ -354,7 +354,7 @@ class KafkaConsumer:
             try:
                 consumer_engine.commit(self._engine, offsets)
             except KafkaError as error:
-                log.warning("the offsets consumed so far were not committed: %s", error)
+                _logger.warning("the offsets consumed so far were not committed: %s", error)
 
     def _commit_before_rebalance(self) -> None:
         if not self._closed:
@@ -495,4 +495,4 @@ def _checked(partition: Any) -> TopicPartition:
 
 def _log_failure(offsets: Offsets, result: Any) -> None:
     if isinstance(result, BaseException):
-        log.warning("an automatic commit failed: %s", result)
+        _logger.warning("an automatic commit failed: %s", result)

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from ottla.client.errors import KafkaError, KafkaTimeoutError, RetriableError, from_engine
 from ottla.client.structs import RecordMetadata, TopicPartition
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -201,4 +201,4 @@ def _call(function: Callable[..., Any], argument: Any) -> None:
         function(argument)
     except Exception:
         # The callback is the user's, and others wait behind it.
-        log.exception("a callback of a future failed")
+        _logger.exception("a callback of a future failed")

@@ -28,7 +28,7 @@ from ottla.client.statistics import INTERVAL_MS, Statistics
 from ottla.client.structs import ConsumerGroupMetadata, Headers, OffsetAndMetadata, TopicPartition
 from ottla.client.transactions import Transactions
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _SERVE_S = 0.1
 _GOODBYE_S = 1.0
@@ -328,7 +328,7 @@ def _flush(engine: Producer, timeout_s: float = -1) -> int:
     try:
         return engine.flush(timeout_s)
     except KafkaException as problem:
-        log.debug("the engine gives up: %s", problem)
+        _logger.debug("the engine gives up: %s", problem)
         return len(engine)
 
 
@@ -340,7 +340,7 @@ def _serve(engine: Producer, stop: threading.Event, progress: threading.Event) -
                 progress.set()
         except KafkaException as problem:
             # Fatal to the engine, and told once; the reports about its records come after it.
-            log.debug("the engine gives up: %s", problem)
+            _logger.debug("the engine gives up: %s", problem)
             progress.set()
 
 

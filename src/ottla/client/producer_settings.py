@@ -16,7 +16,7 @@ from ottla.client.settings import (
     with_engine_config,
 )
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 DEFAULTS: Settings = {
     **COMMON,
@@ -90,7 +90,7 @@ def _decide_idempotence(settings: Settings, given: Mapping[str, Any]) -> None:
         what = "transactional_id" if settings["transactional_id"] else "enable_idempotence"
         raise KafkaConfigurationError(f"{what} contradicts {', '.join(conflicts)}")
     if conflicts:
-        log.warning("idempotence is off: it contradicts %s", ", ".join(conflicts))
+        _logger.warning("idempotence is off: it contradicts %s", ", ".join(conflicts))
         settings["enable_idempotence"] = False
 
 

@@ -15,7 +15,7 @@ from ottla import __version__
 from ottla.client.engine_log import EngineLog
 from ottla.client.errors import KafkaConfigurationError
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Settings = dict[str, Any]
 

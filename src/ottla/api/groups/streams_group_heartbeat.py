@@ -28,7 +28,7 @@ from ottla.wire.messages import CreateTopicsRequest, StreamsGroupHeartbeatRespon
 if TYPE_CHECKING:
     from ottla.wire.messages import StreamsGroupHeartbeatRequest
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _FEATURE: Final = "streams.version"
 _USE_DEFAULT: Final = -1
@@ -99,7 +99,7 @@ def _create(broker: Broker, topics: Mapping[str, TopicInfo], interval_ms: int) -
         return
 
     def remember(name: str, why: str | None) -> None:
-        log.warning("Internal topic %s is not created: %s", name, why)
+        _logger.warning("Internal topic %s is not created: %s", name, why)
         creations.failed(name, why or "unknown reason", broker.clock.now_ms() + 2 * interval_ms)
 
     def created(response: Message) -> None:

@@ -20,7 +20,7 @@ from ottla.wire import messages
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -80,7 +80,7 @@ def fence(
         records.append(write.regular_expression_tombstone(group.group_id, regex))
     hashed = metadata_hash(after.topics(), consumers.context.image, consumers.topic_hashes)
     records.append(write.group_epoch(group.group_id, group.epoch + 1, hashed))
-    log.info("group %s is in epoch %d: %s left", group.group_id, group.epoch + 1, ", ".join(gone))
+    _logger.info("group %s is in epoch %d: %s left", group.group_id, group.epoch + 1, ", ".join(gone))
     for member_id in gone:
         cancel_member_timers(consumers.context.timers, group.group_id, member_id)
     return CoordinatorResult(records, response)
@@ -143,7 +143,7 @@ def _schedule(
         if member is None or not still_due(member):
             return CoordinatorResult([], None)
         assert isinstance(group, ConsumerGroup)
-        log.info("group %s: member %s is fenced, %s", group_id, member_id, reason)
+        _logger.info("group %s: member %s is fenced, %s", group_id, member_id, reason)
         return fence(consumers, group, [member], None, now_ms)
 
     consumers.context.timers.schedule((f"consumer-{kind}", group_id, member_id), timeout_ms, expire)

@@ -35,7 +35,7 @@ from ottla.wire import messages
 if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 # -- from classic to consumer
@@ -63,7 +63,7 @@ def upgrade(
         join = messages.JoinGroupResponse(member_id=member.member_id, error_code=again, protocol_name=None)
         classic.answer_join(member, join)
         classic.answer_sync(member, messages.SyncGroupResponse(error_code=again))
-    log.info("Upgraded group %s from classic to consumer", group.group_id)
+    _logger.info("Upgraded group %s from classic to consumer", group.group_id)
     return group
 
 
@@ -150,10 +150,10 @@ def may_downgrade_replacing(
 def _may_downgrade(consumers: ConsumerGroups, group: ConsumerGroup, size: int) -> bool:
     config = consumers.context.config
     if not settings.migration_policy(config).allows_downgrade:
-        log.info("group %s stays a consumer group: online downgrade is disabled", group.group_id)
+        _logger.info("group %s stays a consumer group: online downgrade is disabled", group.group_id)
         return False
     if size > config.int("group.max.size"):
-        log.info("group %s stays a consumer group: it is too large for a classic one", group.group_id)
+        _logger.info("group %s stays a consumer group: it is too large for a classic one", group.group_id)
         return False
     return True
 
@@ -180,7 +180,7 @@ def downgrade(
         member_ids[member_ids.index(replaced)] = joining.member_id
     records += write.group_tombstones(group.group_id, member_ids, group.subscriptions.resolved)
     records.append(group_record(classic, classic.assignments()))
-    log.info("Downgraded group %s from consumer to classic", group.group_id)
+    _logger.info("Downgraded group %s from consumer to classic", group.group_id)
 
     def committed(error: ApiException | None) -> None:
         if error is None:

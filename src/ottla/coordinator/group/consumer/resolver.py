@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
     from ottla.coordinator.group.consumer.update import MemberUpdate
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 MIN_REFRESH_MS: Final = 10_000
 SLICE: Final = 2_000
@@ -132,5 +132,5 @@ class _Lookup:
             epoch = group.epoch + 1
             records.append(write.group_epoch(group.group_id, epoch, hashed))
             group.refreshed(now_ms, epoch)
-            log.info("group %s is in epoch %d: its expressions match other topics", group.group_id, epoch)
+            _logger.info("group %s is in epoch %d: its expressions match other topics", group.group_id, epoch)
         return records

@@ -21,7 +21,7 @@ from ottla.coordinator.group.context import GroupContext
 from ottla.coordinator.group.metadata_hash import metadata_hash
 from ottla.coordinator.records import CoordinatorRecord
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class MemberUpdate:
         if bump or hashed != group.metadata_hash:
             self.epoch += 1
             self.records.append(write.group_epoch(group.group_id, self.epoch, hashed))
-            log.info("group %s is in epoch %d", group.group_id, self.epoch)
+            _logger.info("group %s is in epoch %d", group.group_id, self.epoch)
         group.refreshed(self.now_ms, self.epoch)
         if group.has_partition_metadata:
             self.records.append(write.partition_metadata_tombstone(group.group_id))
@@ -107,7 +107,7 @@ class MemberUpdate:
         )
         self.records += computed.records
         self.target = Target(self.epoch, computed.assignment[self.new.member_id])
-        log.info("group %s has a new target for epoch %d by '%s'", group.group_id, self.epoch, name)
+        _logger.info("group %s has a new target for epoch %d by '%s'", group.group_id, self.epoch, name)
 
     def _may_assign(self) -> bool:
         interval_ms = settings.assignment_interval_ms(self.context, self.group.group_id)

@@ -28,7 +28,7 @@ from ottla.wire import messages
 if TYPE_CHECKING:
     from ottla.coordinator.group.share.groups import ShareGroups
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Message = Any
 
@@ -152,7 +152,7 @@ class _Update:
         if bump:
             self.epoch += 1
             self.records.append(write.group_epoch(group.group_id, self.epoch, hashed))
-            log.info("share group %s is in epoch %d", group.group_id, self.epoch)
+            _logger.info("share group %s is in epoch %d", group.group_id, self.epoch)
         group.refreshed(self.now_ms, self.epoch)
         return bump
 
@@ -235,7 +235,7 @@ def _schedule_session(shares: ShareGroups, group_id: str, member_id: str) -> Non
         member = group.members.get(member_id) if isinstance(group, ShareGroup) else None
         if member is None or not isinstance(group, ShareGroup):
             return CoordinatorResult([], None)
-        log.info("share group %s: member %s is fenced, its session has expired", group_id, member_id)
+        _logger.info("share group %s: member %s is fenced, its session has expired", group_id, member_id)
         return CoordinatorResult(_fence(shares, group, member), None)
 
     timeout_ms = group_setting(shares.context, group_id, "group.share.session.timeout.ms")

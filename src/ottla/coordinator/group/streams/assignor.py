@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ottla.coordinator.group.streams.configure import ConfiguredSubtopology
 from ottla.coordinator.group.streams.tasks import TaskId, Tasks
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class StickyTaskAssignor:
                 given += 1
             missing += left - given
         if missing:
-            log.warning("%d standby tasks cannot be assigned: there are not enough processes.", missing)
+            _logger.warning("%d standby tasks cannot be assigned: there are not enough processes.", missing)
 
     def _standby_to_previous(self, task: TaskId) -> bool:
         before = self._was_active.get(task)

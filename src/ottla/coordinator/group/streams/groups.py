@@ -29,7 +29,7 @@ from ottla.wire.messages import StreamsGroupDescribeResponse, StreamsGroupHeartb
 if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _NOTHING: Final[CoordinatorResult[Any]] = CoordinatorResult([], None)
 
@@ -90,7 +90,7 @@ class StreamsGroups:
         if group is None:
             return StreamsGroup(group_id)
         if group.type is GroupType.CLASSIC and group.is_empty:
-            log.info("The empty classic group %s becomes a streams group.", group_id)
+            _logger.info("The empty classic group %s becomes a streams group.", group_id)
             records += group.tombstones()
             group.cancel_timers(self._context.timers)
             return StreamsGroup(group_id)
@@ -101,7 +101,7 @@ class StreamsGroups:
         if request.shutdown_application and group.shutdown_requested_by is None:
             group.shutdown_requested_by = request.member_id
         member = group.member(request.member_id)
-        log.info("Member %s leaves streams group %s.", member.id, group.group_id)
+        _logger.info("Member %s leaves streams group %s.", member.id, group.group_id)
         response = StreamsGroupHeartbeatResponse(
             member_id=member.id, member_epoch=request.member_epoch, status=[]
         )
@@ -151,7 +151,7 @@ class StreamsGroups:
         member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
         if not isinstance(group, StreamsGroup) or member is None or epoch not in (None, member.epoch):
             return _NOTHING
-        log.info("Member %s is removed from streams group %s: %s.", member_id, group_id, why)
+        _logger.info("Member %s is removed from streams group %s: %s.", member_id, group_id, why)
         return CoordinatorResult(self._remove(group, member), None)
 
     def delay_first_assignment(self, group: StreamsGroup, settings: StreamsSettings) -> None:

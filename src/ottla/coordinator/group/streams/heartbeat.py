@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.streams.groups import StreamsGroups
     from ottla.coordinator.group.streams.settings import StreamsSettings
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_MS: Final = (1 << 31) - 1
 """Changes of topics are told of, so nothing has to be looked at again for a long time."""
@@ -90,7 +90,7 @@ class Heartbeat:
         target = self._target(epoch, member, configured)
         member = self._reconcile(member, target)
         if request.shutdown_application and group.shutdown_requested_by is None:
-            log.info("Member %s asks group %s to shut down.", member.id, group.group_id)
+            _logger.info("Member %s asks group %s to shut down.", member.id, group.group_id)
             group.shutdown_requested_by = member.id
         return self._answer(before, member, target, configured)
 
@@ -155,7 +155,7 @@ class Heartbeat:
         ):
             group.configured = configure(topology, metadata_hash, self._groups.partition_count)
             problem = group.configured.problem
-            log.info(
+            _logger.info(
                 "Topology epoch %d of group %s: %s",
                 topology.epoch,
                 group.group_id,
@@ -180,7 +180,7 @@ class Heartbeat:
         ):
             epoch += 1
             self.records.append(group_record(group.group_id, epoch, metadata_hash, validated, configs))
-            log.info("Group %s: epoch %d", group.group_id, epoch)
+            _logger.info("Group %s: epoch %d", group.group_id, epoch)
         if epoch != group.epoch or group.metadata_expired(self._now_ms):
             group.refreshed(self._now_ms, epoch, REFRESH_INTERVAL_MS)
         return epoch

@@ -15,7 +15,7 @@ from ottla.coordinator.group.streams.tasks import NO_OWNED_TASKS, Message, Tasks
 from ottla.coordinator.group.streams.topology import parse_topology
 from ottla.errors import ApiException, ErrorCode
 
-log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class StreamsReplay:
