@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 beside Ottla: its tools, and its broker as a peer, from Maven by their coordinates."""
+"""Apache Kafka 4.3.1 for comparison: its tools and its broker, resolved by Maven."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ VERSION = "4.3.1"
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 
 LEAN_JVM_FLAGS = ["-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
-"""For programs that run a second or two: start-up is most of what they cost."""
+"""For programs that run a second or two: start-up dominates their run time."""
 
 KAFKA_JVM_FLAGS = [
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
     *("-XX:MaxInlineLevel=15", "-Djava.awt.headless=true"),
 ]
-"""What Kafka's own start script gives its broker."""
+"""The JVM flags of Kafka's own start script."""
 
 
 def java_is_here() -> bool:
@@ -46,7 +46,7 @@ def java_command(main_class: str, *arguments: object, flags: list[str] = LEAN_JV
 def run_java(
     main_class: str, *arguments: object, stdin: str | None = None, timeout_s: float = 90, check: bool = True
 ) -> str:
-    """Run one of Kafka's programs to its end; what it printed to both streams comes back."""
+    """Run one of Kafka's programs to its end, and return its output of both streams."""
     done = subprocess.run(
         java_command(main_class, *arguments),
         input=stdin,
@@ -65,7 +65,7 @@ def free_port() -> int:
 
 
 class ApacheKafka:
-    """A single Apache Kafka node, broker and controller, on a directory of the caller's."""
+    """A single Apache Kafka node, broker and controller, in the given directory."""
 
     def __init__(
         self,
@@ -113,19 +113,19 @@ class ApacheKafka:
         run_java("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", self.properties, *options)
 
     def start(self, timeout_s: float = 120) -> ApacheKafka:
-        """Start it and wait until its port opens, which is all that it tells of itself."""
+        """Start the node and wait until its port opens: Kafka has no other sign that it is ready."""
         self.launch()
         return self.wait(timeout_s)
 
     def launch(self) -> None:
-        """Start it and go on: a node of several opens its port only when others are there."""
+        """Start the node without waiting: in a cluster its port opens only when others run."""
         self._write_properties()
         with self._log.open("ab") as out:
             command = java_command("kafka.Kafka", self.properties, flags=self.flags)
             self._process = subprocess.Popen(command, stdout=out, stderr=out)
 
     def wait(self, timeout_s: float = 120) -> ApacheKafka:
-        """Until its port opens."""
+        """Wait until the port opens."""
         assert self._process is not None
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -141,7 +141,7 @@ class ApacheKafka:
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
 
     def terminate(self) -> None:
-        """Ask it to stop, and go on."""
+        """Ask the node to stop, without waiting."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 

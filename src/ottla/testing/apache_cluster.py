@@ -1,4 +1,4 @@
-"""Several Apache Kafka nodes, each broker and controller, as the peer of a cluster of ours."""
+"""A cluster of Apache Kafka nodes, each broker and controller, for comparison with an Ottla cluster."""
 
 from __future__ import annotations
 

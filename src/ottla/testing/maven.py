@@ -1,4 +1,4 @@
-"""Java programs by their Maven coordinates: resolved once, remembered as a class path."""
+"""Class paths of Java programs by Maven coordinates: resolved once, then cached."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def classpath(*coordinates: str) -> str:
-    """The class path of `group:artifact:version` artifacts with all they depend on."""
+    """Return the class path of `group:artifact:version` artifacts with all dependencies."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ottla"
     cache.mkdir(parents=True, exist_ok=True)
     remembered = cache / f"classpath-{hashlib.sha256(' '.join(coordinates).encode()).hexdigest()[:16]}"

@@ -1,7 +1,7 @@
-"""A file system in memory that fails on purpose: the twin of `OsFs` for the simulator and the recovery tests.
+"""An in-memory file system with fault injection, for the simulator and the recovery tests.
 
-It keeps what was written apart from what was synced. `crash` gives the file system as a machine that lost power
-might find it: synced bytes stand, the rest is lost, torn or damaged, as chance has it.
+It separates written from synced data. `crash` returns the file system after a power loss: synced bytes stay, the
+rest is randomly lost, torn or damaged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Inode:
-    """A file's bytes: as the running system sees them, and as far as they are on disk."""
+    """A file's bytes: as the running system sees them, and as they are on disk."""
 
     __slots__ = ("cached", "data", "mtime_ms", "synced")
 
@@ -102,13 +102,13 @@ class _MemLock:
 
 
 class MemFs:
-    """Files and directories in memory. `fault` is asked before every operation and may raise `OSError`."""
+    """Files and directories in memory. `fault` is called before every operation and may raise `OSError`."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.now_ms = now_ms
         self.fault: Callable[[str, str], None] | None = None
         self.space: int | None = None
-        """Bytes left on the disk; None is plenty."""
+        """Bytes left on the disk; None means unlimited."""
         self._files: dict[str, _Inode] = {}
         self._dirs: set[str] = {"/"}
         self._synced_files: dict[str, _Inode] = {}
@@ -128,7 +128,7 @@ class MemFs:
             self.space -= size
 
     def evict(self, path: str) -> None:
-        """Drop a file from the page cache: the next read without waiting would block."""
+        """Drop a file from the page cache: the next read with `nowait` raises `WouldBlock`."""
         self._files[path].cached = False
 
     def flip_bit(self, path: str, bit: int) -> None:
@@ -138,7 +138,7 @@ class MemFs:
         node.synced = bytes(node.data)
 
     def kill(self) -> MemFs:
-        """The file system as a process finds it after its predecessor was killed: all writes stand, locks are free."""
+        """Return the file system after the process was killed: all writes stay, locks are free."""
         fs = MemFs(self.now_ms)
         fs._dirs = set(self._dirs)
         for path, node in self._files.items():
@@ -149,7 +149,7 @@ class MemFs:
         return fs
 
     def crash(self, rng: random.Random) -> MemFs:
-        """The file system after a loss of power: what was not synced survives in part, or damaged, or not at all."""
+        """Return the file system after a power loss: unsynced data survives in part, damaged, or not at all."""
         fs = MemFs(self.now_ms)
         fs._dirs = set(self._synced_dirs)
         for path in sorted(self._dirs - self._synced_dirs):
@@ -160,7 +160,7 @@ class MemFs:
         for path, node in self._synced_files.items():
             if self._files.get(path) is node or rng.random() < 0.5:
                 continue
-            # Its renaming or removal reached the disk by itself; a rename is always all or nothing.
+            # The rename or removal reached the disk without a sync; a rename is atomic.
             if survivors[path] is node and (node in names or path not in self._files):
                 del survivors[path]
             if node in names:
@@ -168,7 +168,7 @@ class MemFs:
         synced = set(self._synced_files.values())
         for path, node in self._files.items():
             if node not in synced and rng.random() < 0.5:
-                survivors[path] = node  # the name of a new file reached the disk by itself
+                survivors[path] = node  # the name of a new file reached the disk without a sync
         for path, node in survivors.items():
             if os.path.dirname(path) in fs._dirs:
                 copy = fs._files[path] = _Inode()
@@ -261,7 +261,7 @@ class MemFs:
         """Do nothing: memory needs no preallocation."""
 
     def fsync_dir(self, path: str) -> None:
-        """The names in the directory are on disk afterwards: new ones are there, old ones gone."""
+        """Sync the names in the directory: new ones and removals."""
         self._check("fsync", path)
         self._synced_dirs.add(path)
         prefix = path.rstrip("/") + "/"
@@ -325,10 +325,10 @@ def _missing(path: str) -> FileNotFoundError:
 
 
 def _after_crash(node: _Inode, rng: random.Random) -> bytes:
-    """Synced bytes for certain; of what came after some bytes, zeros for others, a flipped bit now and then."""
+    """Return the synced bytes, and a random part of the rest: cut, zeroed, or with a flipped bit."""
     synced, data = node.synced, bytes(node.data)
     if data[: len(synced)] != synced:
-        # Cut or rewritten since the last sync: either state may be found.
+        # Truncated or rewritten since the last sync: either state is possible.
         return data if rng.random() < 0.5 else synced
     fresh = bytearray(data[len(synced) :])
     if not fresh:

@@ -1,6 +1,6 @@
-"""The network between nodes without sockets: `Peers` on a virtual clock, with cuts, delays and dead processes.
+"""An in-memory network between nodes: `Peers` on a virtual clock, with partitions, delays and dead processes.
 
-Every message goes through its codec, in the newest version or the one a test asks for, as it would on a socket.
+Every message is encoded and decoded in the newest version, or the one that a test sets, as on a socket.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.wire.messages import response_class
 
 Respond = Callable[[WireResponse], None]
 Handler = Callable[[int, WireRequest[WireResponse], int, Respond], object]
-"""Called with the sender's node id, the request, its version, and the one way to answer (now or later)."""
+"""Called with the sender's node id, the request, its version, and the callback for the response (now or later)."""
 
 
 @dataclass(slots=True)
@@ -26,36 +26,36 @@ class _Served:
     node_id: int
     handler: Handler
     life: object
-    """Another one for each start of the process: connections do not outlive it."""
+    """A new object for each start of the process: connections do not survive a restart."""
 
 
 class MemoryNetwork:
-    """All nodes of a test. Addresses are (host, port); cuts go by node id."""
+    """The network of all nodes of a test. Addresses are (host, port); partitions use node ids."""
 
     def __init__(self, clock: Clock, *, delay_s: float = 0.001) -> None:
         self.clock = clock
         self.delay_s = delay_s
         self.jitter_s = 0.0
-        """Up to this much more, drawn from the clock's chance, for each message."""
+        """Up to this much additional random delay for each message."""
         self.max_version: dict[int, int] = {}
-        """By API key, where the nodes speak an older version than the newest."""
+        """The highest version by API key, if it is not the newest."""
         self._served: dict[tuple[str, int], _Served] = {}
         self._addresses: dict[int, list[tuple[str, int]]] = {}
         self._cut: set[frozenset[int]] = set()
         self._peers: list[MemoryPeer] = []
 
     def peers(self, node_id: int) -> MemoryPeers:
-        """What the node is handed in as its `Peers`."""
+        """Return the `Peers` of a node."""
         return MemoryPeers(self, node_id)
 
     def serve(self, endpoint: Endpoint, handler: Handler) -> None:
-        """The node's process listens there from now on."""
+        """Listen on an endpoint for a node."""
         address = (endpoint.host, endpoint.port)
         self._served[address] = _Served(endpoint.node_id, handler, object())
         self._addresses.setdefault(endpoint.node_id, []).append(address)
 
     def stop(self, node_id: int) -> None:
-        """The process is gone: its connections are reset, and new ones are refused."""
+        """End the process of a node: its connections are reset, and new ones are refused."""
         for address in self._addresses.pop(node_id, ()):
             self._served.pop(address, None)
         for peer in list(self._peers):
@@ -65,7 +65,7 @@ class MemoryNetwork:
                 peer.lost_if_stale()
 
     def cut(self, one: int, other: int) -> None:
-        """Nothing passes between the two any more; neither is told."""
+        """Drop all messages between two nodes silently."""
         self._cut.add(frozenset((one, other)))
 
     def isolate(self, node_id: int, others: range | list[int]) -> None:
@@ -74,7 +74,7 @@ class MemoryNetwork:
                 self.cut(node_id, other)
 
     def heal(self) -> None:
-        """Undo all cuts."""
+        """Remove all partitions."""
         self._cut.clear()
 
     def is_cut(self, one: int, other: int) -> bool:
@@ -90,7 +90,7 @@ class MemoryNetwork:
         return self._served.get(address)
 
     def node_at(self, address: tuple[str, int]) -> int | None:
-        """Who listens there, or did."""
+        """Return the id of the node that listens at an address, or None."""
         found = self._served.get(address)
         return None if found is None else found.node_id
 
@@ -133,7 +133,7 @@ class MemoryPeers:
 
 
 class _Sent:
-    """A request under way; whichever of answer, failure and time-out comes first settles it."""
+    """A pending request. The first of response, failure and time-out completes it."""
 
     __slots__ = ("answer", "done", "failed", "over", "timer")
 
@@ -162,7 +162,7 @@ class _Sent:
 
 
 class MemoryPeer:
-    """A connection. Answers come in the order of the requests; a time-out breaks it, as it would a real one."""
+    """A connection. Responses come in the order of the requests; a time-out breaks it, like a real connection."""
 
     def __init__(self, network: MemoryNetwork, sender: int, endpoint: Endpoint) -> None:
         self.sender = sender
@@ -208,7 +208,7 @@ class MemoryPeer:
         network.later(self._arrive, sent, type(request), encode(request, version), version)
 
     def lost_if_stale(self) -> None:
-        """The other process is gone: what was connected to it hears so."""
+        """Report the loss if the process at the other end has ended."""
         if self._life is not None and not self._is_live():
             self._life = None
             self._network.later(self._lost)
@@ -236,7 +236,7 @@ class MemoryPeer:
             self._life = None
             return
         if self._life is not None and self._life is not served.life:
-            # A process that came back knows nothing of the old connection: it was reset.
+            # A restarted process does not know the old connection: it was reset.
             self._life = served.life
             self._settle(sent, PeerFailure.DISCONNECTED)
             return

@@ -1,4 +1,4 @@
-"""Faults on real processes: a cluster under load, things done to it, and a checker for what its clients saw.
+"""Chaos tests on real processes: a cluster under load, faults, and a checker of what the clients saw.
 
-`python -m ottla.testing.chaos --minutes 5` runs it; the history of every run stays behind to be read.
+`python -m ottla.testing.chaos --minutes 5` runs it. The history of every run is kept.
 """

@@ -1,4 +1,4 @@
-"""`python -m ottla.testing.chaos --minutes 5`: faults on a cluster of real processes, and what clients saw of it."""
+"""`python -m ottla.testing.chaos --minutes 5`: faults on a cluster of real processes, and a check."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def main() -> None:
     wanted = given.faults.split(",") if given.faults else list(FAULTS)
     kinds = possible(wanted)
     for kind in sorted(set(wanted) - set(kinds)):
-        _say(f"left out, because this machine does not allow it: {kind}")
+        _say(f"skipped, because this machine does not allow it: {kind}")
     directory = given.keep / f"{time.strftime('%Y%m%d-%H%M%S')}-{given.seed}"
     plan = Plan(
         directory,

@@ -1,7 +1,7 @@
-"""A disk that fails with EIO: a library in front of libc, in the process of one node, that can be told to fail.
+"""A disk that fails with EIO: a preloaded library in the process of one node makes file operations fail on demand.
 
-It is compiled where the run is, with the machine's C compiler; `usable()` says whether there is one. It fails what the
-node does with files under its own directory, and nothing else.
+The machine's C compiler builds it; `usable()` returns whether there is one. Only operations on files in the node's
+own directory fail.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SOURCE: Final = r"""
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* What fails now is in a file, which is not there while all is well: letters of w, s and r. */
+/* The orders file lists the operations that fail now: letters of w, s and r. It is missing while nothing fails. */
 static int broken(int fd, char operation) {
     const char *orders = getenv("OTTLA_BROKEN_DISK_ORDERS"), *place = getenv("OTTLA_BROKEN_DISK_PLACE");
     char what[8] = "", link[64], path[PATH_MAX + 1];
@@ -68,7 +68,7 @@ IN_FRONT_OF(ssize_t, preadv64v2, 'r', (int fd, const struct iovec *data, int cou
 
 
 class BrokenDisk:
-    """Of one node. `launcher` goes in front of its command; between `fail` and `mend` its files cannot be used."""
+    """The disk of one node. `launcher` goes before its command. Between `fail` and `mend` its files fail."""
 
     def __init__(self, directory: Path, data: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)

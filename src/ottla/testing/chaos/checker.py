@@ -1,10 +1,10 @@
-"""Finds in a history what must never be, in the manner of Jepsen's workload for Kafka: history in, anomalies out.
+"""Finds anomalies in a history, like Jepsen's workload for Kafka.
 
 | anomaly | |
 |---|---|
 | inconsistent offsets | two values were seen at one offset |
 | duplicate | one value was seen at two offsets |
-| lost write | acknowledged, below something that was read, and read by nobody |
+| lost write | acknowledged, below something that was read, and never read |
 | unseen | acknowledged, and not read by the last readers of all |
 | poll skip | a consumer went past a record that it should have had |
 | non-monotonic poll | a consumer got an offset at or before one that it had already |
@@ -28,12 +28,12 @@ from ottla.testing.chaos.cycles import cyclic_parts
 from ottla.testing.chaos.history import History, Outcome, Send, Transaction
 
 COPY_MARK: Final = " of "
-"""A copy's value is its own name, this mark, and the value it was made from."""
+"""A copy's value is its own name, this mark, and its original's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """What kind, and the evidence in a sentence."""
+    """The kind of an anomaly, and the evidence."""
 
     kind: str
     what: str
@@ -41,26 +41,26 @@ class Anomaly:
 
 @dataclass(slots=True)
 class _Seen:
-    """What a history says in sum about partitions and values."""
+    """An index of a history by partitions and values."""
 
     values: dict[str, dict[int, set[str]]] = field(default_factory=lambda: defaultdict(dict))
     """By partition and offset, from sends and polls."""
     places: dict[str, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
-    """Where each value is."""
+    """The places of each value."""
     read: set[str] = field(default_factory=set)
     read_committed: set[str] = field(default_factory=set)
     read_last: set[str] = field(default_factory=set)
     ends: dict[str, int] = field(default_factory=dict)
-    """The highest offset of each partition that someone read."""
+    """The highest offset of each partition that was read."""
     transactions: dict[str, Transaction] = field(default_factory=dict)
     owner: dict[str, str] = field(default_factory=dict)
     """The transaction that wrote a value."""
     sent_again: set[tuple[str, str]] = field(default_factory=set)
-    """Partitions and values that their producer says it sends under a new epoch: see `Renewal`."""
+    """Partitions and values that their producer sent again under a new epoch: see `Renewal`."""
 
 
 def check(history: History) -> list[Anomaly]:
-    """Every anomaly that the history holds."""
+    """Return all anomalies of a history."""
     seen = _gather(history)
     return [
         *_offsets(seen),
@@ -108,19 +108,19 @@ def _offsets(seen: _Seen) -> Iterator[Anomaly]:
 
 
 def _excused(places: set[tuple[str, int]], value: str, seen: _Seen) -> bool:
-    """There twice, once for each of two epochs that its producer says it used."""
+    """Return whether the producer wrote the value twice by using two epochs."""
     partitions = {partition for partition, _ in places}
     return len(places) == 2 and len(partitions) == 1 and (partitions.pop(), value) in seen.sent_again
 
 
 def excused(history: History) -> int:
-    """How many records are there twice by their producer's own doing."""
+    """Return the number of duplicates that their producer caused itself."""
     seen = _gather(history)
     return sum(len(places) > 1 and _excused(places, value, seen) for value, places in seen.places.items())
 
 
 def _promised(send: Send, seen: _Seen) -> bool:
-    """Whether the record was acknowledged for good."""
+    """Return whether the record was acknowledged and committed."""
     if send.outcome is not Outcome.OK:
         return False
     return not send.transaction or _outcome(send.transaction, seen) is Outcome.OK
@@ -147,7 +147,7 @@ def _lost(history: History, seen: _Seen) -> Iterator[Anomaly]:
 
 
 def _polls(history: History, seen: _Seen) -> Iterator[Anomaly]:
-    """Within a session a consumer moves forward only, and leaves out nothing that is there for it."""
+    """Within a session a consumer only moves forward, and skips no record."""
     visible = {
         partition: sorted(
             offset
@@ -211,7 +211,7 @@ def _uncommitted_reads(history: History, seen: _Seen) -> Iterator[Anomaly]:
 
 
 def _torn(history: History, seen: _Seen) -> Iterator[Anomaly]:
-    """Whoever reads last finds all records of a transaction, or none."""
+    """The final reader finds all records of a transaction, or none."""
     if not any(poll.final for poll in history.polls):
         return
     by_transaction: dict[str, list[Send]] = defaultdict(list)

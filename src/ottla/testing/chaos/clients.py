@@ -1,7 +1,7 @@
-"""The load of a run: producers, transactions, copies and consumers, each a thread that notes what it did and saw.
+"""The load of a run: producers, transactions, copiers and consumers. Each is a thread that records what it did and saw.
 
-They are confluent-kafka clients with the patience of production, only quicker to try again. What a fault may do to
-them (time out, be fenced, be told to abort) is noted and gone through; only the history says what was wrong.
+They are confluent-kafka clients with the timeouts of production and faster retries. They record and survive the
+effects of faults (time-outs, fencing, aborts); only the checker decides what is wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUICK: Final[Settings] = {
     "socket.connection.setup.timeout.ms": 3_000,
     "socket.timeout.ms": 5_000,
     "topic.metadata.refresh.fast.interval.ms": 100,
-    # Else librdkafka may wait for ever for a coordinator that it knew before all brokers were gone.
+    # Otherwise librdkafka may wait forever for a coordinator that it knew before all brokers were down.
     "metadata.recovery.strategy": "none",
     "log_level": 0,
 }
@@ -40,7 +40,7 @@ _JUMP_EACH_S: Final = 20.0
 
 
 def name(partition: TopicPartition | Message) -> str:
-    """A partition as the history has it."""
+    """Return the name of a partition in the history."""
     if isinstance(partition, TopicPartition):
         return f"{partition.topic}-{partition.partition}"
     return f"{partition.topic()}-{partition.partition()}"
@@ -49,11 +49,11 @@ def name(partition: TopicPartition | Message) -> str:
 _NEW_EPOCH: Final = re.compile(
     r"(?P<topic>\S+) \[(?P<partition>\d+)\] changed PID\{Id:\d.*\} -> PID\{.*\} with base MsgId (?P<first>\d+)"
 )
-"""librdkafka's own words. The first of all producer ids is none that it had (`PID{Invalid}`)."""
+"""A log line of librdkafka about a new producer epoch. The first producer id replaces `PID{Invalid}`."""
 
 
 class Worker(threading.Thread):
-    """A client in a thread of its own: `step` again and again until the run is over, then `finish`."""
+    """A client in its own thread: repeats `step` until the run is over, then calls `finish`."""
 
     def __init__(self, client: str, bootstrap: str, recorder: Recorder, seed: int) -> None:
         super().__init__(name=client, daemon=True)
@@ -78,14 +78,14 @@ class Worker(threading.Thread):
             raise
 
     def step(self) -> None:
-        """A little work."""
+        """Do a little work."""
         raise AssertionError("a worker has a step of its own")
 
     def again(self) -> None:
-        """A client's call failed: begin anew if that helps."""
+        """Recover after a failed call of the client."""
 
     def finish(self) -> None:
-        """No more work: wait for what is under way."""
+        """Wait for pending operations at the end."""
 
 
 class Sender(Worker):
@@ -107,7 +107,7 @@ class Sender(Worker):
         self._numbers = itertools.count()
         self._under_way = threading.Semaphore(_IN_FLIGHT)
         self._given: dict[str, list[str]] = {}
-        """What this producer was given, by partition; the first is its message 1."""
+        """The values given to this producer by partition; the first is its message 1."""
         self._producer = self._open()
 
     def _open(self) -> Producer:
@@ -117,8 +117,8 @@ class Sender(Worker):
             "enable.idempotence": True,
             "linger.ms": 2,
             "message.timeout.ms": 120_000,
-            # librdkafka takes a new epoch when a batch came before one that was refused (NOT_ENOUGH_REPLICAS for
-            # some moments, with several requests under way). It tells so in its log only.
+            # librdkafka takes a new epoch when a batch arrived before one that was refused (NOT_ENOUGH_REPLICAS for
+            # some moments, with several requests in flight). It reports that only in its log.
             "debug": "eos",
             "log_level": 7,
         }
@@ -136,7 +136,7 @@ class Sender(Worker):
         return False
 
     def again(self) -> None:
-        """After a fatal error only a new producer helps; the old one's records come to their ends first."""
+        """Create a new producer after a fatal error, and first wait for the records of the old one."""
         self._producer.flush(150)
         self._producer = self._open()
 
@@ -156,7 +156,7 @@ class Sender(Worker):
                     name(part),
                     f"{self.client}/{number}",
                     Outcome.OK if error is None else Outcome.UNKNOWN,
-                    -1 if error is not None else _told_offset(message),
+                    -1 if error is not None else _acknowledged_offset(message),
                     began=began,
                     ended=time.monotonic(),
                 )
@@ -238,7 +238,7 @@ class Transactor(Worker):
         return producer
 
     def again(self) -> None:
-        """A new instance: its `init_transactions` decides what the old one left open."""
+        """Create a new instance: its `init_transactions` completes an open transaction of the old one."""
         if self._consumer is not None:
             self._consumer.close()
         self._producer = self._consumer = None
@@ -257,7 +257,7 @@ class Transactor(Worker):
             if self.rng.random() < self._aborts:
                 producer.abort_transaction(20)
                 outcome = Outcome.FAILED
-                # What was taken in is to be taken in again.
+                # The records must be read again.
                 self.again()
             else:
                 ending = time.monotonic()
@@ -266,13 +266,13 @@ class Transactor(Worker):
         except KafkaException as failed:
             error = failed.args[0]
             if error.txn_requires_abort():
-                # Its commit was refused: there is no way left for it to have happened once the abort has.
+                # The commit was refused, and after the abort it cannot happen any more.
                 producer.abort_transaction(20)
                 outcome = Outcome.FAILED
             raise
         finally:
             if not ending:
-                # Nobody ever asked for its commit, nor will: the next instance aborts it.
+                # The commit was never requested: the next instance aborts it.
                 outcome = Outcome.FAILED
             reads = tuple((each.value() or b"").decode() for each in taken)
             self.recorder.add(
@@ -295,7 +295,7 @@ class Transactor(Worker):
 
             def delivered(error: KafkaError | None, message: Message, index: int = index) -> None:
                 if error is None:
-                    outcomes[index] = (Outcome.OK, _told_offset(message))
+                    outcomes[index] = (Outcome.OK, _acknowledged_offset(message))
 
             producer.produce(part.topic, value.encode(), partition=part.partition, on_delivery=delivered)
         try:
@@ -311,7 +311,7 @@ class Transactor(Worker):
 
     def finish(self) -> None:
         self.again()
-        # Decides what the last transaction left open: readers would stop there.
+        # Complete the last transaction: readers would stop there.
         Producer(
             {**QUICK, "bootstrap.servers": self.bootstrap, "transactional.id": self.client}
         ).init_transactions(60)
@@ -378,7 +378,7 @@ class Reader(Worker):
 
     def step(self) -> None:
         consumer = self._consumer or self._open()
-        # One at a time while a rebalance may come in between: a message belongs to the session it came in.
+        # A rebalance may come in between: a message belongs to the session in which it came.
         before = self._session
         messages = consumer.consume(_READ_ROUND, 0.2)
         session = before if before == self._session else f"{before}-{self._session}"
@@ -398,7 +398,7 @@ class Reader(Worker):
             self._jump(consumer)
 
     def _jump(self, consumer: Consumer) -> None:
-        """Back by some records in one partition; from the beginning would be ever more work."""
+        """Seek back by some records in one partition."""
         self._next_session()
         self._jump_at = time.monotonic() + _JUMP_EACH_S * (0.5 + self.rng.random())
         at = self.rng.choice(consumer.position(list(self._partitions)))
@@ -418,7 +418,7 @@ def read_to_end(
     committed: bool,
     timeout_s: float = 120.0,
 ) -> None:
-    """The last reads of a run: every partition from its beginning to its end."""
+    """Read every partition from its beginning to its end, at the end of a run."""
     consumer = Consumer(
         {
             **QUICK,
@@ -453,7 +453,7 @@ def read_to_end(
         consumer.close()
 
 
-def _told_offset(message: Message) -> int:
-    """Where a record went; -1 where librdkafka knows only that it is there, by the acknowledgement of a later one."""
+def _acknowledged_offset(message: Message) -> int:
+    """Return the offset of a record; -1 if librdkafka only knows from a later acknowledgement that it was written."""
     offset = message.offset()
     return -1 if offset is None else offset

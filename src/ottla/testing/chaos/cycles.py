@@ -1,4 +1,4 @@
-"""Strongly connected parts of a graph: where there is a cycle, and one of them to show."""
+"""Strongly connected components of a graph, to find cycles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Set
 
 
 def cyclic_parts(edges: Mapping[str, Set[str]]) -> Iterator[set[str]]:
-    """Every largest set of nodes that all reach each other; Tarjan's way, without recursion."""
+    """Yield the strongly connected components with a cycle (Tarjan's algorithm, without recursion)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

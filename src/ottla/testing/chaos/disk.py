@@ -1,4 +1,4 @@
-"""A small disk for one node, which can be filled to the last byte: a tmpfs mounted on its directory. Needs root."""
+"""A small disk for one node, which can be filled completely: a tmpfs mounted on its directory. Needs root."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK: Final = bytes(64 << 10)
 
 
 class SmallDisk:
-    """Mounted when made; `fill` takes what is left, `free` gives it back."""
+    """Mounted when created. `fill` uses all free space, `free` releases it."""
 
     def __init__(self, directory: Path, size_bytes: int = SIZE_BYTES) -> None:
         self.directory = directory
@@ -35,7 +35,7 @@ class SmallDisk:
 
     @staticmethod
     def _write(handle: int) -> None:
-        """As much as fits: the last bytes one by one."""
+        """Write as much as fits, in ever smaller pieces."""
         size = len(_CHUNK)
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What is done to a cluster: each fault begins, lasts, and is healed again. Who is hit is drawn from a seed."""
+"""The faults of a chaos run: each begins, lasts, and is healed. The seed chooses the victims."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GROUP, _TRANSACTION = 0, 1
 
 @dataclass(slots=True)
 class Scene:
-    """Everything that a fault can touch."""
+    """Everything that a fault can act on."""
 
     cluster: Cluster
     rng: random.Random
@@ -35,15 +35,15 @@ class Scene:
     cuts_s: tuple[float, float] = (2.0, 12.0)
     downs_s: tuple[float, float] = (0.0, 3.0)
     coordinated: Sequence[str] = field(default_factory=list)
-    """Ids of groups and transactions, whose coordinators are worth hitting."""
+    """Ids of groups and transactions whose coordinators are victims."""
 
     def lasting(self, bounds: tuple[float, float]) -> float:
-        """Short more often than long."""
+        """Return a duration within the bounds, more often short than long."""
         low, high = bounds
         return low + (high - low) * self.rng.random() ** 2
 
     def victim(self, role: str) -> int:
-        """The node that is or does something just now; any, if that cannot be told."""
+        """Return the node that has a role now; a random one if that is unknown."""
         running = [node_id for node_id in self.cluster.broker_ids if self.cluster.running(node_id)]
         found: int | None = None
         with contextlib.suppress(OSError):
@@ -69,12 +69,12 @@ class Scene:
 
 
 def wait(seconds: float) -> None:
-    """A fault lasts for a time, not until an event."""
+    """Wait while a fault lasts: for a time, not for an event."""
     time.sleep(seconds)
 
 
 def launch(cluster: Cluster, node_ids: Sequence[int], timeout_s: float = 90.0) -> None:
-    """Start nodes together: one alone may wait for the others."""
+    """Start nodes together: a single one may wait for the others."""
     for node_id in node_ids:
         cluster.nodes[node_id].launch()
     for node_id in node_ids:
@@ -85,7 +85,7 @@ def launch(cluster: Cluster, node_ids: Sequence[int], timeout_s: float = 90.0) -
 
 
 def kill(scene: Scene) -> str:
-    """kill -9 of one that matters."""
+    """Kill a leader, controller or coordinator."""
     role = scene.role()
     victim = scene.victim(role)
     scene.cluster.kill(victim)
@@ -95,7 +95,7 @@ def kill(scene: Scene) -> str:
 
 
 def kill_two(scene: Scene) -> str:
-    """Two of them within moments: writes are refused until one is back."""
+    """Kill two nodes: writes are refused until one is back."""
     victims = scene.rng.sample([i for i in scene.cluster.broker_ids if scene.cluster.running(i)], 2)
     for victim in victims:
         scene.cluster.kill(victim)
@@ -107,7 +107,7 @@ def kill_two(scene: Scene) -> str:
 
 
 def kill_all(scene: Scene) -> str:
-    """All of them in the same moment."""
+    """Kill all nodes at the same moment."""
     running = [node_id for node_id in scene.cluster.nodes if scene.cluster.running(node_id)]
     scene.cluster.kill_all()
     wait(scene.lasting(scene.downs_s) / 3)
@@ -117,7 +117,7 @@ def kill_all(scene: Scene) -> str:
 
 
 def pause(scene: Scene) -> str:
-    """SIGSTOP: silent, but not gone; then it goes on as if nothing had been."""
+    """Pause a node (SIGSTOP), then resume it."""
     role = scene.role()
     victim = scene.victim(role)
     seconds = scene.lasting(scene.pauses_s)
@@ -131,7 +131,7 @@ def pause(scene: Scene) -> str:
 
 
 def restart(scene: Scene) -> str:
-    """An orderly stop and start."""
+    """Restart a node cleanly."""
     role = scene.role()
     victim = scene.victim(role)
     scene.cluster.restart(victim, 90)
@@ -139,7 +139,7 @@ def restart(scene: Scene) -> str:
 
 
 def rolling(scene: Scene) -> str:
-    """An orderly restart of each, one after the other."""
+    """Restart all nodes cleanly, one after the other."""
     for node_id in scene.cluster.broker_ids:
         if scene.cluster.running(node_id):
             scene.cluster.restart(node_id, 90)
@@ -165,20 +165,20 @@ def _cut(scene: Scene, what: str, cut: Callable[[Network, int, list[int]], None]
 
 
 def cut_leader(scene: Scene) -> str:
-    """A leader or the controller alone, but in reach of its clients."""
+    """Isolate a leader or the controller from other nodes; clients still reach it."""
     role = scene.rng.choice(("leader", "controller", "coordinator"))
     return _cut(scene, "alone:", lambda network, victim, others: network.separate([victim], others), role)
 
 
 def cut_minority(scene: Scene) -> str:
-    """One node alone, also from clients."""
+    """Isolate one node from all others and from clients."""
     return _cut(
         scene, "gone:", lambda network, victim, others: network.separate([victim], [*others, OUTSIDE])
     )
 
 
 def cut_one_way(scene: Scene) -> str:
-    """One node hears the others and is not heard, or the other way round."""
+    """Cut one direction between a node and the others."""
     deaf = scene.rng.random() < 0.5
 
     def cut(network: Network, victim: int, others: list[int]) -> None:
@@ -189,7 +189,7 @@ def cut_one_way(scene: Scene) -> str:
 
 
 def cut_ring(scene: Scene) -> str:
-    """Nodes reach their neighbours only: with three of them, two that see just the third."""
+    """Let nodes reach their neighbours only: with three nodes, two reach only the third."""
 
     def cut(network: Network, victim: int, others: list[int]) -> None:
         ring = [victim, *scene.rng.sample(others, len(others))]
@@ -205,7 +205,7 @@ def cut_ring(scene: Scene) -> str:
 
 
 def cut_all(scene: Scene) -> str:
-    """Every node alone."""
+    """Isolate every node."""
 
     def cut(network: Network, victim: int, others: list[int]) -> None:
         for node_id in network.node_ids:
@@ -218,7 +218,7 @@ def cut_all(scene: Scene) -> str:
 
 
 def full_disk(scene: Scene) -> str:
-    """One node has no byte left; it may end over that, and comes back when there is room again."""
+    """Fill the disk of one node. The node may stop, and is restarted when there is space again."""
     assert scene.disk is not None
     node_id, disk = scene.disk
     disk.fill()
@@ -227,14 +227,14 @@ def full_disk(scene: Scene) -> str:
     finally:
         disk.free()
     ended = not scene.cluster.running(node_id)
-    # A directory that failed stays offline until a restart, in Kafka too.
+    # A failed directory stays offline until a restart, in Kafka too.
     scene.cluster.kill(node_id)
     scene.cluster.start_node(node_id, 90)
     return f"node {node_id}, which {'ended' if ended else 'went on'}"
 
 
 def broken_disk(scene: Scene) -> str:
-    """One node's disk answers EIO, to writes, to fsync, to reads, or to all; then it has a disk that works again."""
+    """Let writes, syncs, reads or all operations on one node's disk fail with EIO, then repair the disk."""
     assert scene.broken_disk is not None
     node_id, disk = scene.broken_disk
     what = scene.rng.choice(sorted(OPERATIONS))
@@ -250,7 +250,7 @@ def broken_disk(scene: Scene) -> str:
 
 
 def change_voters(scene: Scene) -> str:
-    """A controller votes no more, is killed and comes back as one that only follows, and is made a voter again."""
+    """Remove a voter, perhaps restart it as an observer, and add it again."""
     cluster = scene.cluster
     assert isinstance(cluster, DynamicCluster)
     voters = cluster.wait_for(cluster.voters, 60)
@@ -267,7 +267,7 @@ def change_voters(scene: Scene) -> str:
 
 
 def reassign(scene: Scene) -> str:
-    """Take a replica of each partition of a topic away, then give it one again, anywhere."""
+    """Remove a replica of each partition of a topic, then add one on a random broker."""
     topic = scene.rng.choice(sorted(scene.topics))
     brokers = [node_id for node_id in scene.cluster.broker_ids if scene.cluster.running(node_id)]
     for count in (2, 3):
@@ -277,7 +277,7 @@ def reassign(scene: Scene) -> str:
 
 
 def move(cluster: Cluster, topic: str, wanted: dict[int, list[int]]) -> None:
-    """Give partitions these replicas."""
+    """Reassign partitions to these replicas."""
     request = messages.AlterPartitionReassignmentsRequest
     asked = request(
         timeout_ms=20_000,
@@ -315,7 +315,7 @@ def move(cluster: Cluster, topic: str, wanted: dict[int, list[int]]) -> None:
 
 
 def add_and_remove(scene: Scene) -> str:
-    """A broker joins, takes partitions, gives them back, and is gone for good."""
+    """Add a broker, move partitions to it and back, then unregister it."""
     newcomer = scene.cluster.spares[0]
     members = [node_id for node_id in scene.cluster.broker_ids if node_id not in scene.cluster.spares]
     scene.cluster.start_node(newcomer, 90)
@@ -405,4 +405,4 @@ WEIGHTS: dict[str, int] = {
     "add-remove": 1,
     "voters": 3,
 }
-"""How often each is drawn."""
+"""The relative frequency of each fault."""

@@ -1,4 +1,4 @@
-"""What the clients of a run did and saw, one operation to a line of JSON: the material of the checker.
+"""The history of a run: what its clients did and saw, one operation per line of JSON. The checker reads it.
 
 Times are seconds on the machine's monotonic clock: all clients of a run share it. A partition is `topic-index`.
 """
@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 
 class Outcome(StrEnum):
-    """`UNKNOWN` may have happened or not: the answer is what was lost."""
+    """The outcome of an operation. `UNKNOWN` means that the response was lost."""
 
     OK = "ok"
     FAILED = "failed"
@@ -56,7 +56,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """`OK` is committed, `FAILED` is aborted. `ending` is when its commit was asked for (0 if it never was)."""
+    """`OK` is committed, `FAILED` is aborted. `ending` is when the commit was requested (0: never)."""
 
     name: str
     client: str
@@ -65,12 +65,12 @@ class Transaction:
     ending: float = 0.0
     ended: float = 0.0
     reads: tuple[str, ...] = ()
-    """Values that it took in."""
+    """The values that it read."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsets:
-    """What a group has committed in the end, by partition."""
+    """The final committed offsets of a group by partition."""
 
     group: str
     offsets: dict[str, int]
@@ -78,21 +78,21 @@ class GroupOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A producer says that it goes on under a new epoch of its own making: from which record on, in which partition.
+    """A producer reports a new epoch that it chose itself: from which record on, in which partition.
 
-    Those of them that it had sent before it sends again, and no broker can tell that they came before.
+    It sends some of them again, and a broker cannot know that they came before.
     """
 
     client: str
     at: float
     partition: str = ""
     values: tuple[str, ...] = ()
-    """The records of the partition from that one on, as far as it had been given them."""
+    """The known records of the partition from that one on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What was done to the cluster, and until when."""
+    """A fault, and its begin and end."""
 
     kind: str
     what: str
@@ -108,7 +108,7 @@ _KINDS: dict[str, type[Operation]] = {
 
 @dataclass(slots=True)
 class History:
-    """All operations of a run, by kind, in the order in which they ended."""
+    """All operations of a run by kind, in the order in which they ended."""
 
     sends: list[Send] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
@@ -141,7 +141,7 @@ class History:
 
 
 class Recorder:
-    """A history that several threads write, and that is on disk line by line."""
+    """Records a history from several threads, and writes it to disk line by line."""
 
     def __init__(self, path: Path) -> None:
         self.history = History()
@@ -162,7 +162,7 @@ class Recorder:
                 self.polled += len(operation.records)
 
     def wait_for_more(self, count: int, timeout_s: float) -> bool:
-        """Until so many more sends were acknowledged: the run's own measure of time."""
+        """Wait for this many more acknowledged sends. Returns False after a timeout."""
         with self._news:
             goal = self.acknowledged + count
             return self._news.wait_for(lambda: self.acknowledged >= goal, timeout_s)
@@ -177,7 +177,7 @@ class Recorder:
 
 
 def read_history(path: Path) -> History:
-    """A run's history from its file."""
+    """Read a run's history from its file."""
     return History.of(_read(path))
 
 

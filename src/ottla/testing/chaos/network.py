@@ -1,7 +1,7 @@
-"""A network of its own for every node: a name space with one cable to a common switch, which can be cut per direction.
+"""A network namespace for every node, with one link to a common bridge that can be cut per direction.
 
-A cut is a wrong hardware address for the other side: packets leave and reach nobody, as in a real partition, and no
-side is told. It needs root and Linux; `usable()` says whether there is one here.
+A cut is a wrong hardware address for the other side: packets leave and are lost silently, as in a real partition.
+It needs root and Linux; `usable()` returns whether it works here.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from types import TracebackType
 from typing import Final
 
 _NOBODY: Final = "02:00:00:00:00:01"
-"""A hardware address that no one has."""
+"""An unused hardware address."""
 OUTSIDE: Final = 0
-"""Where the clients are, as the id of a node."""
+"""The node id of the clients' side."""
 
 
 class NetworkFailed(Exception):
-    """The system refused; the text is what it said."""
+    """A network command failed; the message is its output."""
 
 
 def usable() -> bool:
-    """Whether this process may make networks."""
+    """Return whether this process may create networks."""
     if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("nsenter"):
         return False
     name = f"ottla-try-{os.getpid()}"
@@ -41,7 +41,7 @@ def usable() -> bool:
 
 
 class Network:
-    """Cables for nodes by id; everything is whole at first. `close` takes all of it away."""
+    """The links of the nodes by id, all connected at first. `close` removes everything."""
 
     def __init__(self, node_ids: Iterable[int]) -> None:
         self.node_ids = list(node_ids)
@@ -62,18 +62,18 @@ class Network:
 
     @property
     def launchers(self) -> dict[int, Sequence[str]]:
-        """What starts a process in the place of a node."""
+        """The command prefix that starts a process in a node's namespace."""
         return {
             node_id: ["nsenter", f"--net=/var/run/netns/{self._space(node_id)}"] for node_id in self.node_ids
         }
 
     def cut(self, sender: int, receiver: int) -> None:
-        """Nothing that one sends reaches the other; the way back stays."""
+        """Drop everything from the sender to the receiver; the other direction works."""
         self._cut.add((sender, receiver))
         self._point(sender, receiver, _NOBODY)
 
     def separate(self, one: Iterable[int], other: Iterable[int]) -> None:
-        """Cut all cables between two sides, both ways."""
+        """Cut all links between two sides, in both directions."""
         others = list(other)
         for a in one:
             for b in others:
@@ -142,7 +142,7 @@ class Network:
 
 
 def reaches(host: str, port: int, timeout_s: float) -> bool:
-    """Whether something answers there."""
+    """Return whether a connection to the address works."""
     try:
         with socket.create_connection((host, port), timeout_s):
             return True

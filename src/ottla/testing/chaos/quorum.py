@@ -1,4 +1,4 @@
-"""A cluster whose controllers are in its log: they can be removed and added while it works."""
+"""A cluster with a dynamic quorum: controllers can be removed and added while it runs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class DynamicCluster(Cluster):
             format_node(request, lambda line: None)
 
     def voters(self) -> dict[int, bytes]:
-        """The directory ids of the voters by node id."""
+        """Return the directory ids of the voters by node id."""
         request = messages.DescribeQuorumRequest
         topic = request.TopicData(
             topic_name=TopicName("__cluster_metadata"), partitions=[request.PartitionData(partition_index=0)]
         )
         answer = self.ask(request(topics=[topic]), 2)
         if answer.error_code or answer.topics[0].partitions[0].error_code:
-            raise ConnectionError("nobody can tell who the voters are")
+            raise ConnectionError("no node knows the voters")
         found = answer.topics[0].partitions[0].current_voters
         return {voter.replica_id: voter.replica_directory_id for voter in found}
 

@@ -1,4 +1,4 @@
-"""One run: a cluster, its load, faults one after the other or two at once, the last reads, the verdict."""
+"""One chaos run: a cluster, its load, faults (sometimes two at once), the final reads, the verdict."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ SETTINGS: Final[dict[str, object]] = {
     "transaction.state.log.segment.bytes": 1 << 20,
 }
 _PROGRESS_S: Final = 90.0
-"""After a fault is healed, writes must go on within this time."""
+"""After a fault is healed, writes must continue within this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is to be. It ends after `seconds` or after `cycles` faults, whichever comes first."""
+    """The plan of a run. It ends after `seconds` or after `cycles` faults, whichever comes first."""
 
     directory: Path
     kinds: Sequence[str]
@@ -61,7 +61,7 @@ class Plan:
     seed: int = 1
     nodes: int = 3
     mixed: float = 0.15
-    """How often two faults come at once."""
+    """The share of faults that come in pairs."""
     pauses_s: tuple[float, float] = (1.0, 12.0)
     cuts_s: tuple[float, float] = (2.0, 12.0)
     between: int = 60
@@ -72,7 +72,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Verdict:
-    """What came of it."""
+    """The result of a run."""
 
     faults: Counter[str]
     sends: int
@@ -83,12 +83,12 @@ class Verdict:
     history: Path
     longest_gap_s: float
     excused: int
-    """Records that are there twice by their producer's own doing."""
+    """Duplicates that their producer caused itself."""
     anomalies: list[Anomaly] = field(default_factory=list)
 
 
 def possible(kinds: Sequence[str] = tuple(FAULTS)) -> list[str]:
-    """Those of these faults that this machine allows."""
+    """Return the faults that this machine allows."""
     network, disk, broken_disk = networks.usable(), disks.usable(), broken_disks.usable()
     return [
         kind
@@ -101,10 +101,10 @@ def possible(kinds: Sequence[str] = tuple(FAULTS)) -> list[str]:
 
 def run(
     plan: Plan,
-    tell: Callable[[str], None] = lambda line: None,
+    report: Callable[[str], None] = lambda line: None,
     enough: threading.Event | None = None,
 ) -> Verdict:
-    """The whole run. The history is in `plan.directory`, and stays there. `enough` ends it early, but in order."""
+    """Run the plan. The history stays in `plan.directory`. Setting `enough` ends the run early and cleanly."""
     enough = enough or threading.Event()
     plan.directory.mkdir(parents=True, exist_ok=True)
     history = plan.directory / "history.jsonl"
@@ -119,9 +119,9 @@ def run(
         stack.callback(_stop, workers)
         try:
             if not recorder.wait_for_more(plan.between, _PROGRESS_S):
-                anomalies.append(Anomaly("no progress", "the load did not begin"))
+                anomalies.append(Anomaly("no progress", "the load did not start"))
             else:
-                anomalies += _faults(plan, scene, recorder, tell, enough)
+                anomalies += _faults(plan, scene, recorder, report, enough)
             anomalies += _finish(scene, workers, recorder)
         finally:
             for node_id in scene.cluster.nodes:
@@ -190,7 +190,7 @@ def _partitions(*topics: str) -> list[TopicPartition]:
 
 
 def _workers(bootstrap: str, recorder: Recorder, plan: Plan) -> list[Worker]:
-    """Senders feed the queue, which is copied to the output in transactions; the ledger gets transactions alone."""
+    """Create the clients. Senders fill the queue, copiers copy it to the output; the ledger gets transactions only."""
     seed, everything = plan.seed, _partitions(*TOPICS)
     queue, ledger = _partitions(QUEUE), _partitions(LEDGER)
     workers: list[Worker] = [
@@ -222,7 +222,7 @@ def _workers(bootstrap: str, recorder: Recorder, plan: Plan) -> list[Worker]:
 
 
 def _faults(
-    plan: Plan, scene: Scene, recorder: Recorder, tell: Callable[[str], None], enough: threading.Event
+    plan: Plan, scene: Scene, recorder: Recorder, report: Callable[[str], None], enough: threading.Event
 ) -> list[Anomaly]:
     deadline = time.monotonic() + plan.seconds
     weights = [WEIGHTS[kind] for kind in plan.kinds]
@@ -243,7 +243,7 @@ def _faults(
         if not recorder.wait_for_more(plan.between, _PROGRESS_S):
             return [Anomaly("no progress", f"no writes within {_PROGRESS_S} s after {' and '.join(kinds)}")]
         done += 1
-        tell(
+        report(
             f"{done:4} {' + '.join(kinds):24} {healed - began:5.1f} s,"
             f" then {time.monotonic() - healed:4.1f} s to go on;"
             f" {recorder.acknowledged} acknowledged, {recorder.polled} polled,"
@@ -253,14 +253,14 @@ def _faults(
 
 
 def _do(kinds: list[str], scene: Scene, recorder: Recorder) -> list[Anomaly]:
-    """One fault, or several at once. A node that does not come back ends the run."""
+    """Run one or more faults at once. A node that does not come back ends the run."""
     failed: list[Anomaly] = []
 
     def one(kind: str) -> None:
         began = time.monotonic()
         try:
             what = FAULTS[kind](scene)
-        except Exception as error:  # noqa: BLE001  whatever a thread meets belongs into the verdict
+        except Exception as error:  # noqa: BLE001  every error of a thread belongs to the verdict
             what = f"failed: {error}"
             failed.append(Anomaly("no recovery", f"{kind}: {str(error)[:2000]}"))
         recorder.add(Fault(kind, what[:200], began, time.monotonic()))
@@ -274,7 +274,7 @@ def _do(kinds: list[str], scene: Scene, recorder: Recorder) -> list[Anomaly]:
 
 
 def _finish(scene: Scene, workers: list[Worker], recorder: Recorder) -> list[Anomaly]:
-    """Everything heals, everyone comes to an end, and the last readers read all of it."""
+    """Heal everything, stop the clients, and read all records."""
     if scene.network is not None:
         scene.network.heal()
     down = [i for i in scene.cluster.nodes if not scene.cluster.running(i) and i not in scene.cluster.spares]
@@ -285,7 +285,7 @@ def _finish(scene: Scene, workers: list[Worker], recorder: Recorder) -> list[Ano
             scene.cluster.nodes[node_id].wait_ready(90)
         for topic, partitions in scene.topics.items():
             scene.cluster.wait_in_sync(topic, partitions, 90)
-    except Exception as error:  # noqa: BLE001  it is the verdict that tells
+    except Exception as error:  # noqa: BLE001  the verdict reports it
         return [Anomaly("no recovery", str(error)[:2000])]
     _stop(workers)
     anomalies = [

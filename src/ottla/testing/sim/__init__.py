@@ -1,4 +1,5 @@
-"""A whole cluster in one process: the production code on virtual time, an in-memory network and file systems.
+"""The simulator: a whole cluster in one process. The production code runs on virtual time, an in-memory network and
+in-memory file systems.
 
-Everything that happens follows from one seed; `python -m ottla.testing.sim --seed N` runs it again.
+One seed determines everything; `python -m ottla.testing.sim --seed N` repeats a run.
 """

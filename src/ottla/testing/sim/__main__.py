@@ -22,7 +22,7 @@ _LINE_EACH: Final = 50
 
 def main() -> None:
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # The order of sets of names must follow from the seed, too.
+        # The order of sets of strings must follow from the seed, too.
         os.execve(
             sys.executable,
             [sys.executable, "-m", "ottla.testing.sim", *sys.argv[1:]],
@@ -38,11 +38,9 @@ def main() -> None:
     words.add_argument("--rounds", type=int, help="how many rounds of faults at most")
     words.add_argument("--without", help="numbers of rounds that are left out, counted from 0")
     words.add_argument("--mutation", choices=MUTATIONS, help="break the brokers on purpose")
-    words.add_argument("--shrink", action="store_true", help="find less that fails, too")
+    words.add_argument("--shrink", action="store_true", help="shrink a failing run")
     words.add_argument("--until-failure", action="store_true", help="stop at the first seed that fails")
-    words.add_argument(
-        "--minutes", type=float, default=1e9, help="stop after so long, whatever was done by then"
-    )
+    words.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
     given = words.parse_args()
     plans = [
         drawn(
@@ -63,17 +61,17 @@ def main() -> None:
 
 
 def _names(given: str | None) -> tuple[str, ...] | None:
-    """None for all; nothing at all may be meant, too."""
+    """Return None for all; an empty string means none."""
     return None if given is None else tuple(name for name in given.split(",") if name)
 
 
 def _one(plan: Plan, *, shrunk: bool) -> int:
     result = run(plan)
     if result.violations and shrunk:
-        result = shrink(result, _say)
-        _say(f"it is enough to run: {_command(result.plan)}")
-    _say("\n".join(result.notes))
-    _tell(result)
+        result = shrink(result, _print)
+        _print(f"the smallest failing run: {_command(result.plan)}")
+    _print("\n".join(result.notes))
+    _report(result)
     return int(bool(result.violations))
 
 
@@ -100,7 +98,7 @@ def _many(plans: list[Plan], jobs: int, end: float, *, until_failure: bool, shru
         if result.violations:
             failed.append(result)
             _clear_line()
-            _tell(result)
+            _report(result)
             if until_failure:
                 break
         if time.monotonic() > end:
@@ -109,7 +107,7 @@ def _many(plans: list[Plan], jobs: int, end: float, *, until_failure: bool, shru
     _clear_line()
     seconds = time.monotonic() - begin
     cpu_s = os.times().children_user + os.times().children_system
-    _say(
+    _print(
         f"{done} seeds in {seconds:.0f} s ({cpu_s / done:.1f} s of CPU each), {len(failed)} failed "
         f"{[result.plan.seed for result in failed] if failed else ''}"
     )
@@ -119,7 +117,7 @@ def _many(plans: list[Plan], jobs: int, end: float, *, until_failure: bool, shru
 
 
 def _results(plans: list[Plan], jobs: int) -> Iterator[Result]:
-    """In the order in which they come."""
+    """Yield results in the order of completion."""
     with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
         futures = [pool.submit(run, plan) for plan in plans]
         try:
@@ -136,13 +134,13 @@ def _progress(done: int, count: int, failed: int, seconds: float) -> str:
 
 
 def _show(progress: str, done: int) -> None:
-    """On a terminal in one line that changes, elsewhere a line now and then."""
+    """Show the progress: on a terminal in one line, otherwise a line now and then."""
     if sys.stderr.isatty():
         _clear_line()
         sys.stderr.write(progress)
         sys.stderr.flush()
     elif done % _LINE_EACH == 0:
-        _say(progress)
+        _print(progress)
 
 
 def _clear_line() -> None:
@@ -150,18 +148,18 @@ def _clear_line() -> None:
         sys.stderr.write("\r\x1b[K")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
-def _tell(result: Result) -> None:
-    _say(
+def _report(result: Result) -> None:
+    _print(
         f"seed {result.plan.seed}: trace {result.trace:08x}, {result.steps} steps, {result.seconds:.0f} s simulated, "
         f"{result.acknowledged} records acknowledged, {result.committed} transactions committed"
     )
     for violation in result.violations[:20]:
-        _say(f"  VIOLATED {violation}")
+        _print(f"  VIOLATED {violation}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Holds a history against the final logs: what was promised is there, once, in order, and nothing else was shown."""
+"""Checks a history against the final logs: acknowledged records are there once and in order, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ottla.log.types import TopicPartition
 from ottla.testing.sim.history import COPY_OF, Commit, History, Outcome, Send
 
 DELIVERIES: Final = 10
-"""How often a record of a queue is given out before it is given up."""
+"""The delivery count limit of share groups."""
 
 Log = Sequence[tuple[int, bytes]]
-"""Offset and value of every record, markers left out."""
+"""Offset and value of every record, without markers."""
 
 
 def check(
@@ -21,7 +21,7 @@ def check(
     logs: Mapping[TopicPartition, Log],
     committed: Mapping[TopicPartition, Log],
 ) -> list[str]:
-    """Every violation in a sentence. `logs` is what a plain reader finds in the end, `committed` what is committed."""
+    """Return every violation. `logs` has the final records of a plain reader, `committed` those of read_committed."""
     return [
         *history.anomalies,
         *_acknowledged(history, logs),
@@ -35,7 +35,7 @@ def check(
 
 
 def _acknowledged(history: History, logs: Mapping[TopicPartition, Log]) -> Iterator[str]:
-    """Nothing acknowledged is lost, nothing is there twice, and it is where the answer said."""
+    """Acknowledged records are not lost, not duplicated, and at the acknowledged offset."""
     counts = {tp: Counter(value for _, value in log) for tp, log in logs.items()}
     places = {tp: dict(log) for tp, log in logs.items()}
     for send in history.sends:
@@ -60,7 +60,7 @@ def _acknowledged(history: History, logs: Mapping[TopicPartition, Log]) -> Itera
 
 
 def _order(history: History, logs: Mapping[TopicPartition, Log]) -> Iterator[str]:
-    """Records of one producer stand in the order in which it sent them."""
+    """Records of one producer keep their order."""
     sent: dict[bytes, tuple[str, int]] = {}
     for send in history.sends:
         for value in send.values:
@@ -75,7 +75,7 @@ def _order(history: History, logs: Mapping[TopicPartition, Log]) -> Iterator[str
 
 
 def _transactions(history: History, committed: Mapping[TopicPartition, Log]) -> Iterator[str]:
-    """All or nothing, as the producer was told."""
+    """Transactions are atomic and have the outcome that the producer got."""
     visible = {tp: {value for _, value in log} for tp, log in committed.items()}
     for transaction in history.transactions:
         acknowledged = [send for send in transaction.sends if send.outcome is Outcome.OK]
@@ -100,7 +100,7 @@ def _any_visible(send: Send, visible: Mapping[TopicPartition, set[bytes]]) -> bo
 def _polls(
     history: History, logs: Mapping[TopicPartition, Log], committed: Mapping[TopicPartition, Log]
 ) -> Iterator[str]:
-    """What was shown once is there for good; nothing beyond the limit; no record left out between two polls."""
+    """Records that were read stay; none is beyond the limit; none is skipped between two polls."""
     final = {True: {tp: dict(log) for tp, log in committed.items()}}
     final[False] = {tp: dict(log) for tp, log in logs.items()}
     position: dict[tuple[str, TopicPartition], int] = {}
@@ -137,7 +137,7 @@ def _skips(
 
 
 def _commits(history: History) -> Iterator[str]:
-    """Where a group is, once its commit was answered, never goes back.
+    """The offset of a group never goes back after an acknowledged commit.
 
     A commit whose answer never came may take effect at any time later: what it explains is no violation.
     """
@@ -149,7 +149,7 @@ def _commits(history: History) -> Iterator[str]:
 
 
 def _went_back(history: History, event: Commit, lowest: int) -> Iterator[str]:
-    """What a commit of unknown fate may have put there must be what is seen, or whence a member came to it."""
+    """Check an offset against acknowledged commits and those of unknown outcome."""
     same = [c for c in history.commits if c.group == event.group and c.partition == event.partition]
     reached = max((c.offset for c in same if c.outcome is Outcome.OK and c.ended < event.began), default=-1)
     late = any(
@@ -161,7 +161,7 @@ def _went_back(history: History, event: Commit, lowest: int) -> Iterator[str]:
 
 
 def _copies(history: History, committed: Mapping[TopicPartition, Log]) -> Iterator[str]:
-    """Exactly what the group's offsets say was copied, each record once and in order."""
+    """The copies match the group's offsets: each record once and in order."""
     source = {
         value: (tp, offset)
         for tp in history.copied_to
@@ -193,10 +193,10 @@ def _copies(history: History, committed: Mapping[TopicPartition, Log]) -> Iterat
 
 
 def _deliveries(history: History, logs: Mapping[TopicPartition, Log]) -> Iterator[str]:
-    """What a share consumer has acknowledged is given to nobody again, and in the end all is acknowledged.
+    """An acknowledged record of a queue is not delivered again, and in the end all records are acknowledged.
 
-    A leader that was replaced and has not heard of it yet knows nothing of what its successor was told. It may give
-    records out once more, as Kafka's does, but its consumers' acknowledgements are refused.
+    A replaced leader that does not know it yet misses the acknowledgements to its successor. It may deliver records
+    again, as Kafka's does, but it refuses the acknowledgements of its consumers.
     """
     accepted: dict[tuple[TopicPartition, int], tuple[float, int]] = {}
     done: set[tuple[TopicPartition, int]] = set()
@@ -205,16 +205,16 @@ def _deliveries(history: History, logs: Mapping[TopicPartition, Log]) -> Iterato
         if delivery.accepted is not None or delivery.count >= DELIVERIES:
             done.add(key)
         if delivery.accepted is Outcome.OK:
-            # A member that was late is told yes, too, once all up to there is done with: as Kafka does it.
-            told = (delivery.ended, delivery.leader_epoch)
-            accepted[key] = min(told, accepted.get(key, told))
+            # A late acknowledgement also succeeds once all records up to there are complete, as in Kafka.
+            acknowledged = (delivery.ended, delivery.leader_epoch)
+            accepted[key] = min(acknowledged, accepted.get(key, acknowledged))
     for delivery in history.deliveries:
         ended, epoch = accepted.get((delivery.partition, delivery.offset), (delivery.began, 0))
         if ended < delivery.began and epoch <= delivery.leader_epoch:
             yield f"{delivery.offset} of {delivery.partition} was given out after it was acknowledged"
     if history.deliveries:
         tp = history.deliveries[0].partition
-        # What came into the log unbeknown to its producer may have come after the consumers had ended.
+        # Records of unknown outcome may have arrived after the consumers had ended.
         promised = {value for send in history.sends if send.outcome is Outcome.OK for value in send.values}
         missing = [offset for offset, value in logs[tp] if value in promised and (tp, offset) not in done]
         if missing:

@@ -1,6 +1,6 @@
-"""Simulated members of classic groups: JoinGroup, SyncGroup, Heartbeat; eager, and assigned by one of themselves.
+"""Simulated members of classic groups: JoinGroup, SyncGroup, Heartbeat; eager, with assignment by the group leader.
 
-`Membership` is what any such member needs to own partitions; `ClassicMember` reads what it owns and commits.
+`Membership` joins and syncs; `ClassicMember` reads its partitions and commits.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _GROUP: Final = 0
 _EMBEDDED: Final = 1
 """The version of subscriptions and assignments, which only members read."""
 _SESSION_MS: Final = 3000
-_NOBODY_ELSE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_WRONG_COORDINATOR: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 class Membership:
-    """One member of one group. `owned` is what it may work on, in generation `generation`."""
+    """One member of one group. It owns the partitions `owned` in generation `generation`."""
 
     def __init__(
         self, client: WireClient, history: History, group: GroupId, topic: TopicName, count: int
@@ -43,13 +43,13 @@ class Membership:
         self.group = group
         self.topic = topic
         self._count = count
-        """How many partitions the topic has."""
+        """The number of partitions of the topic."""
         self.member_id = ""
         self.generation = -1
         self.owned: tuple[TopicPartition, ...] = ()
 
     async def keep_up(self) -> None:
-        """Join where that is due, else a heartbeat. Raises `NotSent` and `Unanswered`."""
+        """Join the group if necessary, otherwise send a heartbeat. Raises `NotSent` and `Unanswered`."""
         if self.generation < 0:
             await self._join()
             return
@@ -63,8 +63,8 @@ class Membership:
             self.refused(answer.error_code)
 
     def refused(self, code: int) -> None:
-        """The group goes on without this member, or in another generation: what it owned it owns no more."""
-        if code in _NOBODY_ELSE:
+        """Give up all partitions: the group has removed this member or has another generation."""
+        if code in _WRONG_COORDINATOR:
             self.client.forget_coordinator(_GROUP, self.group)
             return
         if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -88,7 +88,7 @@ class Membership:
         request = messages.JoinGroupRequest
         subscription = messages.ConsumerProtocolSubscription(topics=[self.topic])
         protocol = request.JoinGroupRequestProtocol(name="sim", metadata=_embedded(subscription))
-        # Longer than a rebalance takes: a member that asks again is another one to the group.
+        # Longer than a rebalance takes: to the group a second request is another member.
         answer = await self.ask(
             request(
                 group_id=self.group,
@@ -152,7 +152,7 @@ class Membership:
                 )
 
     async def committed(self, tp: TopicPartition) -> int | None:
-        """Where the group is, as its coordinator says; None where it does not."""
+        """Return the group's committed offset, or None without a response."""
         request = messages.OffsetFetchRequest
         topic = request.OffsetFetchRequestTopics(name=tp.topic, partition_indexes=[tp.partition])
         group = request.OffsetFetchRequestGroup(group_id=self.group, topics=[topic])
@@ -161,7 +161,7 @@ class Membership:
         found = answer.topics[0].partitions[0] if answer.topics else None
         code = answer.error_code or (found.error_code if found is not None else 0)
         if code or found is None:
-            if code in _NOBODY_ELSE:
+            if code in _WRONG_COORDINATOR:
                 self.client.forget_coordinator(_GROUP, self.group)
             return None
         seen.offset, seen.ended, seen.outcome = found.committed_offset, self.client.loop.time(), Outcome.OK
@@ -170,7 +170,7 @@ class Membership:
 
 
 class ClassicMember:
-    """Reads what it owns from where the group is, and commits how far it came."""
+    """Reads its partitions from the committed offsets, and commits its positions."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class ClassicMember:
             try:
                 await member.keep_up()
                 if member.generation != self._generation:
-                    # Eager: whatever was owned before was given up in between.
+                    # Eager: the member gave up all partitions in between.
                     self._generation = member.generation
                     self._reader.positions.clear()
                 for tp in member.owned:

@@ -1,4 +1,4 @@
-"""All clients of a run, by name; the first letter of a name tells what it is. They can die and be held still, too."""
+"""All clients of a run by name. The first letter of a name is its kind. Clients can be killed and paused, too."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLAIN: Final = (_partition("plain", 0), _partition("plain", 1))
 TRANSACTIONAL: Final = (_partition("txn", 0), _partition("txn", 1))
 QUEUE: Final = (_partition("queue", 0),)
 COPIES: Final = (_partition("copies", 0),)
-"""Of all that is committed in the transactional topic."""
+"""Copies of everything committed in the transactional topic."""
 EVERYTHING: Final = PLAIN + TRANSACTIONAL + QUEUE + COPIES
 
 _GROUP: Final = GroupId("readers")
@@ -38,11 +38,11 @@ _CLASSIC_GROUP: Final = GroupId("classics")
 COPY_GROUP: Final = GroupId("copiers")
 _SHARE_GROUP: Final = GroupId("workers")
 _KILLED_AND_HELD: Final = "tgscx"
-"""Kinds that come to harm. A producer's records of unknown fate would be all that its death brought to light."""
+"""Kinds that faults kill and pause. Killing a plain producer would only add records of unknown outcome."""
 
 
 class Clients:
-    """See the module."""
+    """Starts, stops, kills and pauses the clients of a run."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Clients:
         self._lives: dict[str, int] = {}
 
     def client(self, name: str) -> WireClient:
-        """For what runs as no process of its own."""
+        """Create a client that does not belong to a simulated process."""
         return WireClient(self._loop, name, self._bootstrap, self._draw())
 
     def start(self, names: Sequence[str]) -> None:
@@ -72,7 +72,7 @@ class Clients:
             self._start(name)
 
     def stop(self, kinds: str) -> None:
-        """Those of these kinds end, all their lives."""
+        """Stop all clients of these kinds."""
         for name, task in self._tasks:
             if name[0] in kinds:
                 task.cancel()
@@ -108,21 +108,21 @@ class Clients:
                 return Reader(client, history, list(EVERYTHING), pause_s, committed_only=False).run()
             case "r":
                 return Reader(client, history, list(EVERYTHING), pause_s, committed_only=True).run()
-        raise ValueError(f"no client is called {name}")
+        raise ValueError(f"there is no client {name}")
 
     async def prepare(self, names: Sequence[str]) -> None:
-        """What has to be set before some clients start."""
+        """Write the settings that some clients need before they start."""
         if any(name[0] == "s" for name in names):
             await read_from_the_beginning(self.client("admin"), _SHARE_GROUP)
 
-    # -- harm
+    # -- faults
 
     def _victim(self, rng: random.Random) -> str | None:
         names = [name for name in self._processes if name[0] in _KILLED_AND_HELD]
         return rng.choice(names) if names else None
 
     def kill_one(self, rng: random.Random) -> str:
-        """One dies, and another one takes its place."""
+        """Kill a client and start its successor."""
         name = self._victim(rng)
         if name is None:
             return "nobody"
@@ -133,12 +133,12 @@ class Clients:
         return process.name
 
     def hold_one(self, rng: random.Random) -> tuple[str, Callable[[], None]]:
-        """One is held still, and nobody takes its place but the others of its group. The second result wakes it up."""
+        """Pause a client without a successor. The second result resumes it."""
         name = self._victim(rng)
         return self._hold(name) if name is not None else ("nobody", lambda: None)
 
     def replace_one(self, rng: random.Random) -> tuple[str, Callable[[], None]]:
-        """One is held still, and taken for dead: its successor starts. The second result wakes it up."""
+        """Pause a client and start its successor. The second result resumes it."""
         name = self._victim(rng)
         if name is None:
             return "nobody", lambda: None
@@ -159,7 +159,7 @@ class Clients:
     # -- progress
 
     def progress(self, names: Sequence[str]) -> Callable[[], list[str]]:
-        """Tells who has not got on since: producers got no acknowledgement, transactional ones no commit."""
+        """Return a function that lists the clients without progress since: no acknowledgement, no commit."""
         history = self._history
         sends, transactions = len(history.sends), len(history.transactions)
         commits, deliveries = len(history.commits), len(history.deliveries)
@@ -183,7 +183,7 @@ class Clients:
         return left
 
     def queue_is_empty(self) -> bool:
-        """Whether all records of the queue that were acknowledged to a producer are accepted by a consumer."""
+        """Return whether consumers have accepted all acknowledged records of the queue."""
         if not any(name[0] == "s" for name in self._processes):
             return True
         sent = {

@@ -1,7 +1,7 @@
-"""Simulated copies: members of a classic group that read, write and commit their offsets, all in one transaction.
+"""Simulated copiers: members of a classic group that read, write and commit their offsets in one transaction.
 
-Each has a transactional id of its own, and gives the group's generation with its offsets: one that lost its partitions
-cannot commit what another one has begun to copy.
+Each has its own transactional id, and sends the group's generation with its offsets: a member that lost its partitions
+cannot commit what another one copies.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOT_MINE: Final = (
 
 
 class Copier(TransactionalProducer):
-    """From the partitions that its group gives it to one other partition."""
+    """Copies from the partitions that its group assigns to one other partition."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Copier(TransactionalProducer):
             try:
                 await member.keep_up()
                 for tp in member.owned:
-                    # Without a generation the coordinator would take offsets from anybody, as Kafka's does.
+                    # Without a generation the coordinator accepts offsets from any client, as Kafka's does.
                     if tp in member.owned:
                         await self._copy(tp)
             except (NotSent, Unanswered):
@@ -69,7 +69,7 @@ class Copier(TransactionalProducer):
             await asyncio.sleep(0.1 + self.client.random.random() * self.pause_s)
 
     async def _copy(self, tp: TopicPartition) -> None:
-        """One transaction. Where it begins the group's coordinator tells each time, once nothing is open there."""
+        """Copy in one transaction, from the group's stable committed offset."""
         position = await self._membership.committed(tp)
         if position is None:
             return
@@ -105,7 +105,7 @@ class Copier(TransactionalProducer):
         await self._end(transaction, commit=wanted)
 
     async def _take_time(self) -> None:
-        """Long enough now and then for something to happen in between."""
+        """Wait a random time, sometimes long enough for a fault in between."""
         await asyncio.sleep(self.client.random.random() ** 3 * 0.3)
 
     def _copies(self, values: list[bytes]) -> tuple[bytes, ...]:
@@ -117,7 +117,7 @@ class Copier(TransactionalProducer):
         return copies
 
     async def _send_offset(self, commit: Commit) -> bool:
-        """Whether the group takes it: a member that is none any more has to abort."""
+        """Commit the offset in the transaction. Returns False if this member was removed and must abort."""
         member, request = self._membership, messages.TxnOffsetCommitRequest
         partition = request.TxnOffsetCommitRequestPartition(
             partition_index=commit.partition.partition, committed_offset=commit.offset

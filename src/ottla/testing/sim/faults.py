@@ -1,4 +1,4 @@
-"""What is done to the cluster while the clients work: drawn from the seed, each for a while, then undone."""
+"""The faults of a simulated run: chosen by the seed, each for a while, then undone."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ Fault = Callable[["Faults"], Coroutine[Any, Any, None]]
 
 @dataclass(slots=True)
 class Victims:
-    """What faults can reach."""
+    """Everything that faults can act on."""
 
     nodes: Sequence[SimNode]
     network: Network
     watch: Watch
     in_sync: Callable[[], bool]
-    """Whether every replica of every partition is in sync, as far as the metadata tells."""
+    """Whether all replicas of all partitions are in sync, according to the metadata."""
     orders: Orders
     clients: Clients
     note: Callable[[str], None]
 
 
 class Campaign:
-    """Round after round of faults, sometimes two at once; each is drawn for itself, so that one can be left out."""
+    """Rounds of faults, sometimes two at once. Each round has its own random source, so that one can be left out."""
 
     def __init__(self, victims: Victims, seed: int) -> None:
         self._victims = victims
         self._seed = seed
         self.rounds = 0
-        """How many there were."""
+        """The number of rounds so far."""
 
     async def run(self, plan: Plan) -> None:
-        """Ends with everything healed."""
+        """Run all rounds, then heal everything."""
         loop = self._victims.network.loop
         end = loop.time() + plan.fault_s
         while plan.kinds and loop.time() < end and self.rounds != plan.rounds:
@@ -59,14 +59,14 @@ class Campaign:
         faults = Faults(self._victims, rng)
         chosen = rng.sample(sorted(kinds), min(len(kinds), 1 + (rng.random() < 0.4)))
         if any(kind in _FORGETFUL for kind in chosen) and any(kind in _DEADLY for kind in chosen):
-            # As in Kafka, a controller cannot tell who lost what when all that were in sync died at once.
+            # As in Kafka, a controller cannot know which replica lost data when the whole ISR died at once.
             chosen = chosen[:1]
         await asyncio.gather(*(FAULTS[kind](faults) for kind in chosen))
         await asyncio.sleep(rng.random() ** 2 * 1.5)
 
 
 class Faults:
-    """Each of them, as chance has it."""
+    """The faults. Victims and durations are random."""
 
     def __init__(self, victims: Victims, rng: random.Random) -> None:
         self.nodes = victims.nodes
@@ -79,7 +79,7 @@ class Faults:
         self.random = rng
 
     def heal(self) -> None:
-        """Undo everything; dead nodes are started."""
+        """Undo all faults and start dead nodes."""
         self.note("heal")
         self.network.heal()
         self.watch.on_vote = self.watch.on_acknowledge = None
@@ -90,7 +90,7 @@ class Faults:
             if not node.alive:
                 node.start()
 
-    # -- whom, and for how long
+    # -- victims and durations
 
     def _one(self) -> SimNode:
         return self.random.choice(self.nodes)
@@ -103,7 +103,7 @@ class Faults:
         return self.random.choice(leaders) if leaders else self._one()
 
     def _leader(self) -> SimNode:
-        """A node that leads something; the quorum, or partitions."""
+        """Return a node that leads the quorum or some partitions."""
         leaders = [
             node
             for node in self.nodes
@@ -151,13 +151,13 @@ class Faults:
         await self._caught_up()
 
     def _one_may_forget(self) -> bool:
-        """Only while all serve and are in sync: what two machines forget, or the one that all others follow after
-        they were all killed, nobody remembers. A node that serves has read what its last death did to the ISRs.
+        """Return whether a power loss is safe: only while all nodes serve and are in sync. Data that two machines lose,
+        or the only up-to-date one, is gone. A node that serves has read the ISR changes after its last death.
         """
         return all(node.serves for node in self.nodes) and self._in_sync()
 
     async def _caught_up(self) -> None:
-        """Nobody else dies before it is known who has forgotten something."""
+        """Wait until the node has caught up, so that no second one fails before."""
         for _ in range(50):
             if self._one_may_forget():
                 return
@@ -186,7 +186,7 @@ class Faults:
     # -- moments
 
     async def kill_acknowledging(self) -> None:
-        """A broker dies as it tells a producer that its records are safe."""
+        """Kill a broker while it acknowledges records to a producer."""
         died: asyncio.Future[SimNode] = self.network.loop.create_future()
         count = self.random.randint(1, 4)
 
@@ -207,9 +207,9 @@ class Faults:
             self.watch.on_acknowledge = None
 
     async def kill_voting(self) -> None:
-        """The quorum's leader dies, voters die as they vote, and whom they voted for is cut off from the others.
+        """Kill the quorum's leader, and voters while they vote; isolate the candidate that they voted for.
 
-        Those who are back in a moment hold an election among themselves: had they forgotten, in the same epoch.
+        The restarted voters hold an election among themselves: had they forgotten their votes, in the same epoch.
         """
         leader = self._quorum_leader()
         kills = self.random.randint(1, 4)
@@ -241,7 +241,7 @@ class Faults:
             self.network.loop.call_later(0.001 + self.random.random() * 0.1, self._start, node)
 
     def _kill_at_once_or_soon(self, node: SimNode, then: Callable[[], None]) -> None:
-        """At once is before what it is sending is on its way."""
+        """Kill a node now, before its data is sent, or within some milliseconds."""
 
         def kill() -> None:
             self.note(f"kill {node.host} at this moment")
@@ -255,7 +255,7 @@ class Faults:
                 self.network.loop.call_later(self.random.random() ** 2 * 0.004, kill)
 
     async def kill_writing(self) -> None:
-        """A machine stops between two of its writes."""
+        """Kill a node, or cut its power, between two writes."""
         node = self._one()
         if not node.alive:
             return
@@ -287,7 +287,7 @@ class Faults:
     # -- network
 
     async def isolate(self) -> None:
-        """Of the others; clients still reach it."""
+        """Isolate a node from the other nodes; clients still reach it."""
         node = self._leader()
         one_way = self.random.random() < 0.3
         self._isolate(node, both=not one_way)
@@ -367,7 +367,7 @@ class Faults:
         await self._until_cured(node)
 
     async def _until_cured(self, node: SimNode) -> None:
-        """A node whose disk has failed is started anew, be it that it gave up or not."""
+        """Restart the node with a new disk after a while."""
         await self._for_a_while(3)
         self.note(f"new disk for {node.host}")
         node.kill()
@@ -386,7 +386,7 @@ class Faults:
         self.note(f"kill {self._clients.kill_one(self.random)}")
 
     async def hold_client(self) -> None:
-        """Mostly for longer than its group waits, and for less than its transaction may take."""
+        """Pause a client: mostly longer than its session timeout, and shorter than its transaction timeout."""
         name, wake = self._clients.hold_one(self.random)
         self.note(f"hold {name}")
         await asyncio.sleep(2.5 + self.random.random() * 3)
@@ -394,7 +394,7 @@ class Faults:
         wake()
 
     async def replace_client(self) -> None:
-        """A client that was taken for dead comes back when another one has its place."""
+        """Pause a client, start its successor, and resume it."""
         name, wake = self._clients.replace_one(self.random)
         self.note(f"hold {name}, and replace it")
         await self._for_a_while(6)
@@ -412,7 +412,7 @@ class Faults:
         await self._for_a_while(2)
 
     async def replace(self) -> None:
-        """A node is taken out of service, and a new one put in its place."""
+        """Remove a node from the cluster, and add a new one in its place."""
         await self._orders.replace_node(self._in_sync, self.watch.wiped)
 
 

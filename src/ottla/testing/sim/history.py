@@ -1,4 +1,4 @@
-"""What the clients of a run did and saw: the material of the checks."""
+"""The history of a run: what its clients did and saw. The checker reads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.ids import GroupId, TransactionalId
 from ottla.log.types import TopicPartition
 
 COPY_OF: Final = b"@"
-"""A copy's value is that of its original, this mark, and its own name."""
+"""A copy's value is its original's value, this mark, and its own name."""
 
 
 class Outcome(Enum):
@@ -43,14 +43,14 @@ class Transaction:
 
 @dataclass(slots=True)
 class Poll:
-    """What one fetch of a reader brought."""
+    """The result of one fetch of a reader."""
 
     reader: str
     partition: TopicPartition
     committed_only: bool
     records: list[tuple[int, bytes]]
     limit: int
-    """The high watermark, or the last stable offset, that the answer told."""
+    """The high watermark, or the last stable offset, in the response."""
 
 
 @dataclass(slots=True)
@@ -67,36 +67,36 @@ class Commit:
 
 @dataclass(slots=True)
 class Delivery:
-    """A record of a queue that a share consumer was given."""
+    """A record of a queue that a share consumer acquired."""
 
     partition: TopicPartition
     offset: int
     count: int
-    """Which delivery it was, as the broker told."""
+    """The delivery count in the response."""
     began: float
-    """When it was asked for."""
+    """When the fetch began."""
     leader_epoch: int
-    """In which the leader was asked, as far as the consumer knew."""
+    """The leader epoch that the consumer knew."""
     accepted: Outcome | None = None
-    """What became of the acknowledgement; None where there was none."""
+    """The outcome of the acknowledgement; None without one."""
     ended: float = 0.0
-    """When the acknowledgement was answered."""
+    """When the response to the acknowledgement came."""
 
 
 @dataclass(slots=True)
 class History:
-    """Everything, in the order in which it began."""
+    """All operations, in the order in which they began."""
 
     sends: list[Send] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     polls: list[Poll] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     owned: dict[tuple[GroupId, int, TopicPartition], str] = field(default_factory=dict)
-    """Who owned a partition in which generation or member epoch of a group."""
+    """The owner of a partition in a generation or member epoch of a group."""
     seen_offsets: list[Commit] = field(default_factory=list)
-    """What members were told when they asked where their group is."""
+    """The committed offsets that members fetched."""
     copied_to: dict[TopicPartition, int] = field(default_factory=dict)
-    """Where the group of the transactional copies is in the end; empty where nothing was copied."""
+    """The final offsets of the copiers' group; empty without copiers."""
     deliveries: list[Delivery] = field(default_factory=list)
     anomalies: list[str] = field(default_factory=list)
-    """What a client could tell to be wrong on the spot."""
+    """Violations that a client noticed itself."""

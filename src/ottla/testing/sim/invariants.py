@@ -1,4 +1,4 @@
-"""What must hold at every moment, seen from inside: epochs, high watermarks, leaders, logs that agree."""
+"""Invariants that hold at every moment, checked inside the nodes: epochs, high watermarks, leaders, equal logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Invariants:
-    """`look` compares all nodes with each other and with what they were before; `say` is told of violations."""
+    """`look` compares all nodes with each other and with their last state; it passes violations to `say`."""
 
     def __init__(self, nodes: Sequence[SimNode], say: Callable[[str], None]) -> None:
         self._nodes = nodes
@@ -26,7 +26,7 @@ class Invariants:
         self._quorum_leaders: dict[int, int] = {}
         self._partition_leaders: dict[tuple[TopicPartition, int], int] = {}
         self._high_watermarks: dict[Partition, int] = {}
-        """Of the replicas that are there: one that was taken away and given back begins anew."""
+        """High watermarks of current replicas: one that was removed and added again starts from zero."""
         self._images: tuple[int, ...] = ()
         self._agreed: dict[TopicPartition, int] = {}
 
@@ -58,7 +58,7 @@ class Invariants:
         self._logs_agree(final)
 
     def _images_agree(self) -> None:
-        """Who has followed the metadata equally far has the same."""
+        """Check that nodes at the same metadata offset have equal metadata."""
         images = [(node, image) for node in self._nodes if (image := node.image) is not None]
         offsets = tuple(image.offset for _, image in images)
         if offsets == self._images:
@@ -75,7 +75,7 @@ class Invariants:
             self._say(f"{what} is led by {leaders[key]} and by {node_id}")
 
     def _logs_agree(self, final: bool) -> None:
-        """Byte for byte, up to the lower of two high watermarks; each byte is looked at once, and all in the end."""
+        """Check that logs are equal up to the lowest high watermark: each byte once, and all in the end."""
         logs: dict[TopicPartition, list[tuple[SimNode, PartitionLog]]] = {}
         for node in self._nodes:
             broker = node.broker
@@ -102,7 +102,7 @@ class Invariants:
             self._agreed[tp] = end
 
     def in_sync(self) -> bool:
-        """Whether all replicas of all partitions are in sync, as the newest metadata has it."""
+        """Return whether all replicas of all partitions are in sync in the newest metadata."""
         images = [image for node in self._nodes if (image := node.image) is not None]
         newest = max(images, key=lambda image: image.offset, default=None)
         return newest is not None and all(

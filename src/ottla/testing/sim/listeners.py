@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SimListeners:
-    """In the place of `ottla.net.endpoints.Front`. A port that is bound and not open refuses, as the real one does."""
+    """Replaces `ottla.net.endpoints.ListenerSet`. A port that is bound and not open refuses connections."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, network: Network, process: Process) -> None:
         self._config = config

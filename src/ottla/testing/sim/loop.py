@@ -1,7 +1,7 @@
-"""An event loop on virtual time, shared by all simulated nodes: nothing waits, and the order follows from the seed.
+"""An event loop on virtual time, shared by all simulated nodes: the seed determines the order of callbacks.
 
-Each callback belongs to the process in whose context it was scheduled; the callbacks of a process that was killed are
-dropped, those of one that is held still wait until it goes on.
+Each callback belongs to the process in whose context it was scheduled. Callbacks of a killed process are dropped,
+those of a paused process wait until it resumes.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _current: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar
 
 
 def current_process() -> Process | None:
-    """Whose code is running; None for the simulation's own."""
+    """Return the process whose code is running; None for the simulator itself."""
     return _current.get()
 
 
 _STEPS_PER_MOMENT: Final = 20_000
-"""More callbacks than this without time moving: something goes round in circles."""
+"""More callbacks than this at one moment mean an endless loop."""
 
 _TASKS_KEPT: Final = 10_000
 
 
 class StuckError(Exception):
-    """Something was waited for, and nothing is left that could bring it about."""
+    """Something did not happen in time, and nothing is scheduled that could cause it."""
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """What the broker uses of an event loop, and no more: the rest is refused by the base class."""
+    """The part of an event loop that the broker uses. The base class refuses the rest."""
 
     def __init__(self) -> None:
         self._now = 0.0
@@ -54,16 +54,16 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._running = False
         self.network: Network | None = None
         self.steps = 0
-        """How many callbacks have run."""
+        """The number of callbacks so far."""
         self._moment_began = 0
         """`steps` when time last moved."""
         self.on_step: Callable[[], None] | None = None
         self.on_failure: Callable[[Process | None, Mapping[str, object]], None] = lambda process, context: (
             None
         )
-        """Told of exceptions that nobody caught."""
+        """Called with uncaught exceptions."""
         self._tasks: list[asyncio.Task[Any]] = []
-        """Kept, done or not: what the collector finds it closes, and that must not happen at a time of its own."""
+        """Keeps all tasks: the garbage collector must not close one at an unpredictable time."""
 
     # -- time and callbacks
 
@@ -102,7 +102,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon_as(
         self, process: Process | None, callback: Callable[[*Args], object], *args: *Args
     ) -> None:
-        """As the process, whoever asks for it."""
+        """Schedule a callback for a process, regardless of the caller."""
         token = _current.set(process)
         try:
             self._ready.append(asyncio.Handle(callback, args, self))
@@ -119,16 +119,16 @@ class SimLoop(asyncio.AbstractEventLoop):
             _current.reset(token)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Cancelled timers are passed over when their time comes."""
+        """Do nothing: cancelled timers are skipped when they are due."""
 
     # -- running
 
     def run_for(self, seconds: float) -> None:
-        """Let so much time go by."""
+        """Run for a number of simulated seconds."""
         self._run(self._now + seconds, lambda: False)
 
     def run_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        """Run until something is so, or the time is over; tells which."""
+        """Run until `done()` is true or the time is over. Returns the last result of `done()`."""
         return self._run(self._now + timeout_s, done)
 
     def run_until_complete(self, future: Awaitable[T], timeout_s: float = 3600.0) -> T:  # type: ignore[override]
@@ -154,7 +154,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(before)
 
     def _move_time(self, end: float) -> bool:
-        """Go to the next timer's time and make what falls due ready; False when none does before `end`."""
+        """Advance to the next timer and make the due ones ready; False if none is due before `end`."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
@@ -186,14 +186,14 @@ class SimLoop(asyncio.AbstractEventLoop):
         handle._run()
 
     def resume(self, process: Process) -> None:
-        """Let a process that was held still go on."""
+        """Resume a paused process."""
         process.running = True
         held, process.held = process.held, []
         self._ready.extend(held)
 
     @contextlib.contextmanager
     def on_behalf_of(self, process: Process | None) -> Generator[None, None, None]:
-        """What is scheduled inside belongs to the process."""
+        """Schedule everything inside the block for the process."""
         token = _current.set(process)
         try:
             yield
@@ -218,7 +218,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[T]:
         task = asyncio.Task(coro, loop=self, name=name, context=context)
-        # A process that is killed leaves its tasks as they are.
+        # A killed process leaves its tasks as they are.
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._tasks.append(task)
         if len(self._tasks) > _TASKS_KEPT:
@@ -262,7 +262,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._closed = True
         self.on_failure = lambda process, context: None
         for task in self._tasks:
-            # What it says on its way out is of no interest.
+            # Errors of a closing task do not matter.
             with contextlib.suppress(BaseException):
                 task.get_coro().close()
         self._tasks.clear()

@@ -1,4 +1,4 @@
-"""Simulated members of a consumer group: they read what they own, and commit how far they came."""
+"""Simulated members of a consumer group: they read their partitions and commit their positions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _HEARTBEAT: Final = 1
 _COMMIT: Final = 9
 _FETCH_OFFSETS: Final = 9
 _GROUP: Final = 0
-"""The kind of a group's coordinator."""
+"""The coordinator type of groups."""
 
 
 class Member:
-    """Of the consumer protocol; one thing after the other: heartbeat, poll, commit."""
+    """A member of the consumer protocol: heartbeat, poll, commit, one after the other."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Member:
         self._member_id = uuid_to_str(client.random.randbytes(16))
         self._epoch = 0
         self._changed = True
-        """Whether the coordinator has yet to be told what is owned."""
+        """Whether the coordinator does not know the owned partitions yet."""
         self._owned: dict[TopicPartition, None] = {}
         reader = f"{client.name}.{number}"
         self._reader = Reader(client, History(), [], pause_s, committed_only=True, name=reader)
@@ -125,7 +125,7 @@ class Member:
             await self._commit(tp, self._reader.positions[tp])
 
     async def _committed(self, tp: TopicPartition) -> int | None:
-        """Where the group is, as its coordinator says; None where it does not."""
+        """Return the group's committed offset, or None without a response."""
         request = messages.OffsetFetchRequest
         topic = request.OffsetFetchRequestTopics(name=tp.topic, partition_indexes=[tp.partition])
         group = request.OffsetFetchRequestGroup(

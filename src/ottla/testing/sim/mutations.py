@@ -1,4 +1,4 @@
-"""Brokers broken on purpose, to see that the simulator would notice. Each is a promise not kept."""
+"""Brokers broken on purpose, to check that the simulator notices. Each mutation breaks one guarantee."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _replace(undo: _Undo, owner: object, name: str, value: object) -> None:
 
 
 def _acknowledge_early(undo: _Undo) -> None:
-    """A leader tells acks=all producers yes when it has appended, whatever its followers have."""
+    """A leader acknowledges acks=all before its followers have the records."""
 
     def replicated(self: Partition, log: PartitionLog, end_offset: int) -> ErrorCode | None:
         return ErrorCode.NONE
@@ -46,7 +46,7 @@ def _acknowledge_early(undo: _Undo) -> None:
 
 
 def _skip_truncation(undo: _Undo) -> None:
-    """A follower keeps what its new leader does not have."""
+    """A follower does not truncate what its new leader does not have."""
 
     def keep(log: PartitionLog, leader_epoch: int, leader_end: int) -> None:
         return None
@@ -55,7 +55,7 @@ def _skip_truncation(undo: _Undo) -> None:
 
 
 def _forget_the_vote(undo: _Undo) -> None:
-    """A voter writes down for whom it voted only when it knows who has won."""
+    """A voter persists its vote only when it knows the leader."""
     write = QuorumStateStore.write
 
     def forget(
@@ -68,7 +68,7 @@ def _forget_the_vote(undo: _Undo) -> None:
 
 
 def _own_high_watermark(undo: _Undo) -> None:
-    """The high watermark is where the leader's log ends."""
+    """The high watermark is the leader's log end offset."""
 
     def high_watermark(self: InSyncSet, leader_end: int, now_ms: float) -> int:
         return leader_end
@@ -77,7 +77,7 @@ def _own_high_watermark(undo: _Undo) -> None:
 
 
 def _ignore_epochs(undo: _Undo) -> None:
-    """A leader does not look whether a follower's log went another way than its own."""
+    """A leader does not check whether a follower's log diverges from its own."""
 
     def same(part: object, log: PartitionLog) -> None:
         return None
@@ -86,7 +86,7 @@ def _ignore_epochs(undo: _Undo) -> None:
 
 
 def _shrink_early(undo: _Undo) -> None:
-    """A leader counts without the followers that lag before the controller knows."""
+    """A leader ignores lagging followers before the controller has removed them from the ISR."""
 
     def propose(
         self: InSyncSet, isr: tuple[BrokerId, ...], leader_epoch: int, partition_epoch: int
@@ -99,7 +99,7 @@ def _shrink_early(undo: _Undo) -> None:
 
 
 def _coordinate_early(undo: _Undo) -> None:
-    """A coordinator answers when it has written, whatever its followers have."""
+    """A coordinator responds before its followers have the records."""
 
     def moved(self: ShardHost[CoordinatorShard]) -> None:
         while self._pending:
@@ -109,7 +109,7 @@ def _coordinate_early(undo: _Undo) -> None:
 
 
 def _lose_markers(undo: _Undo) -> None:
-    """Of a transaction over several partitions, one does not get its marker."""
+    """One partition of a transaction does not get its marker."""
     write = LocalMarkerWriter.write
 
     def lose(
@@ -123,7 +123,7 @@ def _lose_markers(undo: _Undo) -> None:
 
 
 def _forget_sequences(undo: _Undo) -> None:
-    """A batch that is sent again is not known again."""
+    """A duplicate batch is not detected."""
 
     def find_duplicate(self: ProducerStateManager, header: BatchHeader) -> None:
         return None
@@ -132,7 +132,7 @@ def _forget_sequences(undo: _Undo) -> None:
 
 
 def _read_ahead(undo: _Undo) -> None:
-    """Readers are shown what is in the leader's log, committed or not."""
+    """Consumers read uncommitted records of the leader's log."""
     _replace(
         undo,
         PartitionLog,
@@ -142,7 +142,7 @@ def _read_ahead(undo: _Undo) -> None:
 
 
 def _any_generation(undo: _Undo) -> None:
-    """A classic group takes offsets from anybody, member or not."""
+    """A classic group accepts offsets from any client."""
 
     def validate(self: ClassicGroup, *words: object) -> None:
         return None
@@ -151,7 +151,7 @@ def _any_generation(undo: _Undo) -> None:
 
 
 def _keep_aborted_offsets(undo: _Undo) -> None:
-    """A transaction's offsets count whether it was committed or not."""
+    """The offsets of an aborted transaction are kept."""
     replay = Offsets.replay_end_transaction_marker
 
     def commit(self: Offsets, producer_id: int, commit: bool) -> None:
@@ -161,7 +161,7 @@ def _keep_aborted_offsets(undo: _Undo) -> None:
 
 
 def _show_unstable_offsets(undo: _Undo) -> None:
-    """A member is told where its group is, though a transaction that is open may change that."""
+    """OffsetFetch ignores offsets that an open transaction may change."""
 
     def has_pending(self: Offsets, group_id: str, topic: str, partition: int) -> bool:
         return False
@@ -188,7 +188,7 @@ MUTATIONS: Final[dict[str, Callable[[_Undo], None]]] = {
 
 @contextmanager
 def mutated(name: str | None) -> Iterator[None]:
-    """Within this the brokers of this process are broken in the way that `name` tells."""
+    """Apply the mutation `name` to the brokers of this process within the block."""
     undo: _Undo = []
     try:
         if name is not None:

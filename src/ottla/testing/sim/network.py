@@ -23,15 +23,15 @@ from ottla.wire.primitives import Buffer
 Proto = TypeVar("Proto", bound=asyncio.BaseProtocol)
 
 _CONNECT_TIMEOUT_S: Final = 75.0
-"""When an operating system gives up on an address that does not answer."""
+"""When an operating system gives up connecting to a silent address."""
 
 _GIVE_UP_S: Final = 900.0
-"""When it gives up on bytes that are never acknowledged."""
+"""When it gives up on unacknowledged bytes."""
 
 _HIGH_WATER: Final = 64 << 10
 
 FIRST_CLIENT_PORT: Final = 40_000
-"""Lower ones are listened on."""
+"""Servers listen on lower ports."""
 
 Address = tuple[str, int]
 Accept = Callable[["Transport"], None]
@@ -59,7 +59,7 @@ class _Chunk(NamedTuple):
     since: float
     due: float
     data: bytes | None
-    """None is the end."""
+    """None is the end of the stream."""
     reset: bool
 
 
@@ -75,14 +75,14 @@ class Transport(asyncio.Transport):
         self.peer: Transport
         self._protocol: asyncio.BaseProtocol | None = None
         self._inbox: deque[bytes | None] = deque()
-        """What has arrived and is not read yet; None is the end."""
+        """Received data that is not read yet; None is the end of the stream."""
         self._reading = True
         self.closing = False
         self.lost = False
         self.outbox: deque[_Chunk] = deque()
-        """What this end has sent and the network has not brought over yet."""
+        """Sent data that has not arrived yet."""
         self._unread = 0
-        """Bytes this end has sent that the other one has not read."""
+        """Bytes sent that the other end has not read."""
         self._high = _HIGH_WATER
         self._write_paused = False
 
@@ -146,7 +146,7 @@ class Transport(asyncio.Transport):
     # -- what the network calls
 
     def open(self, protocol: asyncio.BaseProtocol) -> None:
-        """The connection stands, as this end's process sees it."""
+        """The connection is open for this end's process."""
         self._protocol = protocol
         protocol.connection_made(self)
         self._network.loop.call_soon(self._read)
@@ -195,7 +195,7 @@ class Transport(asyncio.Transport):
                 self._network.run_as(self.process, self._protocol.resume_writing)
 
     def reset(self) -> None:
-        """The connection is gone: the other process died, or the network gave it up."""
+        """Reset the connection: the other process died, or the network gave up."""
         if not self.lost:
             self.closing = True
             self._lose(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
@@ -227,9 +227,9 @@ class Network:
         self._transports: dict[Transport, None] = {}
         self._ports = FIRST_CLIENT_PORT
         self.on_delivery: Callable[[bytes | None], None] | None = None
-        """Told of everything that arrives."""
+        """Called with everything that arrives."""
         self.on_send: Callable[[Transport, bytes | None], None] | None = None
-        """Told of everything that is sent, before it is on its way."""
+        """Called with everything that is sent, before the network carries it."""
         loop.network = self
 
     def link(self, source: str, target: str) -> Link:
@@ -246,13 +246,13 @@ class Network:
         self._listening[address] = (process, accept)
 
     def unlisten(self, process: Process, only: Address | None = None) -> None:
-        """Give the ports of a process back, or one of them."""
+        """Free the ports of a process, or one of them."""
         for address in [a for a, (owner, _) in self._listening.items() if owner is process]:
             if only in (None, address):
                 del self._listening[address]
 
     def died(self, process: Process) -> None:
-        """The operating system closes what the process had."""
+        """Close the connections of a dead process, as an operating system does."""
         self.unlisten(process)
         for transport in list(self._transports):
             if transport.process is process and not transport.lost:
@@ -315,11 +315,11 @@ class Network:
     # -- carrying
 
     def carry(self, sender: Transport, data: bytes | None, *, reset: bool = False) -> None:
-        """Bring bytes (or the end) to the other side, in order, when the link lets them through."""
+        """Carry bytes or the end of the stream to the other end, in order, as the link allows."""
         if self.on_send is not None:
             self.on_send(sender, data)
             if sender.lost and data is not None:
-                return  # whoever heard of it has killed the sender
+                return  # the listener killed the sender
         now = self.loop.time()
         due = now + self.link(sender.local[0], sender.remote[0]).delay(self._random)
         sender.outbox.append(_Chunk(now, due, data, reset))
@@ -327,7 +327,7 @@ class Network:
             self._pump_at(due, sender)
 
     def _pump_at(self, due: float, sender: Transport) -> None:
-        # What was sent is the network's, whatever becomes of the sender.
+        # Sent data belongs to the network, even if the sender dies.
         self.loop.call_at_as(None, due, self._pump, sender)
 
     def _pump(self, sender: Transport) -> None:
@@ -341,7 +341,7 @@ class Network:
                 outbox.clear()
                 sender.reset_as_process()
             else:
-                # Sent again until it gets through; what follows queues up behind it.
+                # Retransmitted until it arrives; later data queues behind it.
                 self._pump_at(now + 0.2 + self._random.random() * 0.8, sender)
             return
         outbox.popleft()
@@ -360,7 +360,7 @@ class Network:
             self.run_as(receiver.process, receiver.arrived, data)
 
     def run_as(self, process: Process, callback: Callable[[*Args], object], *args: *Args) -> None:
-        """Let the process do it in a turn of its own (later, if it is held still; never, if it is dead)."""
+        """Run a callback as the process: later if it is paused, never if it is dead."""
         self.loop.call_soon_as(process, callback, *args)
 
     def forget(self, transport: Transport) -> None:
@@ -382,7 +382,7 @@ class Network:
             link.spike = 0.0
 
     def break_connections(self, share: float) -> int:
-        """Reset a share of all connections, at both ends at times of their own; what was under way may be lost."""
+        """Reset a share of all connections, at both ends independently; data in flight may be lost."""
         chosen = [t for t in self._transports if t.process is not None and self._random.random() < share]
         for transport in chosen:
             self.loop.call_later(self._random.random() * 0.05, transport.reset_as_process)

@@ -1,4 +1,4 @@
-"""One simulated node: the production server on its own file system, through as many lives as faults give it."""
+"""One simulated node: the production server on its own file system, across all its restarts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONTROLLER_PORT: Final = 9093
 
 
 class SimNode:
-    """A node by its id, `host` on the network. All faults of a single machine are here."""
+    """A node with its `host` on the network, and all faults of a single machine."""
 
     def __init__(
         self,
@@ -50,18 +50,18 @@ class SimNode:
         self.config = BrokerConfig(properties)
         self.fs = MemFs(self.clock.now_ms)
         self.slow_disk = 0.0
-        """Seconds by which work in threads may be late."""
+        """The longest additional delay of work in threads, in seconds."""
         self.server: Server | None = None
         self.process: Process | None = None
         self.lives = 0
         self.sick = False
-        """Its disk does not do what it should: it may give up."""
+        """Whether the disk fails: the node may then stop."""
         self.directory_id = b""
         self._on_failed = on_failed
         self._format(voters)
 
     def _format(self, voters: VoterSet | None) -> None:
-        """`voters` are the first ones of a dynamic quorum, this node among them."""
+        """Format the directories. `voters` is the first voter set of a dynamic quorum, with this node."""
         for directory in plan_directories(
             self.config, node_directories(self.config), self.clock.random_uuid, voters
         ):
@@ -86,7 +86,7 @@ class SimNode:
 
     @property
     def raft(self) -> RaftDriver | None:
-        """Its part in the quorum, while it has one."""
+        """The raft driver, while the node runs."""
         alive = self.alive and self.server is not None and self.server.node is not None
         return self.server.node.raft if alive else None  # type: ignore[union-attr]
 
@@ -101,14 +101,14 @@ class SimNode:
 
     @property
     def serves(self) -> bool:
-        """The controller has let this life of its broker in."""
+        """Whether the controller has unfenced the broker."""
         broker = self.broker if self.alive else None
         return broker is not None and broker.lifecycle.state is BrokerState.RUNNING
 
-    # -- life and death
+    # -- start, stop and failures
 
     def start(self) -> None:
-        """Start a new process, on a disk that works."""
+        """Start a new process on a healthy disk."""
         assert not self.alive
         self.cure()
         self.lives += 1
@@ -145,13 +145,13 @@ class SimNode:
         return delay + self.random.random() * self.slow_disk if self.slow_disk else delay
 
     def kill(self) -> None:
-        """kill -9: what was written stays, what was held in memory is gone."""
+        """Kill the process: written data stays, memory is lost."""
         if self.alive:
             self._end()
             self.fs = self.fs.kill()
 
     def lose_power(self) -> None:
-        """What was not synced may be gone, too."""
+        """Cut the power: unsynced data may be lost, too."""
         if self.alive:
             self._end()
             self.fs = self.fs.crash(self.random)
@@ -163,20 +163,20 @@ class SimNode:
         self.network.died(process)
 
     def wipe(self) -> None:
-        """A new disk, formatted as that of a node which joins a cluster."""
+        """Replace the disk by a new one, formatted for a node that joins a cluster."""
         assert not self.alive
         self.fs = MemFs(self.clock.now_ms)
         self._format(None)
 
     def cure(self) -> None:
-        """The disk works again; what it did not take is not there."""
+        """Repair the disk. Writes that failed stay lost."""
         self.slow_disk = 0.0
         self.fs.space = self.fs.fault = None
         if not self.alive:
             self.sick = False
 
     def hold(self) -> None:
-        """SIGSTOP."""
+        """Pause the process (SIGSTOP)."""
         if self.process is not None:
             self.process.hold()
 
@@ -185,7 +185,7 @@ class SimNode:
             self.loop.resume(self.process)
 
     def stop(self) -> asyncio.Task[None] | None:
-        """An orderly stop."""
+        """Stop the node cleanly."""
         if self.process is None or self.server is None:
             return None
         return self.loop.spawn(self.process, self._stop(self.server))

@@ -1,4 +1,4 @@
-"""What an operator asks of the cluster while it suffers: move partitions, add and remove voters, replace a node.
+"""The operator of a simulated cluster: moves partitions, adds and removes voters, replaces a node.
 
 A node is replaced as one does it by hand: it votes no more, its partitions go to others, it stops, it is unregistered,
 and a machine with the same name and an empty disk takes its place.
@@ -29,7 +29,7 @@ _FEWEST_VOTERS: Final = 2
 
 
 class Orders:
-    """See the module. What is not done in time is left as it is."""
+    """Sends the operator's requests. Requests that do not finish in time are abandoned."""
 
     def __init__(
         self, nodes: Sequence[SimNode], client: WireClient, rng: random.Random, note: Callable[[str], None]
@@ -47,7 +47,7 @@ class Orders:
             return None
 
     async def _until(self, reached: Callable[[], bool], act: Callable[[], Awaitable[object]]) -> bool:
-        """Ask again and again until the cluster is as it should be; tells whether it is."""
+        """Repeat `act` until `reached()` is true. Returns False after a timeout."""
         end = self._client.loop.time() + _PATIENCE_S
         while not reached():
             if self._client.loop.time() > end:
@@ -59,7 +59,7 @@ class Orders:
     # -- partitions
 
     async def reassign(self) -> None:
-        """Have a partition moved to other brokers, or to fewer or more."""
+        """Reassign a partition to other brokers, or to fewer or more."""
         tp = self._random.choice(EVERYTHING)
         count = self._random.randint(2, min(_REPLICAS, len(self._brokers)))
         replicas = [node.node_id for node in self._random.sample(self._brokers, count)]
@@ -90,7 +90,7 @@ class Orders:
     # -- voters
 
     def _voters(self) -> dict[int, bytes]:
-        """Directory ids by node id, as the newest leader has them."""
+        """Return the voters' directory ids by node id, according to the newest leader."""
         rafts = [raft for node in self._nodes if (raft := node.raft) is not None]
         newest = max(rafts, key=lambda raft: (raft.is_leader, raft.leader_epoch), default=None)
         if newest is None:
@@ -98,7 +98,7 @@ class Orders:
         return {voter.key.id: voter.key.directory_id for voter in newest.voters.nodes.values()}
 
     async def change_voters(self) -> None:
-        """One more, or one less; nothing where the voters are given by the configuration."""
+        """Add or remove a voter of a dynamic quorum."""
         if not self._nodes[0].dynamic:
             return
         voters = self._voters()
@@ -133,7 +133,7 @@ class Orders:
     # -- nodes
 
     async def replace_node(self, in_sync: Callable[[], bool], wiped: Callable[[str], None]) -> None:
-        """`wiped` is told of the host that has forgotten everything."""
+        """Replace a node by a new one. `wiped` is called with the host that lost its data."""
         candidates = [node for node in self._brokers if node.dynamic or not node.config.is_controller]
         if len(self._brokers) <= _REPLICAS or not candidates:
             return
@@ -149,8 +149,8 @@ class Orders:
         await self._unregister(node)
         others = [each for each in self._nodes if each is not node]
         if self._needed(node) or not all(each.serves for each in others) or not in_sync():
-            # Somebody has given it something again; or what the others have cannot be told, least of all by nodes
-            # that have just started and know of nothing yet.
+            # The node got partitions again, or it is unknown whether the others have all data: a node that has
+            # just started does not know it.
             self._note(f"{node.host} comes back as it was")
         elif not node.alive:
             self._note(f"{node.host} has a new disk")

@@ -1,4 +1,4 @@
-"""What a run is made of: the cluster, its settings, the clients and the faults, all drawn from the seed."""
+"""The plan of a run: the cluster, its settings, the clients and the faults, all chosen by the seed."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ _PATIENCE: Final = {
     "group.share.record.lock.duration.ms": "2000",
     "group.share.min.record.lock.duration.ms": "1000",
 }
-"""Everything a little more hasty than in production, so that faults of seconds have consequences."""
+"""Shorter timeouts than in production, so that faults of seconds have consequences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """See the module. `drawn` makes one; a shrunk one has less of everything."""
+    """The plan of a run. `drawn` creates one; shrinking removes parts."""
 
     seed: int
     layout: tuple[str, ...] = (COMBINED,) * 3
     """The roles of each node."""
     clients: tuple[str, ...] = ("p0", "p1", "t0", "t1", "u0", "r0")
-    """The first letter tells the kind, see `ottla.testing.sim.clients`."""
+    """The first letter is the kind, see `ottla.testing.sim.clients`."""
     kinds: tuple[str, ...] = tuple(FAULTS)
     fault_s: float = DEFAULT_FAULT_S
     rounds: int | None = None
-    """Of faults, at most."""
+    """The highest number of rounds of faults."""
     left_out: frozenset[int] = frozenset()
-    """Rounds of faults that do not happen; the others are what they would have been."""
+    """Rounds of faults that are left out; the others do not change."""
     pause_s: float = 0.4
-    """How long a client rests at the longest between two requests."""
+    """The longest pause of a client between two requests."""
     dynamic: bool = False
-    """The voters are in the log and can be changed; the first three controllers begin."""
+    """Whether the quorum is dynamic; the first three controllers are its first voters."""
     settings: dict[str, str] = field(default_factory=dict)
-    """Of the brokers, on top of the usual ones."""
+    """Additional settings of the brokers."""
     internal_segment_bytes: int | None = None
-    """Of the clients' topics."""
+    """The segment size of the clients' topics."""
     mutation: str | None = None
-    """A way in which the brokers are broken on purpose."""
+    """The mutation of the brokers, see `ottla.testing.sim.mutations`."""
 
 
 _ALWAYS: Final = ("p0", "p1", "t0", "t1", "u0", "r0")
@@ -77,7 +77,7 @@ CLIENTS: Final = _ALWAYS + sum(_FAMILIES, ())
 
 
 def _some_clients(rng: random.Random) -> tuple[str, ...]:
-    """Two or three families at a time: all of them together would only crowd each other out."""
+    """Choose two or three families of clients: all together would slow each other down."""
     chosen = rng.sample(_FAMILIES, rng.choice((2, 2, 3)))
     return tuple(name for name in CLIENTS if name in _ALWAYS or any(name in family for family in chosen))
 
@@ -92,7 +92,7 @@ def drawn(
     left_out: frozenset[int] = frozenset(),
     mutation: str | None = None,
 ) -> Plan:
-    """The plan of a seed; what is given is taken as it is."""
+    """Return the plan of a seed; arguments override its choices."""
     rng = random.Random(f"plan {seed}")
     settings: dict[str, str] = {}
     if rng.random() < 0.4:
@@ -130,7 +130,7 @@ def drawn(
 
 
 def properties(plan: Plan, node_id: int) -> dict[str, str]:
-    """The configuration of one node."""
+    """Return the configuration of one node."""
     roles = plan.layout[node_id - 1]
     voters = [i for i, each in enumerate(plan.layout, 1) if "controller" in each]
     listeners = []

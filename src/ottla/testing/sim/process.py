@@ -1,4 +1,4 @@
-"""A simulated operating-system process: alive or not, running or held still, and the threads it has."""
+"""A simulated operating-system process: alive or dead, running or paused, with its threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Process:
-    """One life of a node: a restart makes a new one."""
+    """A process of a node or client. A restart creates a new one."""
 
     __slots__ = ("alive", "exception_handler", "held", "host", "name", "on_death", "running")
 
@@ -26,7 +26,7 @@ class Process:
         self.alive = True
         self.running = True
         self.held: list[asyncio.Handle] = []
-        """What would have run while it was held still."""
+        """Callbacks that wait while the process is paused."""
         self.exception_handler: Callable[..., object] | None = None
         self.on_death: list[Callable[[], None]] = []
 
@@ -34,7 +34,7 @@ class Process:
         return self.name
 
     def die(self) -> None:
-        """kill -9: nothing of it runs any more."""
+        """Kill the process (SIGKILL)."""
         if self.alive:
             self.alive = self.running = False
             self.held.clear()
@@ -42,13 +42,13 @@ class Process:
                 callback()
 
     def hold(self) -> None:
-        """SIGSTOP."""
+        """Pause the process (SIGSTOP)."""
         if self.alive:
             self.running = False
 
 
 class _Work(Future[T]):
-    """Done when its time comes, or when somebody waits for it: there is no other thread to do it."""
+    """A future that runs when its time comes, or when it is waited for: there is no other thread."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class _Work(Future[T]):
 
 
 class SimExecutor(Executor):
-    """A thread pool whose work takes a while of simulated time and is then done at once."""
+    """A thread pool whose work takes simulated time, then runs at once."""
 
     def __init__(self, loop: SimLoop, rng: random.Random, delay: Callable[[], float]) -> None:
         self._loop = loop
@@ -96,7 +96,7 @@ class SimExecutor(Executor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[T]:
-        """Who takes a map's results waits for them: they are there at once."""
+        """Run all calls now."""
         return iter([fn(*each) for each in zip(*iterables, strict=False)])
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

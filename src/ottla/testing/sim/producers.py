@@ -1,4 +1,4 @@
-"""Simulated producers: idempotent and transactional, one batch in flight, retried until its fate is known."""
+"""Simulated producers: idempotent and transactional, one batch in flight, retried until its outcome is known."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER
 
 
 class Fenced(Exception):
-    """A newer producer has taken over, or the transaction was aborted over its time."""
+    """A newer producer has fenced this one, or the transaction timed out."""
 
 
 class Producer:
-    """Idempotent. `run` sends until it is cancelled or its process dies."""
+    """An idempotent producer. `run` sends until it is cancelled or its process dies."""
 
     def __init__(
         self, client: WireClient, history: History, partitions: list[TopicPartition], pause_s: float
@@ -74,7 +74,7 @@ class Producer:
             await self._pause()
 
     async def send(self, tp: TopicPartition, count: int, transaction: Transaction | None = None) -> Send:
-        """One batch; returns when it is acknowledged."""
+        """Send one batch; returns when it is acknowledged."""
         values = tuple(b"%s:%d" % (self.client.name.encode(), self._count + i) for i in range(count))
         self._count += count
         return await self.send_values(tp, values, transaction)
@@ -82,7 +82,7 @@ class Producer:
     async def send_values(
         self, tp: TopicPartition, values: tuple[bytes, ...], transaction: Transaction | None = None
     ) -> Send:
-        """The same with values that are given; each ends with the producer's name and a number that grows."""
+        """Send the given values; each ends with the producer's name and an increasing number."""
         send = Send(self.client.name, tp, values, transaction)
         self.history.sends.append(send)
         if transaction is not None:
@@ -101,7 +101,7 @@ class Producer:
                 if code in _GAP or code in _FENCED:
                     self.history.anomalies.append(
                         f"{send.producer} sent {values[0]!r} with sequence {sequence} to {tp}, all before it "
-                        f"acknowledged, and was told {code.name}"
+                        f"acknowledged, and got {code.name}"
                     )
                     raise Fenced
                 self.client.forget_leader(tp)
@@ -160,7 +160,7 @@ class TransactionalProducer(Producer):
         super().__init__(client, history, partitions, pause_s)
         self.transactional_id = transactional_id
         self._ending = False
-        """Whether a commit was asked for."""
+        """Whether a commit was requested."""
 
     async def run(self) -> None:
         await self.begin(self.transactional_id)

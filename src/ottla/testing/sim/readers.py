@@ -1,4 +1,4 @@
-"""Simulated readers: follow partitions from their beginning, and note every answer."""
+"""Simulated readers: read partitions from the beginning, and record every response."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FETCH: Final = 12
 
 
 class Reader:
-    """One partition after the other, each from where it stopped."""
+    """Reads one partition after the other, each from its last position."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Reader:
             await asyncio.sleep(self.client.random.random() * self.pause_s * 2)
 
     async def poll(self, tp: TopicPartition) -> bool:
-        """One fetch; tells whether it was answered."""
+        """Fetch once; returns whether a response came."""
         position = self.positions[tp]
         try:
             leader = await self.client.leader(tp)
@@ -78,7 +78,7 @@ class Reader:
             self.client.forget_leader(tp)
             if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 self.history.anomalies.append(
-                    f"{self.name} had read {tp} up to {position} and was told that there is no such offset"
+                    f"{self.name} had read {tp} up to {position} and got OFFSET_OUT_OF_RANGE"
                 )
             return False
         self._note(tp, position, found)

@@ -1,4 +1,4 @@
-"""Simulated share consumers: they take records of a queue, and acknowledge most of what they took."""
+"""Simulated share consumers: they acquire records of a queue, and acknowledge most of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GROUP_RESOURCE: Final = 32
 
 
 async def read_from_the_beginning(client: WireClient, group: GroupId) -> None:
-    """What a share group without offsets of its own begins with."""
+    """Let a share group without offsets begin at the earliest offset."""
     request = messages.IncrementalAlterConfigsRequest
     config = request.AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
     resource = request.AlterConfigsResource(
@@ -54,10 +54,10 @@ class Sharer:
         self._epoch = 0
         self._session_epoch = 0
         self._session_at: Address | None = None
-        """The broker that has the session."""
+        """The broker that holds the session."""
         self._assigned = False
         self._answered = False
-        """Whether the last heartbeat was: else what it said has to be said again, and so is what it was to be told."""
+        """Whether the last heartbeat got a response. If not, the next one must repeat all fields."""
 
     async def run(self) -> None:
         while True:

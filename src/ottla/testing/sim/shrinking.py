@@ -1,4 +1,4 @@
-"""A failing run made smaller: fewer rounds of faults, then fewer clients, as long as it fails in the same way."""
+"""Shrinks a failing run: fewer rounds of faults, then fewer clients, as long as it fails in the same way."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ T = TypeVar("T")
 
 _MOST_RUNS: Final = 80
 _DETAILS: Final = re.compile(r"b'[^']*'|\b[a-z]+\d+(\.\d+)?\b|\b[\w-]+-\d+\b|\d+")
-"""Values, names of nodes, clients and partitions, numbers: what differs between two failures of one kind."""
+"""Values, names and numbers: the parts that differ between two failures of one kind."""
 
 
-def shrink(result: Result, tell: Callable[[str], None], again: Callable[[Plan], Result] = run) -> Result:
-    """The smallest run that was found, of those that fail as this one does."""
-    return _Shrinking(result, tell, again).shrink()
+def shrink(result: Result, report: Callable[[str], None], again: Callable[[Plan], Result] = run) -> Result:
+    """Return the smallest run that was found to fail in the same way."""
+    return _Shrinking(result, report, again).shrink()
 
 
 def kinds(violations: Sequence[str]) -> set[str]:
-    """What sort of things went wrong."""
+    """Return the kinds of violations."""
     return {_DETAILS.sub("_", violation) for violation in violations}
 
 
 class _Shrinking:
-    def __init__(self, result: Result, tell: Callable[[str], None], again: Callable[[Plan], Result]) -> None:
+    def __init__(
+        self, result: Result, report: Callable[[str], None], again: Callable[[Plan], Result]
+    ) -> None:
         self._best = result
-        self._tell = tell
+        self._report = report
         self._again = again
         self._wanted = kinds(result.violations)
         self._runs = 0
@@ -48,7 +50,7 @@ class _Shrinking:
         return self._best
 
     def _fewer(self, things: list[T], plan: Callable[[list[T]], Plan]) -> None:
-        """Take parts away, large ones first, as long as what is left fails, too."""
+        """Remove parts, large ones first, as long as the rest fails, too."""
         size = max(len(things) // 2, 1)
         while things and self._runs < _MOST_RUNS:
             left = next((some for some in _without_a_part(things, size) if self._fails(plan(some))), None)
@@ -68,12 +70,12 @@ class _Shrinking:
         if not kinds(found.violations) & self._wanted:
             return False
         rounds = found.rounds - len(plan.left_out)
-        self._tell(f"fails, too: {rounds} rounds of faults, with {', '.join(plan.clients)}")
+        self._report(f"still fails: {rounds} rounds of faults, with {', '.join(plan.clients)}")
         self._best = found
         return True
 
 
 def _without_a_part(things: list[T], size: int) -> Iterator[list[T]]:
-    """The last parts first: what comes after the failure is of no use to it."""
+    """Yield the list without one part, the last part first: later rounds rarely matter."""
     for start in reversed(range(0, len(things), size)):
         yield things[:start] + things[start + size :]

@@ -1,6 +1,6 @@
-"""Reads along on the simulated wire: who votes for whom, and who acknowledges records.
+"""Watches the simulated network: votes, and acknowledgements of records.
 
-No voter gives its vote of one epoch twice, whatever it has forgotten. Faults that need a moment wait for it here.
+It checks that no voter votes twice in one epoch, and lets faults strike at such moments.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _Asked = tuple[int, int, messages.VoteRequest | None]
 
 
 class Watch:
-    """`sent` is told of everything that a process sends, before it is on its way."""
+    """`sent` is called with everything that a process sends, before the network carries it."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._partial: dict[Transport, int] = {}
-        """Bytes of a frame that are still to come."""
+        """Missing bytes of an incomplete frame."""
         self._asked: dict[Transport, dict[int, _Asked]] = {}
-        """Requests of interest by the end that has to answer them."""
+        """Watched requests by the end that must respond."""
         self._votes: dict[tuple[str, int], int] = {}
         self.on_vote: Callable[[str, str], None] | None = None
-        """Told the host of a voter that is about to send its vote, and whom it is for."""
+        """Called with the host of a voter that is about to send its vote, and the candidate."""
         self.on_acknowledge: Callable[[str], None] | None = None
-        """Told the host of a broker that is about to acknowledge records."""
+        """Called with the host of a broker that is about to acknowledge records."""
 
     def wiped(self, host: str) -> None:
-        """With an empty disk it is another voter, which has given no vote yet."""
+        """Forget the votes of a host with a new disk: it is another voter now."""
         self._votes = {key: vote for key, vote in self._votes.items() if key[0] != host}
 
     def sent(self, sender: Transport, data: bytes | None) -> None:

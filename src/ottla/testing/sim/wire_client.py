@@ -28,15 +28,15 @@ _MAX_FRAME_BYTES: Final = 100 << 20
 
 
 class Unanswered(Exception):
-    """The connection failed or the time was over: nobody knows whether the request was carried out."""
+    """The connection failed or timed out: the outcome of the request is unknown."""
 
 
 class NotSent(Exception):
-    """There was no connection: the request was not carried out."""
+    """There was no connection: the request was not executed."""
 
 
 class _Wire(asyncio.Protocol):
-    """One connection; answers come in the order of the requests."""
+    """One connection; responses come in the order of the requests."""
 
     def __init__(self, loop: SimLoop, name: str) -> None:
         self._loop = loop
@@ -98,12 +98,12 @@ class WireClient:
     async def ask(
         self, address: Address, request: WireRequest[Resp], version: int, timeout_s: float = 5.0
     ) -> Resp:
-        """Raises `NotSent` or `Unanswered`."""
+        """Send a request and return the response. Raises `NotSent` or `Unanswered`."""
         wire = await self._wire(address)
         try:
             return await asyncio.wait_for(wire.ask(request, version), timeout_s)
         except TimeoutError:
-            # As clients do: an answer that comes later must not be taken for that of another request.
+            # As clients do: a late response must not be taken for that of another request.
             self._drop(address)
             raise Unanswered(f"no answer in {timeout_s} s") from None
 
@@ -124,7 +124,7 @@ class WireClient:
             wire.close()
 
     async def ask_any(self, request: WireRequest[Resp], version: int, timeout_s: float = 5.0) -> Resp:
-        """Ask one broker after the other until one answers."""
+        """Ask one broker after the other until one responds."""
         known = [*self._brokers.values(), *self._bootstrap]
         last: Exception = NotSent("no broker is known")
         for address in self.random.sample(known, len(known)):
@@ -150,13 +150,13 @@ class WireClient:
                 self._topic_ids[topic.name] = topic.topic_id
             for each in topic.partitions:
                 tp = TopicPartition(topic.name, each.partition_index)
-                # A broker that is cut off may tell of leaders of long ago.
+                # A broker that is cut off may report old leaders.
                 if each.leader_epoch >= self._epochs.get(tp, -1):
                     self._epochs[tp] = each.leader_epoch
                     self._leaders[tp] = each.leader_id
 
     async def leader(self, tp: TopicPartition) -> Address:
-        """Raises `NotSent` where nobody leads, as far as is known."""
+        """Return the address of a partition's leader; raises `NotSent` without a known leader."""
         if self._leaders.get(tp, -1) not in self._brokers:
             await self.refresh([tp.topic])
         address = self._brokers.get(self._leaders.get(tp, -1))
@@ -172,14 +172,14 @@ class WireClient:
         return self._topic_ids[topic]
 
     def leader_epoch(self, tp: TopicPartition) -> int:
-        """The newest that is known; -1 where none is."""
+        """Return the latest known leader epoch, or -1."""
         return self._epochs.get(tp, -1)
 
     def forget_leader(self, tp: TopicPartition) -> None:
         self._leaders.pop(tp, None)
 
     async def coordinator(self, kind: int, key: str) -> Address:
-        """`kind` 0 is a group's, 1 a transaction's."""
+        """Return the address of a coordinator: `kind` 0 is for groups, 1 for transactions."""
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""One run: a cluster, clients, faults, then peace, and the check. Everything follows from the seed."""
+"""One simulated run: a cluster, clients, faults, then recovery, and the checks. The seed determines everything."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ T = TypeVar("T")
 _LOOK_EACH_S: Final = 0.1
 _pack_time: Final = struct.Struct(">d").pack
 _PEACE_S: Final = 40.0
-"""Once faults are healed, every client must get on, and every replica be in sync, within this time."""
+"""After the faults, every client must make progress and every replica be in sync within this time."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What came of it."""
+    """The result of a run."""
 
     plan: Plan
     trace: int
@@ -66,11 +66,11 @@ class Result:
     acknowledged: int = 0
     committed: int = 0
     rounds: int = 0
-    """Of faults."""
+    """The number of rounds of faults."""
 
 
 class World:
-    """See the module."""
+    """A simulated cluster with its clients, faults and checks."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -105,11 +105,11 @@ class World:
         self.clients = Clients(self.loop, self.network, self.history, bootstrap, self._draw, plan.pause_s)
 
     def _draw(self) -> random.Random:
-        """A source of its own for each part: what one draws does not change what another gets."""
+        """Return a new random source, so that the parts do not influence each other."""
         return random.Random(self.random.getrandbits(64))
 
     def _first_voters(self) -> VoterSet:
-        """Three controllers of a dynamic quorum; one that is more may be added."""
+        """Return the first three voters of a dynamic quorum."""
         ids = [i for i, roles in enumerate(self.plan.layout, 1) if "controller" in roles][:3]
         return VoterSet.of(
             VoterNode(
@@ -124,7 +124,7 @@ class World:
         self._trace = zlib.crc32(text.encode(), self._trace)
 
     def say(self, violation: str) -> None:
-        """Something is not as it must be."""
+        """Record a violation."""
         if violation not in self.violations:
             self.notes.append(f"{self.loop.time():9.3f} VIOLATED {violation}")
             self.violations.append(violation)
@@ -142,7 +142,7 @@ class World:
             self.say(f"{process}: {context.get('message')}: {context.get('exception')!r}")
 
     def logged(self, record: logging.LogRecord) -> None:
-        """An error with an exception that a node has logged: nothing that a fault of the network explains."""
+        """Record an exception that a healthy node has logged: network faults do not explain it."""
         process = current_process()
         if process is None or (process.alive and not self._is_sick(process)):
             error = record.exc_info[1] if record.exc_info else None
@@ -207,7 +207,7 @@ class World:
         self.invariants.look()
         self.loop.call_later(_LOOK_EACH_S, self._look)
 
-    # -- what happens in it
+    # -- steps
 
     def _victims(self) -> Victims:
         return Victims(
@@ -253,7 +253,7 @@ class World:
         await self.clients.prepare(self.plan.clients)
 
     def _peace(self) -> None:
-        """Progress once faults heal: every client gets on, and every replica is in sync."""
+        """Wait until every client makes progress and every replica is in sync."""
         self.note("peace")
         left = self.clients.progress(self.plan.clients)
         deadline = self.loop.time() + _PEACE_S
@@ -265,7 +265,7 @@ class World:
             self.loop.run_for(0.5)
 
     def _drain(self) -> None:
-        """Nothing more is sent; what is in the queue goes to its consumers."""
+        """Stop the producers, and let the consumers empty the queue."""
         self.clients.stop("pqt")
         deadline = self.loop.time() + _PEACE_S
         while not self.clients.queue_is_empty():
@@ -277,7 +277,7 @@ class World:
         self.loop.run_for(1.0)
 
     async def _read_all(self, *, committed_only: bool) -> Mapping[TopicPartition, Log]:
-        """Everything there is, by a reader that nothing disturbs."""
+        """Read all records to the end, without faults."""
         history = History()
         client = self.clients.client(f"final{int(committed_only)}")
         reader = Reader(client, history, list(EVERYTHING), 0.1, committed_only=committed_only)
@@ -296,7 +296,7 @@ class World:
         return logs
 
     async def _copied_to(self) -> dict[TopicPartition, int]:
-        """Where the copies' group is, when all its transactions have come to their ends."""
+        """Return the offsets of the copiers' group after all transactions have ended."""
         member = Membership(self.clients.client("final"), self.history, COPY_GROUP, TRANSACTIONAL[0].topic, 0)
         reached: dict[TopicPartition, int] = {}
         while len(reached) < len(TRANSACTIONAL):
@@ -308,7 +308,7 @@ class World:
         return reached
 
     def _open_transactions(self, tp: TopicPartition, committed_only: bool) -> bool:
-        """A transaction whose client was stopped is still open: its time-out ends it."""
+        """Return whether a partition has an open transaction: the time-out ends those of stopped clients."""
         if not committed_only:
             return False
         for node in self.nodes:
@@ -321,11 +321,11 @@ class World:
 
 
 class _Stuck(Exception):
-    """Something that had to happen did not."""
+    """Something did not happen in time."""
 
 
 class _Listener(logging.Handler):
-    """Hears what nodes log when something happens that they did not expect."""
+    """Collects the unexpected errors that nodes log."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.ERROR)
@@ -337,16 +337,16 @@ class _Listener(logging.Handler):
 
 
 def run(plan: Plan) -> Result:
-    """One run; what brokers say in the ordinary course of things is kept quiet."""
+    """Run a plan. Ordinary log lines of brokers are suppressed."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
-    # A run leaves little behind, and a collector that comes at a time of its own would cost more than it gains.
+    # A run leaves little garbage, and collections at arbitrary times would cost more than they gain.
     gc.disable()
     try:
         with mutated(plan.mutation):
             return _run_and_listen(World(plan))
     finally:
-        # Each start of a node has frozen what was there: let it go, and quietly.
+        # Each start of a node has frozen all objects: release them, without log lines.
         logging.disable(logging.CRITICAL)
         gc.enable()
         gc.unfreeze()
