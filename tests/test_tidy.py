@@ -42,7 +42,6 @@ OTHER_LOGGERS = {
     ("src/ottla/cli/start.py", "_logger", '"ottla"'),
     # The messages of librdkafka, apart from those of the client itself.
     ("src/ottla/client/engine_log.py", "_LOG", '"ottla.client.engine"'),
-    ("src/ottla/pipeline/offsets.py", "log", "__name__"),
     # Kafka's name for the log of permissions granted and denied.
     ("src/ottla/security/authorizer.py", "audit_log", '"kafka.authorizer.logger"'),
 }

@@ -21,7 +21,7 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class TopicConfig(msgspec.Struct, frozen=True):
-    """One attribute for each topic key. -1 stands for no limit, as in Kafka."""
+    """One attribute for each topic key. -1 means no limit, as in Kafka."""
 
     cleanup_policy: frozenset[str]
     compression_gzip_level: int

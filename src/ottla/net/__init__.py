@@ -1,1 +1,1 @@
-"""Sockets: listeners, connections, flow control and admission. What a request means is left to `ottla.api`."""
+"""Sockets: listeners, connections, flow control and connection limits. `ottla.api` handles the requests."""

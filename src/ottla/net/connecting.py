@@ -44,7 +44,7 @@ async def connect_socket(new_protocol: Callable[[], asyncio.BaseProtocol], host:
         else:
             if transport.get_extra_info("sockname") != transport.get_extra_info("peername"):
                 return
-            # No process listens, and the system chose the destination port as our own: a connection to ourselves.
+            # No process listens, but the system chose the same port on both sides: the socket is connected to itself.
             transport.abort()
             errors.append(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
     raise ConnectFailed(_classify(errors), str(errors[0]) if errors else "the host has no address")

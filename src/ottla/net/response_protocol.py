@@ -1,4 +1,4 @@
-"""The receiving half of a connection to another node: cuts responses, each into memory of its own.
+"""The receiving half of a connection to another node: cuts responses, each into separate memory.
 
 A response larger than one read is received straight into the buffer that its records are then read from. The peer
 interprets the responses.

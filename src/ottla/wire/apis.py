@@ -1,7 +1,6 @@
 """The table of Kafka's APIs: keys, names and the versions that Kafka 4.3 knows.
 
-What this broker serves of them is declared by the APIs themselves (`ottla.api`); how a message looks is the
-schema table's business.
+`ottla.api` declares which of them this broker serves; the schema table defines the messages.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class ApiKey(IntEnum):
 
 
 class ApiVersions(NamedTuple):
-    """The versions of one API as Kafka 4.3 has them; an API without versions has `max_version` -1."""
+    """The versions of one API in Kafka 4.3. A removed API has `max_version` -1."""
 
     key: ApiKey
     name: str
@@ -119,7 +118,7 @@ class ApiVersions(NamedTuple):
     cluster_action: bool
     """Served to brokers and controllers only."""
     forwardable: bool
-    """A broker passes it on to the controller."""
+    """A broker forwards it to the controller."""
 
 
 _ROWS: tuple[tuple[str, int, int, int, str], ...] = (

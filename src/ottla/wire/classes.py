@@ -30,7 +30,7 @@ Codec = TypeVar("Codec")
 
 
 class WireStruct(msgspec.Struct, eq=False):
-    """What messages and the structs inside of them have in common."""
+    """The base class of messages and of the structs inside them."""
 
     SCHEMA: ClassVar[schema.Struct]
     DEFAULT: ClassVar[WireStruct | None]

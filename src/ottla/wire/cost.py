@@ -1,7 +1,7 @@
-"""What a decoded message costs: the fewest bytes a value takes on the wire, the most it takes in memory.
+"""The cost of a decoded message: the fewest bytes that a value takes on the wire, the most that it takes in memory.
 
-Sizes are those of 64-bit CPython, rounded up. The decoder refuses counts that the bytes at hand cannot
-hold, and for frames so large that the floor of `limits` does not cover them, it keeps a budget.
+Sizes are those of 64-bit CPython, rounded up. The decoder refuses counts that the remaining bytes cannot hold. For
+frames so large that the floor of `limits` does not cover them, it keeps a memory budget.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from ottla.limits import DECODE_FLOOR_BYTES
 from ottla.wire.schema import FIXED, Field, Message, Struct
 
 SLOT: Final = 10
-"""A place in a list that grew by appending."""
+"""A slot in a list that grew by appending."""
 LIST: Final = 64
 VIEW: Final = 192
 """A memory view over a records field."""
 UNKNOWN_TAG: Final = 64 + 40 + 32 + SLOT
-"""A pair of tag and bytes, before the bytes' content."""
+"""A pair of tag and bytes, without the content of the bytes."""
 
 _VALUE: Final = {
     "bool": 0,
@@ -60,7 +60,7 @@ def _min_field_size(field: Field, message: Message, version: int) -> int:
 
 
 def min_element_size(field: Field, message: Message, version: int) -> int:
-    """The fewest bytes an element of an array takes; at least one, so that no count goes unchecked."""
+    """The fewest bytes an element of an array takes; at least one, so that every count is checked."""
     if field.struct is not None:
         return max(1, min_wire_size(field.struct, message, version))
     if field.type in FIXED:
@@ -71,7 +71,7 @@ def min_element_size(field: Field, message: Message, version: int) -> int:
 
 
 def struct_cost(struct: Struct, version: int) -> int:
-    """Memory of a struct with its fields, before the content of strings, bytes, lists and tagged fields."""
+    """Memory of a struct with its fields, without the content of strings, bytes, lists and tagged fields."""
     cost = 48 + 8 * (len(struct.fields) + 1)
     for field in struct.fields:
         present = version in field.versions and not field.is_tagged(version)
@@ -86,15 +86,15 @@ def struct_cost(struct: Struct, version: int) -> int:
 
 
 def element_cost(field: Field, version: int) -> int:
-    """Memory that one more element of an array takes, before the content of strings and the like."""
+    """Memory that one more element of an array takes, without the content of strings and similar."""
     if field.struct is not None:
         return SLOT + struct_cost(field.struct, version)
-    # Numbers arrive as a tuple first, so each has a second slot for a moment.
+    # Numbers are unpacked into a tuple first, so each has a second slot for a moment.
     return 2 * SLOT + _VALUE.get(field.type, 0)
 
 
 def tagged_cost(field: Field, version: int) -> int:
-    """Memory that a tagged field takes when it is there."""
+    """Memory that a tagged field takes if it is set."""
     if field.is_array:
         return LIST
     if field.struct is not None:
@@ -103,8 +103,8 @@ def tagged_cost(field: Field, version: int) -> int:
 
 
 def unchecked_size(message: Message, version: int) -> int:
-    """Frames up to this many bytes cannot decode to more than the floor, whatever they hold."""
-    # A string costs at most four bytes of memory for each of its own, and 80 more once it is not empty.
+    """Frames up to this size cannot decode to more than the floor, whatever they contain."""
+    # A string costs at most four bytes of memory for each byte on the wire, and 80 more if it is not empty.
     worst = 4.0 + 80.0
     if version in message.flexible:
         worst = max(worst, UNKNOWN_TAG / 2)

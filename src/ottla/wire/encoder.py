@@ -14,7 +14,7 @@ from ottla.wire import cost, source
 from ottla.wire.schema import FIXED, Field, Message, Struct
 
 COPY_RECORDS_BELOW: Final = 2048
-"""Records up to this size are copied: cheaper than one more buffer to write."""
+"""Records up to this size are copied, which is cheaper than one more buffer to write."""
 
 _HELPERS = {
     "long_length": source.long_length,
@@ -53,7 +53,7 @@ class _Generator:
     # Writing runs ----------------------------------------------------------------------------------
 
     def flush(self, *more: tuple[str, str]) -> None:
-        """Write the fixed-width values that have piled up, and these."""
+        """Write the fixed-width values that have accumulated, and these."""
         self.write([*self.run, *more])
         self.run = []
 
@@ -71,7 +71,7 @@ class _Generator:
             self.src.line(f"{self.out} += {pack}({values})")
 
     def length(self, n: str, *, compact: bool, string: bool) -> None:
-        """Write a length or count after what has piled up."""
+        """Write a length or count after the accumulated values."""
         if not compact:
             self.flush(("h" if string else "i", n))
             return
@@ -85,7 +85,7 @@ class _Generator:
     # Structs ---------------------------------------------------------------------------------------
 
     def struct(self, struct: Struct, owner: str) -> None:
-        """Write the struct in the variable `owner`; what is of fixed width may still wait for `flush`."""
+        """Write the struct in the variable `owner`; its last fixed-width values are written by the next `flush`."""
         tagged: list[Field] = []
         for field in struct.fields:
             if self.version not in field.versions:
@@ -102,7 +102,7 @@ class _Generator:
                 self.src.line(f"not_in_version({what!r}, {self.version})")
 
     def absent(self, field: Field, struct: Struct, owner: str) -> None:
-        """A field that this version lacks may be set only if it is ignorable."""
+        """A field that this version does not have may be set only if it is ignorable."""
         if not field.ignorable:
             with self.src.block(f"if not ({self.is_default(field, f'{owner}.{field.name}')}):"):
                 self.src.line(f"not_in_version({f'{struct.name}.{field.name}'!r}, {self.version})")
@@ -124,7 +124,7 @@ class _Generator:
         return f"{value} == {field.default!r}"
 
     def tags(self, tagged: list[Field], owner: str) -> None:
-        """Write the tagged fields at a struct's end, after what has piled up."""
+        """Write the tagged fields at a struct's end, after the accumulated values."""
         set_conditions = [f"not {self.is_default(field, f'{owner}.{field.name}')}" for field in tagged]
         any_set = " or ".join([*set_conditions, f"{owner}.unknown_tagged_fields"])
         with self.src.block(f"if {any_set}:"):
@@ -170,7 +170,7 @@ class _Generator:
     def uuid(self, value: str) -> None:
         raw = self.src.name("u")
         self.src.line(f"{raw} = {value}")
-        # Packing would pad or cut without a word.
+        # `pack` would pad or truncate without an error.
         with self.src.block(f"if len({raw}) != 16:"):
             self.src.line(f"not_a_uuid({raw})")
         self.run.append((FIXED["uuid"][0], raw))
@@ -197,7 +197,7 @@ class _Generator:
         src.line(f"{self.out} += {data}")
 
     def records(self, value: str, *, compact: bool, nullable: bool) -> None:
-        """Records: nothing, a bytes-like object, or a list of such; large ones are not copied."""
+        """Records: None, a bytes-like object, or a list of them. Large ones are not copied."""
         src = self.src
         n, data = src.name("n"), src.name("r")
         plus = " + 1" if compact else ""

@@ -1,4 +1,4 @@
-"""What can go wrong between bytes and messages."""
+"""Errors of decoding and encoding."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from ottla.errors import ApiException, ErrorCode
 
 
 class DecodeError(ApiException):
-    """The bytes are not what the schema says, or would take more memory than they may."""
+    """The bytes do not match the schema, or would take more memory than allowed."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> None:
         super().__init__(code, message)
 
 
 class EncodeError(ApiException):
-    """The message holds a value that its schema cannot express: a fault of our own."""
+    """The message holds a value that its schema cannot express: a bug of the caller."""
 
     def __init__(self, message: str, code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
         super().__init__(code, message)
@@ -27,4 +27,4 @@ class UnsupportedVersionError(EncodeError, DecodeError):
 
 
 class FrameTooLargeError(DecodeError):
-    """A frame announces more bytes than it may have, or a negative number of them."""
+    """A frame announces more bytes than allowed, or a negative number of bytes."""

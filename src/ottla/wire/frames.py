@@ -1,6 +1,6 @@
 """Cuts a stream of bytes into frames: each a big-endian 32-bit size and that many bytes.
 
-Sans-io: bytes go in as they arrive, whole frames come out, each in memory of its own. A broker's connections to its
+Sans-io: bytes go in as they arrive, whole frames come out, each in separate memory. A broker's connections to its
 clients cut frames by themselves (`ottla.net.connection`), because they hand them on without a copy.
 """
 

@@ -1,7 +1,7 @@
 """Request and response headers, and whole messages with their header and length prefix.
 
-A header's version follows from the API and its version. Responses to ApiVersions always carry the oldest one,
-since the client does not know yet what we speak.
+A header's version follows from the API and its version. Responses to ApiVersions always have the oldest one,
+since the client does not know the broker's versions yet.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def read_request_start(buf: Buffer) -> tuple[int, int, int, str | None, int]:
                 try:
                     client_id = str(buf[_UP_TO_CLIENT_ID.size : offset], "utf-8")
                 except UnicodeDecodeError as error:
-                    raise DecodeError(f"a client id is no text: {error}") from error
+                    raise DecodeError(f"a client id is not valid UTF-8: {error}") from error
                 return api_key, api_version, correlation_id, client_id, offset + flexible
-    # No client id, tags, or a frame that is no request: rare enough for the schema's own code.
+    # No client id, tags, or an invalid frame: these are rare enough for the compiled decoder.
     header, offset = decode_request_header(buf)
     return (
         header.request_api_key,

@@ -1,7 +1,7 @@
-"""Unsigned varints, for what is read and written by hand.
+"""Unsigned varints.
 
-Compiled message codecs have the short ones inlined and call these for the long ones. The zigzag varints of
-records belong to `ottla.records`.
+Compiled message codecs inline the short ones and call these functions for the long ones. `ottla.records` has the zigzag
+varints of records.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def uvarint(value: int) -> bytes:
     """The bytes of an unsigned varint."""
     if value < 0x80:
         if value < 0:
-            raise EncodeError(f"{value} is negative: no unsigned varint")
+            raise EncodeError(f"{value} is negative and has no unsigned varint")
         return _ONE_BYTE[value]
     out = bytearray()
     while value > 0x7F:

@@ -16,11 +16,11 @@ import msgspec
 from ottla.wire.uuid import ZERO_UUID
 
 NEVER: Final = 1 << 15
-"""A version that no message reaches."""
+"""A version number above those of all messages."""
 
 
 class Versions(NamedTuple):
-    """An inclusive range of versions; empty when the first lies above the last."""
+    """An inclusive range of versions; empty if the first is above the last."""
 
     first: int
     last: int

@@ -23,7 +23,7 @@ Compiled = Callable[..., Any]
 
 
 class Source:
-    """Lines of one function, its indentation, fresh names, and the globals it will run with."""
+    """The lines of one function, its indentation, new names, and the globals that it runs with."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -7,7 +7,7 @@ import binascii
 from typing import Final
 
 ZERO_UUID: Final = bytes(16)
-"""No id at all."""
+"""No id."""
 
 METADATA_TOPIC_ID: Final = bytes(15) + b"\x01"
 """The id of `__cluster_metadata`."""
@@ -29,5 +29,5 @@ def uuid_from_str(text: str) -> bytes:
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"{text!r} is not a UUID in url-safe base64") from error
     if len(raw) != 16:
-        raise ValueError(f"{text!r} stands for {len(raw)} bytes; a UUID has 16")
+        raise ValueError(f"{text!r} decodes to {len(raw)} bytes; a UUID has 16")
     return raw
