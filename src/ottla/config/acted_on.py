@@ -33,6 +33,7 @@ _BROKER: Final = frozenset(
     {
         "add.partitions.to.txn.retry.backoff.max.ms",
         "add.partitions.to.txn.retry.backoff.ms",
+        "authorizer.class.name",
         "auto.create.topics.enable",
         "auto.leader.rebalance.enable",
         "broker.heartbeat.interval.ms",
