@@ -6,6 +6,7 @@ STAMP  := $(VENV)/.ready
 PYSPARK := $(VENV)/.ready-pyspark
 SPARK  := $(VENV)/.ready-spark
 DOCS   := $(VENV)/.ready-docs
+KAFKA  := $(VENV)/.ready-kafka
 # pip with a progress bar for the 450 MB of Spark, and little else to read.
 INSTALL := $(BIN)/python scripts/install.py
 # Each test process would compile everything again where the environment forbids to keep what was compiled.
@@ -39,6 +40,11 @@ $(SPARK): $(PYSPARK)
 	$(BIN)/ottla spark doctor
 	@touch $@
 
+# Apache Kafka, which the tests compare Ottla with.
+$(KAFKA): $(STAMP)
+	@$(BIN)/python -m ottla.testing.maven
+	@touch $@
+
 run: setup  ## see all of it: a broker on localhost:9092, records, pipelines on Spark; data under ./ottla-data
 	@exec $(BIN)/ottla demo --prepare "$(AGAIN) --silent $(PYSPARK)"
 
@@ -48,7 +54,7 @@ run-broker: setup  ## start a broker alone on localhost:9092, data under ./ottla
 run-cluster: setup  ## start three brokers on localhost:9092 to 9094, data under ./ottla-cluster
 	@exec $(BIN)/ottla start --brokers 3 --data ottla-cluster
 
-test: setup-spark  ## all tests
+test: setup-spark $(KAFKA)  ## all tests
 	$(PYTEST) -n 2 --dist loadfile
 
 test-fast: setup-spark  ## the tests that take under two minutes together

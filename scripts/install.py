@@ -68,7 +68,7 @@ class Narrator:
         elif match := _BUILDING.match(line):
             self._doing = f"Building {match['package']}"
         elif match := _INSTALLING.match(line):
-            self._doing = f"Installing {match['packages'].count(',') + 1} packages"
+            self._doing = f"Installing {_packages(match['packages'].count(',') + 1)}"
         elif match := _INSTALLED.match(line):
             self.installed = len(match["packages"].split())
         elif _IMPORTANT.match(line) or (self._error_follows and line.startswith(" ")):
@@ -91,6 +91,10 @@ class Narrator:
         if done >= total:
             took_s = time.monotonic() - self._started_s
             self._reporter.finish(f"{self._file}: {total / 1e6:.0f} MB in {took_s:.0f} s")
+
+
+def _packages(count: int) -> str:
+    return f"{count} package{'s' * (count != 1)}"
 
 
 def _short_name(file: str) -> str:
@@ -145,7 +149,7 @@ def main(arguments: list[str]) -> int:
         code = process.wait()
     took_s = time.monotonic() - started_s
     reporter.finish(
-        f"Installed {narrator.installed} packages in {took_s:.0f} s" if narrator.installed else ""
+        f"Installed {_packages(narrator.installed)} in {took_s:.0f} s" if narrator.installed else ""
     )
     return code
 

@@ -24,7 +24,7 @@ from docs.doc_blocks import ROOT, Block
 from ottla.testing.process import BrokerProcess
 
 PORTS = (9092, 9093, 9094)
-_BLOCK_S = 240
+_BLOCK_S = 400
 _READY_S = 60
 _STOP_S = 30
 _POLL_S = 0.05
@@ -87,6 +87,8 @@ class PageRun:
             "PATH": f"{commands}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "OTTLA_BOOTSTRAP": f"localhost:{self._port}",
             "OTTLA_STREAMS_DIR": str(directory / "streams"),
+            # A JVM lives for seconds here: most of its time would go into a second compiler.
+            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "XDG_CONFIG_HOME": str(directory / "config"),
             "PYTEST_ADDOPTS": "-p no:cacheprovider",
         }

@@ -17,7 +17,10 @@ def _runs(block: Block) -> bool:
 
 
 def _pages() -> list[object]:
-    marks = {"spark": (pytest.mark.slow, pytest.mark.java), "slow": (pytest.mark.slow,)}
+    marks = {
+        "spark": (pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(1800)),
+        "slow": (pytest.mark.slow,),
+    }
     return [
         pytest.param(
             page,

@@ -5,10 +5,23 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import subprocess
+import sys
 import tempfile
+import threading
+from collections import deque
 from pathlib import Path
+from typing import Final
 from xml.sax.saxutils import escape
+
+from ottla.pipeline.progress import ProgressReporter
+
+_TIMEOUT_S: Final = 900
+_LAST_LINES: Final = 50
+_DOWNLOADING: Final = re.compile(r"Downloading from \S+: ")
+_DOWNLOADED: Final = re.compile(r"Downloaded from .* \((?P<number>[\d.]+) (?P<unit>[kMG]?B) at ")
+_UNITS: Final = {"B": 1, "kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -43,13 +56,45 @@ def _resolve(coordinates: tuple[str, ...]) -> str:
     with tempfile.TemporaryDirectory() as directory:
         pom, out = Path(directory, "pom.xml"), Path(directory, "classpath")
         pom.write_text(_POM.format(dependencies=dependencies))
-        done = subprocess.run(
-            ["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={out}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=900,
+        code, printed = _run(
+            ["mvn", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={out}"],
+            f"Fetching {', '.join(one.split(':')[1] for one in coordinates)}",
         )
-        if done.returncode != 0:
-            raise RuntimeError(f"Maven could not resolve {', '.join(coordinates)}:\n{done.stdout}")
+        if code != 0:
+            raise RuntimeError(f"Maven could not resolve {', '.join(coordinates)}:\n{printed}")
         return out.read_text().strip()
+
+
+def _run(command: list[str], name: str) -> tuple[int, str]:
+    """Maven's exit code and its last lines; its downloads are shown as progress on standard error."""
+    reporter = ProgressReporter()
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    fetched = 0
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    watchdog = threading.Timer(_TIMEOUT_S, process.kill)
+    watchdog.start()
+    assert process.stdout is not None
+    for line in process.stdout:
+        if size := _DOWNLOADED.search(line):
+            fetched += int(float(size["number"]) * _UNITS[size["unit"]])
+            reporter.update(name, fetched)
+        elif not _DOWNLOADING.search(line):
+            last.append(line)
+    code = process.wait()
+    watchdog.cancel()
+    reporter.finish(f"{name}: {fetched / _UNITS['MB']:.0f} MB" if fetched else "")
+    return code, "".join(last)
+
+
+def main() -> None:
+    """Fetch Apache Kafka for the tests that compare with it, so that none of them waits for the network."""
+    from ottla.testing.apache import java_is_here, kafka_classpath
+
+    if java_is_here():
+        kafka_classpath()
+    else:
+        sys.stderr.write("Java or Maven is missing: tests that compare with Apache Kafka are skipped\n")
+
+
+if __name__ == "__main__":
+    main()
