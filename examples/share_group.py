@@ -45,7 +45,7 @@ def work(bootstrap: str) -> dict[str, int]:
         for worker in workers:
             # The next poll acknowledges what the one before it delivered.
             for job in worker.poll(0.2) or []:
-                name = job.value().decode()
+                name = (job.value() or b"").decode()
                 finished[name] = finished.get(name, 0) + 1
     for worker in workers:
         worker.close()

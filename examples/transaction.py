@@ -44,7 +44,9 @@ def book(bootstrap: str, *, fail: bool) -> None:
     if fail:
         producer.abort_transaction()
     else:
-        offsets = {source: OffsetAndMetadata(consumer.position(source), "", -1)}
+        next_offset = consumer.position(source)
+        assert next_offset is not None
+        offsets = {source: OffsetAndMetadata(next_offset, "", -1)}
         producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
         producer.commit_transaction()
     producer.close()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from docs.doc_blocks import PAGES, ROOT
+from docs.doc_blocks import PAGES, ROOT, blocks
 
 MAX_COLUMNS = 120
 ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
@@ -46,3 +47,37 @@ def test_the_packages_are_listed() -> None:
         path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
     assert {name for name in found if not name.startswith("_")} - listed == set()
+
+
+def test_every_file_that_a_page_names_exists() -> None:
+    files = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    tails = {tail for file in files for tail in _tails(file)}
+    own = {block.title for page in PAGES for block in blocks(page) if block.title}
+    missing = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in PAGES
+        for name in re.findall(r"`([\w./-]+\.(?:py|jsonl|toml))`", page.read_text())
+        if name not in tails and name not in own
+    ]
+    assert missing == []
+
+
+def _tails(file: str) -> list[str]:
+    parts = file.split("/")
+    return ["/".join(parts[at:]) for at in range(len(parts))]
+
+
+def test_the_glossary_points_at_the_source() -> None:
+    text = (ROOT / "docs" / "reference" / "glossary.md").read_text()
+    entries = re.findall(r"`(\w+)`\s+in\s+`([\w/.]+)`", text)
+    assert len(entries) >= 35
+    package = ROOT / "src" / "ottla"
+    wrong = [
+        f"{name} in {path}"
+        for name, path in entries
+        if not (package / path).exists()
+        or not re.search(rf"^(?:class )?{name}\b", (package / path).read_text(), re.MULTILINE)
+    ]
+    assert wrong == []
