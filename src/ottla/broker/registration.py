@@ -13,7 +13,7 @@ from ottla.log.fs import Fs
 from ottla.log.manager import LogManager
 from ottla.metadata.cluster import features_as, listeners_as
 from ottla.metadata.features import SUPPORTED_FEATURES
-from ottla.metadata.image import Endpoint
+from ottla.metadata.image import ListenerEndpoint
 from ottla.wire import messages
 
 
@@ -61,7 +61,9 @@ def controller_registration(
     )
 
 
-def _endpoints(config: BrokerConfig, listeners: Iterable[Listener], addresses: Addresses) -> list[Endpoint]:
+def _endpoints(
+    config: BrokerConfig, listeners: Iterable[Listener], addresses: Addresses
+) -> list[ListenerEndpoint]:
     endpoints = []
     for listener in listeners:
         advertised = config.advertised(listener.name)
@@ -70,7 +72,7 @@ def _endpoints(config: BrokerConfig, listeners: Iterable[Listener], addresses: A
             host, port = advertised.host, advertised.port
         elif not listener.host or listener.host in ("0.0.0.0", "::"):
             host = addresses.host_name
-        endpoints.append(Endpoint(listener.name, host, port, listener.protocol.value))
+        endpoints.append(ListenerEndpoint(listener.name, host, port, listener.protocol.value))
     return endpoints
 
 

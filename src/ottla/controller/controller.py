@@ -14,7 +14,7 @@ from ottla.controller import brokers, configs, elections
 from ottla.controller.activation import activation_records
 from ottla.controller.decisions import DECISIONS, Inputs
 from ottla.controller.liveness import LivenessWatch
-from ottla.controller.operations import MAX_PENDING_OPERATIONS, MetadataLog, Operations
+from ottla.controller.operations import MAX_PENDING_OPERATIONS, Operations, QuorumLog
 from ottla.controller.periodic import PeriodicTasks
 from ottla.controller.result import ControllerResult
 from ottla.controller.sessions import BrokerSessions
@@ -54,7 +54,7 @@ class Controller:
 
     def __init__(
         self,
-        metadata_log: MetadataLog,
+        metadata_log: QuorumLog,
         clock: Clock,
         settings: Settings,
         *,

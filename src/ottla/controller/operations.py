@@ -31,7 +31,7 @@ MAX_PENDING_OPERATIONS: Final = 10_000
 """Operations that may wait for the commit of their records. Further operations are refused."""
 
 
-class MetadataLog(Protocol):
+class QuorumLog(Protocol):
     """The part of the raft driver that the controller uses."""
 
     @property
@@ -75,9 +75,7 @@ class _Pending(Generic[R]):
 class Operations:
     """Runs the controller's operations while it leads, and follows the log while another node leads."""
 
-    def __init__(
-        self, metadata_log: MetadataLog, clock: Clock, on_records: Appended, max_pending: int
-    ) -> None:
+    def __init__(self, metadata_log: QuorumLog, clock: Clock, on_records: Appended, max_pending: int) -> None:
         self.log = metadata_log
         self.leading = False
         self.state = ReplayState()

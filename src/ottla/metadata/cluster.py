@@ -14,7 +14,7 @@ from ottla.metadata.features import (
     LATEST_METADATA_VERSION,
     MIGRATION_FROM,
 )
-from ottla.metadata.image import BrokerRegistration, ControllerRegistration, Endpoint, VersionRange
+from ottla.metadata.image import BrokerRegistration, ControllerRegistration, ListenerEndpoint, VersionRange
 from ottla.wire import messages
 
 T = TypeVar("T", covariant=True)
@@ -110,8 +110,8 @@ def controller_to_record(c: ControllerRegistration) -> messages.RegisterControll
 
 def _endpoints(
     r: messages.RegisterBrokerRecord | messages.RegisterControllerRecord,
-) -> dict[str, Endpoint]:
-    return {e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in r.end_points}
+) -> dict[str, ListenerEndpoint]:
+    return {e.name: ListenerEndpoint(e.name, e.host, e.port, e.security_protocol) for e in r.end_points}
 
 
 def _features(

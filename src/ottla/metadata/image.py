@@ -31,7 +31,7 @@ class LeaderRecoveryState(IntEnum):
     RECOVERING = 1
 
 
-class Endpoint(NamedTuple):
+class ListenerEndpoint(NamedTuple):
     """A listener of a node. `security_protocol` is Kafka's id: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     name: str
@@ -53,7 +53,7 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
     id: BrokerId
     epoch: int
     incarnation_id: bytes
-    listeners: Mapping[str, Endpoint]
+    listeners: Mapping[str, ListenerEndpoint]
     features: Mapping[str, VersionRange]
     rack: str | None
     fenced: bool
@@ -68,7 +68,7 @@ class ControllerRegistration(msgspec.Struct, frozen=True):
 
     id: int
     incarnation_id: bytes
-    listeners: Mapping[str, Endpoint]
+    listeners: Mapping[str, ListenerEndpoint]
     features: Mapping[str, VersionRange]
     zk_migration_ready: bool = False
 

@@ -34,7 +34,7 @@ from ottla.raft.messages import (
 )
 from ottla.raft.metadata_fetcher import MetadataFetcher
 from ottla.raft.metadata_replica import MetadataReplica, OnCommit, Post
-from ottla.raft.node import State
+from ottla.raft.node import RaftState
 from ottla.raft.request_handler import QuorumRequestHandler
 from ottla.raft.requests import begin_request, end_request, quorum_partition, vote_request
 from ottla.raft.snapshots import SnapshotDownload
@@ -119,7 +119,7 @@ class RaftDriver:
     def leader_id(self) -> BrokerId | None:
         """The leader as far as this node knows; None after this node has resigned."""
         node = self._replica.node
-        return None if node.state is State.RESIGNED else node.leader_id
+        return None if node.state is RaftState.RESIGNED else node.leader_id
 
     @property
     def leader_epoch(self) -> int:
@@ -360,7 +360,7 @@ class RaftDriver:
 
     def _ask_again(self, request: VoteRequest) -> None:
         node = self._replica.node
-        wanted = State.PROSPECTIVE if request.pre_vote else State.CANDIDATE
+        wanted = RaftState.PROSPECTIVE if request.pre_vote else RaftState.CANDIDATE
         if self._replica.running and node.epoch == request.epoch and node.state is wanted:
             self._send(request)
 

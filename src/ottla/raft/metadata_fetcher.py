@@ -18,7 +18,7 @@ from ottla.peers import Endpoint, PeerFailure
 from ottla.raft.contacts import FETCHES, Contacts
 from ottla.raft.messages import LeaderFound, LeaderGone, LeaderResponded
 from ottla.raft.metadata_replica import MetadataReplica, Post
-from ottla.raft.node import State
+from ottla.raft.node import RaftState
 from ottla.raft.requests import (
     fetch_request,
     fetch_snapshot_request,
@@ -34,7 +34,7 @@ _logger = logging.getLogger(__name__)
 MAX_WAIT_MS: Final = 500
 """How long the leader may hold a fetch without new data; Kafka's value."""
 
-_FETCHING: Final = (State.FOLLOWER, State.UNATTACHED, State.RESIGNED)
+_FETCHING: Final = (RaftState.FOLLOWER, RaftState.UNATTACHED, RaftState.RESIGNED)
 """The states in which this node looks for a leader or follows one. A node that resigned may have missed an election."""
 
 _STALE: Final = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -98,7 +98,7 @@ class MetadataFetcher:
     def _target(self) -> Endpoint | None:
         node = self._replica.node
         leader = None
-        if node.state is State.FOLLOWER and node.leader_id is not None:
+        if node.state is RaftState.FOLLOWER and node.leader_id is not None:
             leader = self._contacts.endpoint_of(node.leader_id)
         if leader is not None and not self._ask_others:
             return leader
@@ -222,7 +222,7 @@ class MetadataFetcher:
                 # The process is up but does not lead any more: it has resigned, or was restarted.
                 replica.step(LeaderGone())
             return False
-        if error or leader_id != node.leader_id or node.state is not State.FOLLOWER:
+        if error or leader_id != node.leader_id or node.state is not RaftState.FOLLOWER:
             self._refused(endpoint, error)
             return False
         return True
@@ -308,7 +308,7 @@ class MetadataFetcher:
         if error is not None:
             replica.fail(error)
             return
-        if replica.node.state is State.FOLLOWER:
+        if replica.node.state is RaftState.FOLLOWER:
             try:
                 replica.take_snapshot(download.snapshot_id, future.result())
             except ApiException as e:

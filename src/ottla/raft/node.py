@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ottla.wire.classes import WireMessage
 
 
-class State(Enum):
+class RaftState(Enum):
     UNATTACHED = "Unattached"
     PROSPECTIVE = "Prospective"
     CANDIDATE = "Candidate"
@@ -66,8 +66,8 @@ class State(Enum):
     FOLLOWER = "Follower"
 
 
-_U, _P, _C, _L, _R, _F = State
-TRANSITIONS: Final[dict[State, frozenset[State]]] = {
+_U, _P, _C, _L, _R, _F = RaftState
+TRANSITIONS: Final[dict[RaftState, frozenset[RaftState]]] = {
     _U: frozenset((_U, _P, _F)),
     _P: frozenset((_U, _P, _C, _F)),
     _C: frozenset((_U, _P, _L, _F)),
@@ -127,7 +127,7 @@ class RaftNode:
         self.high_watermark: int | None = None
         self.epoch_start_offset = -1
         """The start of the leader's epoch. Its records are the first that the leader may commit."""
-        self.state = State.UNATTACHED
+        self.state = RaftState.UNATTACHED
         self._config = config
         self._random = rng
         self._now_ms = 0
@@ -150,9 +150,9 @@ class RaftNode:
     def start(self, now_ms: int) -> None:
         """Start. The only voter of a quorum becomes leader at once, in a new epoch."""
         self._now_ms = now_ms
-        if self.voters.is_only_voter(self.local.key) and self.state is not State.CANDIDATE:
+        if self.voters.is_only_voter(self.local.key) and self.state is not RaftState.CANDIDATE:
             self._become_prospective()
-        elif self.state is State.CANDIDATE:
+        elif self.state is RaftState.CANDIDATE:
             self._campaign(pre_vote=False)
         else:
             self._reset_deadline()
@@ -160,17 +160,17 @@ class RaftNode:
     def tick(self, now_ms: int) -> None:
         """Advance the time to `now_ms`."""
         self._now_ms = max(self._now_ms, now_ms)
-        if self.state is State.LEADER:
+        if self.state is RaftState.LEADER:
             self._tick_leader()
         elif self._deadline_ms is None or self._now_ms < self._deadline_ms:
             return
-        elif self.state is State.RESIGNED:
+        elif self.state is RaftState.RESIGNED:
             self._become_unattached(self.epoch + 1)
         elif not self.may_stand:
-            if self.state in (State.PROSPECTIVE, State.CANDIDATE):
+            if self.state in (RaftState.PROSPECTIVE, RaftState.CANDIDATE):
                 self._become_unattached(self.epoch)
             self._deadline_ms = None
-        elif self.state is State.PROSPECTIVE:
+        elif self.state is RaftState.PROSPECTIVE:
             self._give_up()
         else:
             self._become_prospective()
@@ -191,7 +191,7 @@ class RaftNode:
     @property
     def deadline_ms(self) -> int | None:
         """The time at which `tick` has something to do if nothing else happens."""
-        if self.state is not State.LEADER:
+        if self.state is not RaftState.LEADER:
             return self._deadline_ms
         progress = self._progress
         if progress is None or len(progress.voters) == 1:
@@ -235,7 +235,7 @@ class RaftNode:
 
     @property
     def is_leader(self) -> bool:
-        return self.state is State.LEADER
+        return self.state is RaftState.LEADER
 
     @property
     def is_voter(self) -> bool:
@@ -288,19 +288,19 @@ class RaftNode:
             self._ready.election = self._election()
         elif self.leader_id == self.local.key.id:
             # An unflushed tail may have been lost, so this epoch must not get more records.
-            self.state = State.RESIGNED
+            self.state = RaftState.RESIGNED
         elif self.voted_key is not None and self.voted_key.matches(self.local.key):
-            self.state = State.CANDIDATE
+            self.state = RaftState.CANDIDATE
         elif self.leader_id is not None and self.leader_id in self.voters.nodes:
-            self.state = State.FOLLOWER
+            self.state = RaftState.FOLLOWER
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: RaftState) -> None:
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"no transition from {self.state.value} to {state.value}")
         self.state = state
         self._granted.clear()
         self._refused.clear()
-        if state is not State.LEADER:
+        if state is not RaftState.LEADER:
             self._progress = None
         self._reset_deadline()
 
@@ -317,24 +317,24 @@ class RaftNode:
             self.leader_id = None
             self._ready.election = self._election()
             self._report(None)
-        self._enter(State.UNATTACHED)
+        self._enter(RaftState.UNATTACHED)
 
     def _give_up(self) -> None:
         """The pre-vote failed: go back to the leader, or wait for one."""
         if self.leader_id is None or self.leader_id == self.local.key.id:
             self._become_unattached(self.epoch)
         else:
-            self._enter(State.FOLLOWER)
+            self._enter(RaftState.FOLLOWER)
         if self._leader_gone:
             self._stand_early()
 
     def _become_prospective(self) -> None:
         self._has_fetched = False
-        self._enter(State.PROSPECTIVE)
+        self._enter(RaftState.PROSPECTIVE)
         self._campaign(pre_vote=True)
 
     def _become_candidate(self) -> None:
-        self._enter(State.CANDIDATE)
+        self._enter(RaftState.CANDIDATE)
         self.epoch += 1
         self.leader_id = None
         self.voted_key = self.local.key
@@ -343,7 +343,7 @@ class RaftNode:
 
     def _become_leader(self) -> None:
         granting = sorted(self._granted)
-        self._enter(State.LEADER)
+        self._enter(RaftState.LEADER)
         self.leader_id = self.local.key.id
         # Kafka's file of a leader names no vote: it cannot vote for anyone else in its own epoch anyway.
         self.voted_key = None
@@ -361,7 +361,11 @@ class RaftNode:
             if message.epoch > self.epoch:
                 self._become_unattached(message.epoch)
             return
-        if message.epoch == self.epoch and self.leader_id is not None and self.state is not State.UNATTACHED:
+        if (
+            message.epoch == self.epoch
+            and self.leader_id is not None
+            and self.state is not RaftState.UNATTACHED
+        ):
             return
         if message.epoch > self.epoch:
             self.epoch = message.epoch
@@ -370,11 +374,11 @@ class RaftNode:
         self._has_fetched = self._leader_gone = False
         self._early_elections = 0
         self._ready.election = self._election()
-        self._enter(State.FOLLOWER)
+        self._enter(RaftState.FOLLOWER)
         self._report(self.leader_id)
 
     def _leader_responded(self, message: LeaderResponded) -> None:
-        if self.state is not State.FOLLOWER:
+        if self.state is not RaftState.FOLLOWER:
             return
         self._has_fetched = True
         self._leader_gone = False
@@ -388,7 +392,9 @@ class RaftNode:
 
     def _stand_early(self) -> None:
         """The leader is gone: stand for election without waiting for the fetch timeout."""
-        waiting = self.state is State.FOLLOWER or (self.state is State.UNATTACHED and self._leader_gone)
+        waiting = self.state is RaftState.FOLLOWER or (
+            self.state is RaftState.UNATTACHED and self._leader_gone
+        )
         if not (waiting and self.may_stand):
             return
         self._leader_gone, self._has_fetched = True, False
@@ -402,7 +408,7 @@ class RaftNode:
 
     def _end_epoch(self, message: EndQuorumEpoch) -> None:
         self._follow(LeaderFound(message.sender.id, message.epoch))
-        if self.state is not State.FOLLOWER or self.leader_id != message.sender.id or not self.may_stand:
+        if self.state is not RaftState.FOLLOWER or self.leader_id != message.sender.id or not self.may_stand:
             return
         self._leader_gone, self._has_fetched = True, False
         position = next(
@@ -417,10 +423,10 @@ class RaftNode:
         self._deadline_ms = self._now_ms + min(limit, first << (position - 1))
 
     def _resign(self) -> None:
-        if self.state is not State.LEADER or self._progress is None:
+        if self.state is not RaftState.LEADER or self._progress is None:
             return
         others = self._progress.others
-        self._enter(State.RESIGNED)
+        self._enter(RaftState.RESIGNED)
         for key in others:
             self._send(EndQuorumEpoch(self.local.key, key, self.epoch, tuple(others)))
         self._report(None)
@@ -442,7 +448,7 @@ class RaftNode:
         if self._progress is not None:
             self._progress.change_voters(message.voters, self._now_ms)
             self._update_high_watermark()
-        elif self._deadline_ms is None and self.state is not State.LEADER:
+        elif self._deadline_ms is None and self.state is not RaftState.LEADER:
             self._reset_deadline()
 
     # Elections
@@ -459,7 +465,7 @@ class RaftNode:
         if message.epoch > self.epoch:
             self._become_unattached(message.epoch)
             return
-        expected = State.PROSPECTIVE if message.pre_vote else State.CANDIDATE
+        expected = RaftState.PROSPECTIVE if message.pre_vote else RaftState.CANDIDATE
         if message.epoch < self.epoch or self.state is not expected:
             return
         if message.leader_id is not None and self.leader_id is None:
@@ -470,7 +476,7 @@ class RaftNode:
 
     def _miss_vote(self, request: VoteRequest) -> None:
         """Count the vote of a process that is gone as refused, if this election need not wait."""
-        expected = State.PROSPECTIVE if request.pre_vote else State.CANDIDATE
+        expected = RaftState.PROSPECTIVE if request.pre_vote else RaftState.CANDIDATE
         if self._leader_gone and request.epoch == self.epoch and self.state is expected:
             self._refused.add(request.receiver.id)
             self._count()
@@ -478,14 +484,14 @@ class RaftNode:
     def _count(self) -> None:
         voters = self.voters.ids
         if len(self._granted & voters) >= self.voters.majority:
-            if self.state is State.PROSPECTIVE:
+            if self.state is RaftState.PROSPECTIVE:
                 self._become_candidate()
-            elif self.state is State.CANDIDATE:
+            elif self.state is RaftState.CANDIDATE:
                 self._become_leader()
         elif len(voters) - len(self._refused & voters) < self.voters.majority:
-            if self.state is State.PROSPECTIVE:
+            if self.state is RaftState.PROSPECTIVE:
                 self._give_up()
-            elif self.state is State.CANDIDATE:
+            elif self.state is RaftState.CANDIDATE:
                 # The election is lost: wait for the timeout, then start again with a pre-vote.
                 self._granted.clear()
                 self._refused.clear()
@@ -508,14 +514,18 @@ class RaftNode:
 
     def _would_grant(self, message: VoteRequest) -> bool:
         up_to_date = message.last_log.is_at_least(self.log_end)
-        if self.state is State.LEADER:
+        if self.state is RaftState.LEADER:
             return False
         if message.pre_vote:
             # A follower whose leader answers its fetches must not help to replace it.
-            return up_to_date and not (self.state is State.FOLLOWER and self._has_fetched)
+            return up_to_date and not (self.state is RaftState.FOLLOWER and self._has_fetched)
         if self.voted_key is not None:
             return self.voted_key.matches(message.sender)
-        return self.leader_id is None and self.state in (State.UNATTACHED, State.PROSPECTIVE) and up_to_date
+        return (
+            self.leader_id is None
+            and self.state in (RaftState.UNATTACHED, RaftState.PROSPECTIVE)
+            and up_to_date
+        )
 
     # The log
 
@@ -563,9 +573,9 @@ class RaftNode:
         self._ready.outgoing.append(message)
 
     def _reset_deadline(self) -> None:
-        if self.state is State.LEADER:
+        if self.state is RaftState.LEADER:
             self._deadline_ms = None
-        elif self.state is State.FOLLOWER:
+        elif self.state is RaftState.FOLLOWER:
             self._deadline_ms = self._now_ms + self._config.fetch_timeout_ms
         else:
             timeout = self._config.election_timeout_ms

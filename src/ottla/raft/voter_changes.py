@@ -18,7 +18,7 @@ from ottla.peers import Endpoint, PeerFailure
 from ottla.raft.contacts import VOTES, Contacts
 from ottla.raft.messages import Fetched, Resign
 from ottla.raft.metadata_replica import MetadataReplica
-from ottla.raft.node import State
+from ottla.raft.node import RaftState
 from ottla.raft.requests import listeners_of, named_endpoints
 from ottla.raft.types import ReplicaKey
 from ottla.raft.voters import KRaftVersions, VoterEndpoint, VoterNode, VoterSet
@@ -363,7 +363,7 @@ class VoterUpkeep:
 
     def _request(self) -> WireRequest[_VoterResponse] | None:
         replica, node, local = self._replica, self._replica.node, self._replica.local
-        if node.state is not State.FOLLOWER or node.kraft_version == 0 or not self._can_become_voter:
+        if node.state is not RaftState.FOLLOWER or node.kraft_version == 0 or not self._can_become_voter:
             return None
         if node.is_voter:
             return self._update() if node.voters.needs_update(local) else None

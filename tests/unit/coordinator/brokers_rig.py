@@ -7,14 +7,13 @@ from typing import Any
 from ottla.metadata.endpoints import broker_endpoint
 from ottla.metadata.image import (
     BrokerRegistration,
-    Endpoint,
+    ListenerEndpoint,
     MetadataImage,
     PartitionRegistration,
     TopicImage,
     TopicsImage,
 )
-from ottla.peers import BrokerPeers
-from ottla.peers import Endpoint as Address
+from ottla.peers import BrokerPeers, Endpoint
 from ottla.testing.memory_peers import MemoryNetwork, Respond
 from ottla.testing.virtual_clock import VirtualClock
 
@@ -35,7 +34,7 @@ class Brokers:
 
     def serve(self, broker: int) -> None:
         self.network.serve(
-            Address(broker, f"broker{broker}", 9092),
+            Endpoint(broker, f"broker{broker}", 9092),
             lambda sender, request, version, respond: self.sent.append((broker, request, respond)),
         )
 
@@ -72,7 +71,7 @@ class Brokers:
 
 def _registration(broker: int) -> BrokerRegistration:
     listeners = {
-        LISTENER: Endpoint(LISTENER, f"broker{broker}", 9092, 0),
-        "CLIENTS": Endpoint("CLIENTS", "elsewhere", 1, 0),
+        LISTENER: ListenerEndpoint(LISTENER, f"broker{broker}", 9092, 0),
+        "CLIENTS": ListenerEndpoint("CLIENTS", "elsewhere", 1, 0),
     }
     return BrokerRegistration(broker, 1, bytes(16), listeners, {}, None, False, False, ())

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.delta import MetadataDelta
-from ottla.metadata.image import EMPTY_IMAGE, Endpoint, MetadataImage, VersionRange
+from ottla.metadata.image import EMPTY_IMAGE, ListenerEndpoint, MetadataImage, VersionRange
 from ottla.metadata.partitions import DIRECTORY_MIGRATING
 from ottla.metadata.snapshot import image_to_records
 from ottla.wire import messages as m
@@ -162,7 +162,7 @@ def test_a_broker_registers_is_unfenced_and_goes() -> None:
     image = image_of(register(rack="r"))
     broker = image.brokers[1]
     assert broker.fenced and broker.rack == "r"
-    assert broker.listeners == {"PLAINTEXT": Endpoint("PLAINTEXT", "h", 9092, 0)}
+    assert broker.listeners == {"PLAINTEXT": ListenerEndpoint("PLAINTEXT", "h", 9092, 0)}
     assert broker.features == {"metadata.version": VersionRange(7, 30)}
     assert broker.directories == (DIR_A, DIR_B)
     image = image_of(m.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=10, fenced=-1), on=image)

@@ -20,8 +20,8 @@ from ottla.metadata.image import (
     BrokerRegistration,
     ControllerRegistration,
     DelegationToken,
-    Endpoint,
     LeaderRecoveryState,
+    ListenerEndpoint,
     MetadataImage,
     PartitionRegistration,
     TopicImage,
@@ -146,7 +146,7 @@ def _partition(each: PartitionRegistration) -> str:
     )
 
 
-def _endpoints(listeners: Mapping[str, Endpoint]) -> str:
+def _endpoints(listeners: Mapping[str, ListenerEndpoint]) -> str:
     return _listed(
         f"Endpoint(listenerName='{each.name}', securityProtocol={_PROTOCOLS[each.security_protocol]},"
         f" host='{each.host}', port={each.port})"
