@@ -109,7 +109,7 @@ class QueryableStore(Generic[K, V]):
             if lowest <= name <= highest:
                 yield from self._shown(name, held)
 
-    def _entries(self, name: bytes | None = None) -> list[tuple[bytes, Unknown]]:
+    def _entries(self, name: bytes | None = None) -> list[tuple[bytes, bytes | int]]:
         """The entries of all keys, or of one, in the order of the keys' bytes."""
         try:
             found = self._counts(name) if self._counted else self._buckets(name)
@@ -119,7 +119,7 @@ class QueryableStore(Generic[K, V]):
             raise
         return sorted(found, key=lambda entry: entry[0])
 
-    def _buckets(self, name: bytes | None) -> list[tuple[bytes, Unknown]]:
+    def _buckets(self, name: bytes | None) -> list[tuple[bytes, bytes | int]]:
         variable = state_name(self._store.name)
         reader = (
             self._spark.read.format("statestore")
@@ -133,7 +133,7 @@ class QueryableStore(Generic[K, V]):
         buckets = (read_bucket(row.entries) for row in rows)
         return [entry for bucket in buckets for entry in bucket.items() if name is None or entry[0] == name]
 
-    def _counts(self, name: bytes | None) -> list[tuple[bytes, Unknown]]:
+    def _counts(self, name: bytes | None) -> list[tuple[bytes, bytes | int]]:
         frame = self._spark.read.format("statestore").load(self._checkpoint)
         held = cast("StructType", frame.schema["value"].dataType)
         records = f.col("value").getField(held.names[0])
@@ -151,11 +151,12 @@ class QueryableStore(Generic[K, V]):
                 return int(row.operatorId)
         raise StreamsError(f"the store {self._store.name} has no content yet")
 
-    def _shown(self, name: bytes, found: Unknown) -> Iterator[tuple[Unknown, Unknown]]:
+    def _shown(self, name: bytes, found: bytes | int) -> Iterator[tuple[Unknown, Unknown]]:
         key = self._keys.decode(name)
         if self._counted:
             yield key, found
             return
+        assert isinstance(found, bytes)
         held = pickle.loads(found)
         match self._store.kind:
             case StoreKind.KEY_VALUE:

@@ -25,7 +25,7 @@ from ottla.streams.serdes import (
     session_windowed_serde,
     time_windowed_serde,
 )
-from ottla.streams.type_variables import K, R, Unknown, V
+from ottla.streams.type_variables import K, R, V
 from ottla.streams.windows import SessionWindows, SlidingWindows, TimeWindows
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class WindowedKStream(Generic[K, V]):
         prefix: str,
         store: str | None,
         name: str | None,
-        initializer: Callable[[], Unknown],
+        initializer: Callable[[], object],
         aggregator: Aggregator,
         merger: Aggregator | None,
         value_serde: AnySerde | None,
@@ -181,7 +181,7 @@ class WindowedKStream(Generic[K, V]):
 def windowed_operator(
     store: str,
     windows: AnyWindows,
-    initializer: Callable[[], Unknown],
+    initializer: Callable[[], object],
     aggregator: Aggregator,
     merger: Aggregator | None,
 ) -> WindowAggregate | SlidingAggregate | SessionAggregate:

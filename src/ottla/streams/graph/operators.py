@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ottla.streams.functions import Aggregator, Function, Joiner, Reducer
 from ottla.streams.graph.views import View
 from ottla.streams.serdes import AnySerde
-from ottla.streams.type_variables import K2, V2, K, Unknown, V
+from ottla.streams.type_variables import K2, V2, K, V
 from ottla.streams.windows import JoinWindows, SessionWindows, SlidingWindows, Suppressed, TimeWindows
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Aggregate:
     """Folds the records of a key into a result of another type."""
 
     store: str
-    initializer: Callable[[], Unknown]
+    initializer: Callable[[], object]
     aggregator: Aggregator
     is_count: bool = False
     send_old: bool = False
@@ -208,7 +208,7 @@ class WindowAggregate:
 
     store: str
     windows: TimeWindows
-    initializer: Callable[[], Unknown]
+    initializer: Callable[[], object]
     aggregator: Aggregator
     is_count: bool = False
     emit_on_close: bool = False
@@ -221,7 +221,7 @@ class SlidingAggregate:
 
     store: str
     windows: SlidingWindows
-    initializer: Callable[[], Unknown]
+    initializer: Callable[[], object]
     aggregator: Aggregator
     emit_on_close: bool = False
     send_old: bool = False
@@ -233,7 +233,7 @@ class SessionAggregate:
 
     store: str
     windows: SessionWindows
-    initializer: Callable[[], Unknown]
+    initializer: Callable[[], object]
     aggregator: Aggregator
     merger: Aggregator
     emit_on_close: bool = False
@@ -292,7 +292,7 @@ class TableAggregate:
     """Folds the rows of a new key into a result; a changed row is first taken away."""
 
     store: str
-    initializer: Callable[[], Unknown]
+    initializer: Callable[[], object]
     adder: Aggregator
     subtractor: Aggregator
     send_old: bool = False

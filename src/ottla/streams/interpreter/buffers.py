@@ -8,7 +8,7 @@ from typing import Generic
 
 from ottla.streams.interpreter.state_map import StateMap
 from ottla.streams.records import Change, Headers
-from ottla.streams.type_variables import Unknown, V
+from ottla.streams.type_variables import V
 
 _SEGMENT_MS = 1_000
 """Entries of one second share an entry of the map."""
@@ -71,7 +71,7 @@ class TimeOrdered(Generic[V]):
         return b"T" + _SEGMENT.pack(place[0] // _SEGMENT_MS)
 
 
-HeldChange = tuple[Unknown, Change, int, Headers]
+HeldChange = tuple[object, Change, int, Headers]
 """Key, change, time and headers. A plain tuple: checkpoints hold it."""
 
 

@@ -18,7 +18,7 @@ from ottla.streams.interpreter.node import NodeProcessor
 from ottla.streams.interpreter.state_map import StateMap
 from ottla.streams.interpreter.views import open_view
 from ottla.streams.records import Record
-from ottla.streams.type_variables import K, Unknown, V
+from ottla.streams.type_variables import K, V
 
 
 class Instruction(Enum):
@@ -45,7 +45,7 @@ class Response(NamedTuple, Generic[V]):
     foreign_value: V | None
 
 
-def hash_of(value: Unknown) -> bytes | None:
+def hash_of(value: object) -> bytes | None:
     """The hash by which a resolver sees whether the row has changed since it subscribed."""
     return None if value is None else hashlib.blake2b(encode_key(value), digest_size=16).digest()
 
@@ -105,11 +105,11 @@ class ForeignSendProcessor(NodeProcessor[ForeignSend]):
             self._subscribe(record, old, value_hash, Instruction.DELETE_KEY_NO_PROPAGATE)
             self._subscribe(record, new, value_hash, Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
 
-    def _foreign_key(self, record: Record, value: Unknown) -> Unknown:
+    def _foreign_key(self, record: Record, value: object) -> object:
         return None if value is None else self.operator.foreign_key.of_record(record.with_value(value))
 
     def _subscribe(
-        self, record: Record, foreign_key: Unknown, value_hash: bytes | None, what: Instruction
+        self, record: Record, foreign_key: object, value_hash: bytes | None, what: Instruction
     ) -> None:
         subscription = Subscription(record.key, value_hash, what)
         self.forward(Record(foreign_key, subscription, record.timestamp, record.headers))

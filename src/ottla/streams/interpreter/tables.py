@@ -21,7 +21,6 @@ from ottla.streams.interpreter.node import NodeProcessor
 from ottla.streams.interpreter.stores import TableStore
 from ottla.streams.interpreter.views import open_view
 from ottla.streams.records import Change, Record
-from ottla.streams.type_variables import Unknown
 
 O = TypeVar("O", bound=TableFilter | TableMapValues)  # noqa: E741
 
@@ -69,10 +68,10 @@ class _TableStep(NodeProcessor[O]):
     def open(self) -> None:
         self.store = self.store_of(self.operator.store, TableStore) if self.operator.store else None
 
-    def _compute(self, record: Record, value: Unknown) -> Unknown:
+    def _compute(self, record: Record, value: object) -> object:
         raise AssertionError("subclasses compute")
 
-    def _old(self, record: Record) -> Unknown:
+    def _old(self, record: Record) -> object:
         if not self.operator.send_old:
             return None
         if self.store is None:
@@ -89,7 +88,7 @@ class _TableStep(NodeProcessor[O]):
 class TableFilterProcessor(_TableStep[TableFilter]):
     """Passes rows for which the predicate holds; deletes the others downstream."""
 
-    def _compute(self, record: Record, value: Unknown) -> Unknown:
+    def _compute(self, record: Record, value: object) -> object:
         if value is None:
             return None
         holds = self.operator.predicate.of_record(record.with_value(value))
@@ -106,7 +105,7 @@ class TableFilterProcessor(_TableStep[TableFilter]):
 class TableMapValuesProcessor(_TableStep[TableMapValues]):
     """Gives rows new values."""
 
-    def _compute(self, record: Record, value: Unknown) -> Unknown:
+    def _compute(self, record: Record, value: object) -> object:
         return None if value is None else self.operator.mapper.of_record(record.with_value(value))
 
     def process(self, record: Record) -> None:
@@ -137,7 +136,7 @@ class TableSelectProcessor(NodeProcessor[TableSelect]):
         if new is not None:
             self.forward(Record(new[0], Change(new[1], None), record.timestamp, record.headers))
 
-    def _select(self, record: Record, value: Unknown) -> tuple[Unknown, Unknown] | None:
+    def _select(self, record: Record, value: object) -> tuple[object, object] | None:
         if value is None:
             return None
         key, selected = self.operator.mapper.of_record(record.with_value(value))
@@ -167,7 +166,7 @@ class TableJoinSideProcessor(NodeProcessor[TableJoinSide]):
     def _goes_on_alone(kind: JoinKind, change: Change) -> bool:
         return kind in (JoinKind.LEFT, JoinKind.OUTER) and (change.new is not None or change.old is not None)
 
-    def _join(self, key: object, mine: object, other: object, kind: JoinKind) -> Unknown:
+    def _join(self, key: object, mine: object, other: object, kind: JoinKind) -> object:
         if mine is None and (other is None or kind in (JoinKind.INNER, JoinKind.LEFT)):
             return None
         return self.operator.joiner.join(key, mine, other)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.streams.graph.views import FilterView, JoinView, MapView, StoreView, View
 from ottla.streams.interpreter.stores import SessionStore, TableStore, WindowStore
-from ottla.streams.records import Record, ValueAndTimestamp
+from ottla.streams.records import Record, ValueAndTimestamp, Windowed
 from ottla.streams.type_variables import Unknown
 
 Lookup = Callable[[Unknown], ValueAndTimestamp | None]
@@ -30,7 +30,7 @@ def _open_store(view: StoreView, store: object) -> Lookup:
     if isinstance(store, SessionStore):
         sessions = store
 
-        def lookup(key: Unknown) -> ValueAndTimestamp | None:
+        def lookup(key: Windowed) -> ValueAndTimestamp | None:
             value = sessions.fetch(key.key, key.window)
             return None if value is None else ValueAndTimestamp(value, key.end)
 
@@ -40,7 +40,7 @@ def _open_store(view: StoreView, store: object) -> Lookup:
 
 
 def _open_filter(view: FilterView, parent: Lookup) -> Lookup:
-    def lookup(key: Unknown) -> ValueAndTimestamp | None:
+    def lookup(key: object) -> ValueAndTimestamp | None:
         held = parent(key)
         if held is None:
             return None
@@ -51,7 +51,7 @@ def _open_filter(view: FilterView, parent: Lookup) -> Lookup:
 
 
 def _open_map(view: MapView, parent: Lookup) -> Lookup:
-    def lookup(key: Unknown) -> ValueAndTimestamp | None:
+    def lookup(key: object) -> ValueAndTimestamp | None:
         held = parent(key)
         if held is None:
             return None
@@ -62,7 +62,7 @@ def _open_map(view: MapView, parent: Lookup) -> Lookup:
 
 
 def _open_join(view: JoinView, left: Lookup, right: Lookup) -> Lookup:
-    def lookup(key: Unknown) -> ValueAndTimestamp | None:
+    def lookup(key: object) -> ValueAndTimestamp | None:
         one, other = left(key), right(key)
         if one is None and (other is None or not view.right_outer):
             return None

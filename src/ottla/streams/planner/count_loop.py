@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Final, NoReturn, cast
 
 from ottla.streams.expressions import Expression
 from ottla.streams.functions import Function, positional_arity
@@ -157,7 +157,6 @@ def _compiled(loop: _Loop) -> CountLoop:
             *loop.lines,
         )
     )
-    names: dict[str, Unknown] = {**loop.functions, "encode_key": encode_key, "Record": Record}
+    names: dict[str, object] = {**loop.functions, "encode_key": encode_key, "Record": Record}
     exec(compile(code, "<count loop>", "exec"), names)
-    made: CountLoop = names["count"]
-    return made
+    return cast("CountLoop", names["count"])

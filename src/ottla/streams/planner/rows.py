@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,14 @@ from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.keys import decode_key, encode_key
 from ottla.streams.records import Headers, Record
 from ottla.streams.serdes import natural_serde
-from ottla.streams.type_variables import Unknown
+
+
+class HeaderRow(TypedDict):
+    """A header as Arrow, pandas and Spark show it."""
+
+    key: str
+    value: bytes | None
+
 
 AnyArray = npt.NDArray[Any]
 """An array of numbers, or of objects as pandas gives them."""
@@ -102,7 +109,7 @@ def by_partition(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.RecordBat
         yield topics.dictionary[place >> 32].as_py(), place & 0xFFFFFFFF, part
 
 
-def read_headers(column_value: Sequence[Mapping[str, Unknown]] | None) -> Headers:
+def read_headers(column_value: Sequence[HeaderRow] | None) -> Headers:
     """Headers as Arrow, pandas or Spark show them."""
     if column_value is None or len(column_value) == 0:
         return ()
@@ -125,9 +132,7 @@ def pack(record: Record) -> tuple[bytes | None, bytes]:
     return None if record.key is None else encode_key(record.key), pickle.dumps(record.value, 5)
 
 
-def unpack(
-    key: bytes | None, value: bytes, time: int, headers: Sequence[Mapping[str, Unknown]] | None
-) -> Record:
+def unpack(key: bytes | None, value: bytes, time: int, headers: Sequence[HeaderRow] | None) -> Record:
     """The record that another stage packed."""
     return Record(None if key is None else decode_key(key), pickle.loads(value), time, read_headers(headers))
 

@@ -15,7 +15,6 @@ from ottla.streams.interpreter.keys import decode_key
 from ottla.streams.planner.count_patterns import TEXT_SERDES
 from ottla.streams.planner.rows import AnyArray
 from ottla.streams.serdes import natural_serde
-from ottla.streams.type_variables import Unknown
 from ottla.streams.windows import TimeWindows
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def is_readable(source: Source, keys: list[bytes | None], values: list[bytes | N
     return True
 
 
-def key_reader(source: Source) -> Callable[[bytes], Unknown]:
+def key_reader(source: Source) -> Callable[[bytes], object]:
     """Reads the keys of a source's rows."""
     if source.internal:
         return decode_key
@@ -91,7 +90,7 @@ def summed(counted: WindowCounts) -> WindowCounts:
 
 
 def count_columns(
-    processor: WindowAggregateProcessor, read_key: Callable[[bytes], Unknown], keys: AnyArray, times: Ints
+    processor: WindowAggregateProcessor, read_key: Callable[[bytes], object], keys: AnyArray, times: Ints
 ) -> int:
     """Counts records, in their order, into their windows; returns the latest time among them."""
     codes, names = _factorized(keys)
@@ -105,7 +104,7 @@ def count_columns(
 
 def add_counts(
     processor: WindowAggregateProcessor,
-    read_key: Callable[[bytes], Unknown],
+    read_key: Callable[[bytes], object],
     keys: AnyArray,
     counted: WindowCounts,
 ) -> None:
@@ -125,11 +124,11 @@ def add_counts(
 
 def _count(
     processor: WindowAggregateProcessor,
-    read_key: Callable[[bytes], Unknown],
+    read_key: Callable[[bytes], object],
     names: AnyArray,
     counted: WindowCounts,
 ) -> None:
-    known: dict[int, Unknown] = {}
+    known: dict[int, object] = {}
     columns = (counted.codes, counted.starts, counted.counts, counted.latest)
     for code, start, count, latest in zip(*(column.tolist() for column in columns), strict=True):
         if code not in known:
