@@ -21,7 +21,7 @@ JOBS = 20
 def make_queue(bootstrap: str) -> None:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap)
     admin.create_topics([NewTopic("jobs", num_partitions=1, replication_factor=1)])
-    # A new share group begins at the end of a topic unless it is told otherwise.
+    # A new share group begins at the end of a topic by default.
     admin.alter_configs(
         [ConfigResource(ConfigResourceType.GROUP, "workers", {"share.auto.offset.reset": "earliest"})]
     )
