@@ -66,7 +66,7 @@ class State(Enum):
 
 
 def _ignore(outcome: object) -> None:
-    """Nobody waits for this outcome."""
+    """No caller waits for this outcome."""
 
 
 @dataclass(frozen=True, slots=True)

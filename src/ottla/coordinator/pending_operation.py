@@ -20,7 +20,7 @@ class PendingOperation(Promise[R]):
     __slots__ = ("_late", "deadline", "end_offset", "on_committed", "response")
 
     def __init__(self, done: Done[R], failed: Failed, late: Done[R] | None = None) -> None:
-        # The fields of Promise are set here: a call of its constructor and of `then` costs every commit 0.2 µs.
+        # The fields of Promise are set here: a call of its constructor and of `then` costs every commit 0.25 µs.
         self.settled = False
         self._done = done
         self._failed = failed
@@ -34,12 +34,14 @@ class PendingOperation(Promise[R]):
         """The records are committed."""
         if self.on_committed is not None:
             self.on_committed(None)
-        deliver = self.resolve if not self.settled else self._late or _ignore
         response = self.response
         if isinstance(response, Promise):
-            response.then(deliver, self.reject)
-        else:
-            deliver(response)  # type: ignore[arg-type]
+            response.then(self._late or _ignore if self.settled else self.resolve, self.reject)
+        elif not self.settled:
+            self.settled = True
+            self._done(response)  # type: ignore[misc, arg-type]
+        elif self._late is not None:
+            self._late(response)  # type: ignore[arg-type]
 
     def fail(self, error: ApiException) -> None:
         """The records will never be committed, or there are none because the operation failed."""
@@ -66,4 +68,4 @@ AnyPendingOperation = PendingOperation[Any]
 
 
 def _ignore(response: object) -> None:
-    """The error was delivered, and nobody asked for late commits."""
+    """The error was delivered, and the caller does not want late commits."""

@@ -315,7 +315,7 @@ class CoordinatorRuntime(Generic[S]):
 
 
 def _ignore(response: object) -> None:
-    """Nobody waits for this response."""
+    """No caller waits for this response."""
 
 
 def _log_failure(name: str, error: ApiException) -> None:

@@ -1,1 +1,1 @@
-"""The share coordinator: what became of the records of share partitions, kept in `__share_group_state`."""
+"""The share coordinator: keeps the delivery states of share partitions in `__share_group_state`."""

@@ -1,1 +1,1 @@
-"""The transaction coordinator: one state machine for each transactional id, kept in `__transaction_state`."""
+"""The transaction coordinator: a state machine for each transactional id, kept in `__transaction_state`."""

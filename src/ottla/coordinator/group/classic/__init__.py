@@ -1,1 +1,1 @@
-"""Classic groups: the clients elect a leader that assigns; the coordinator keeps the dance in step."""
+"""Classic groups: a member, the leader, assigns partitions; the coordinator synchronizes the members."""

@@ -1,4 +1,4 @@
-"""A member's next step towards its target assignment: the heart of the protocol, as a pure function.
+"""A member's next step towards its target assignment, as a pure function.
 
 It guarantees that a member gets a partition only when no other member has it: when its former owner no longer
 reports it, or has left. Until then the new owner waits in UNRELEASED_PARTITIONS.

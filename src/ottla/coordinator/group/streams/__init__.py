@@ -1,1 +1,1 @@
-"""Streams groups (KIP-1071): the tasks of a Kafka Streams topology, assigned and handed over by the broker."""
+"""Streams groups (KIP-1071): the broker assigns the tasks of a Kafka Streams topology to members."""
