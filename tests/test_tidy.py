@@ -53,8 +53,6 @@ BANNED_WORDS = re.compile(
 NOT_YET_PLAIN = (
     "src/ottla/admin/",
     "src/ottla/api/groups/",
-    "src/ottla/api/share/",
-    "src/ottla/api/transactions/",
     "src/ottla/cli/",
     "src/ottla/client/",
     "src/ottla/coordinator/",
