@@ -35,9 +35,6 @@ PARKED: Final = Outcome.PARKED
 NO_RESPONSE: Final = Outcome.NO_RESPONSE
 """The client expects no response (Produce with acks=0)."""
 
-Message = Any
-"""A message whose type its module does not state yet: use the classes of `ottla.wire.messages` instead."""
-
 
 class RequestContext(ABC):
     """One request in flight: its client, its version, and the one way to respond."""

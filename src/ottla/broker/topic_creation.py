@@ -165,10 +165,10 @@ class InternalTopicCreations:
     __slots__ = ("_failures", "_in_flight")
 
     def __init__(self) -> None:
-        self._in_flight: set[str] = set()
-        self._failures: dict[str, tuple[str, int]] = {}
+        self._in_flight: set[TopicName] = set()
+        self._failures: dict[TopicName, tuple[str, int]] = {}
 
-    def begin(self, names: Iterable[str], now_ms: int) -> list[str]:
+    def begin(self, names: Iterable[TopicName], now_ms: int) -> list[TopicName]:
         """The topics to create now; the others are in flight or have failed recently."""
         begun = [
             name for name in names if name not in self._in_flight and self._failure(name, now_ms) is None
@@ -176,23 +176,23 @@ class InternalTopicCreations:
         self._in_flight.update(begun)
         return begun
 
-    def end(self, names: Iterable[str]) -> None:
+    def end(self, names: Iterable[TopicName]) -> None:
         """The controller has answered for these topics."""
         self._in_flight.difference_update(names)
 
-    def failed(self, name: str, why: str, until_ms: int) -> None:
+    def failed(self, name: TopicName, why: str, until_ms: int) -> None:
         """Remember a failure. The topic is not tried again before `until_ms`."""
         self._failures.pop(name, None)
         self._failures[name] = (why, until_ms)
         while len(self._failures) > MAX_FAILURES:
             del self._failures[next(iter(self._failures))]
 
-    def failures(self, names: Iterable[str], now_ms: int) -> dict[str, str]:
+    def failures(self, names: Iterable[TopicName], now_ms: int) -> dict[TopicName, str]:
         """Why the last creation of each topic failed, for those that failed."""
         found = {name: self._failure(name, now_ms) for name in names}
         return {name: why for name, why in found.items() if why is not None}
 
-    def _failure(self, name: str, now_ms: int) -> str | None:
+    def _failure(self, name: TopicName, now_ms: int) -> str | None:
         why, until_ms = self._failures.get(name, (None, 0))
         if until_ms <= now_ms:
             self._failures.pop(name, None)

@@ -47,7 +47,7 @@ class PartitionHost:
     offload: Offloader
     open_log: Callable[[Partition], PartitionLog]
     propose: Callable[[Partition, Proposal], None]
-    """Request another in-sync set from the controller, which then calls `Partition.confirmed` or `refused`."""
+    """Request another in-sync set from the controller. Its response goes to `Partition.confirmed` or `refused`."""
     eligible: Eligible
     alive: Callable[[BrokerId], bool]
     """Whether a broker is registered and not fenced."""
@@ -106,7 +106,7 @@ class Partition:
         self.ready = False
         """The files that the first record needs exist: no request has to wait for them any more."""
         self.requests_awaiting_log = 0
-        """Produce requests that wait for logs, this one among them, before they append."""
+        """Produce requests for this partition that wait for new logs before they append."""
         self.high_watermark_waiters: Waiters = {}
         """Requests that wait for the high watermark: consumers, and producers with acks=all."""
         self.log_end_waiters: Waiters = {}

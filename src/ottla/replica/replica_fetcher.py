@@ -321,9 +321,8 @@ class ReplicaFetcher:
             start = log.log_start_offset
             partition.follow_marks(log, data.high_watermark, data.log_start_offset)
             if log.log_start_offset != start:
-                self._changed[followed.key] = (
-                    followed  # a DeleteRecords request at the leader may wait for it
-                )
+                # A DeleteRecords request at the leader may wait for it.
+                self._changed[followed.key] = followed
             followed.behind = log.log_end_offset < data.high_watermark
             followed.backoff_ms = 0
         except ApiException as error:

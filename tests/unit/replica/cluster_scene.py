@@ -260,7 +260,7 @@ class ClusterScene:
 
     def _answer(self, node: Node, request: Any, done: Callable[[Any], None], failed: Any) -> None:
         if node.deaf:
-            failed("nobody hears it")
+            failed("the request is lost")
             return
         response_class = messages.response_class(request.API_KEY)
         if request.NAME != "AlterPartitionRequest":
@@ -340,7 +340,7 @@ class ClusterScene:
         to: int | None = None,
         **options: Any,
     ) -> Produced:
-        """A producer's request to the leader (or whoever it takes for it)."""
+        """A producer's request to the leader, or to the node that it takes for the leader."""
         node = self.leader(topic, index) if to is None else self.node[to]
         assert node is not None
         now_ms = self.clock.now_ms()

@@ -114,7 +114,7 @@ class Scene:
     broker: Any
     topic_ids: dict[str, bytes] = field(default_factory=dict)
     publishers: list[Callable[[Any, Any], None]] = field(default_factory=list)
-    """Told of new metadata after the replicas."""
+    """Called with new metadata after the replicas."""
     ready_at_once: bool = False
     """Whether new partitions have all files that records need before anybody comes."""
 
@@ -224,7 +224,7 @@ class Scene:
 
 
 def no_cluster(clock: VirtualClock) -> ClusterLink:
-    """A broker on its own: nobody listens, and the controller never answers."""
+    """A broker on its own: no other node listens, and the controller never responds."""
     return ClusterLink(
         peers=MemoryNetwork(clock).peers(NODE),
         to_controller=lambda request, done, failed: None,

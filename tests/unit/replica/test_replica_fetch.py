@@ -349,6 +349,59 @@ def test_a_stranger_cannot_fetch_as_a_follower(scene):
     assert follow(scene, part(leader_epoch=0), replica_id=9).codes() == [ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
+def test_a_followers_full_fetch_gets_every_partition_in_the_order_of_its_request(scene):
+    scene.create_topic("t", 3, replicas=(1, 2))
+    scene.append("t", 1, b"a")
+    parts = [part(2), part(7), part(1), part(0)]
+    outcome = follow(scene, *parts, replica_id=2)
+    assert [data.partition_index for data in outcome.results] == [2, 7, 1, 0]
+    assert outcome.codes() == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0]
+    assert outcome.offsets(2) == [0]
+
+
+def test_a_full_fetch_leaves_what_does_not_fit_for_the_session(scene):
+    scene.create_topic("t", 2, replicas=(1, 2))
+    for index in (0, 1):
+        scene.append("t", index, b"a")
+    session = FollowerSession([part(0), part(1)], uses_topic_ids=False, now_ms=0.0)
+    limits = {"replica_id": 2, "replica_epoch": -1, "max_bytes": 10, "min_bytes": 1, "max_wait_ms": 0}
+    sent = FollowerRead(scene.replicas, session, lambda sent: None, **limits).start()
+    assert [(each.index, len(data.records) > 0) for each, data in sent] == [(0, True), (1, False)]
+    session.id = 1
+    sent = FollowerRead(scene.replicas, session, lambda sent: None, **limits).start()
+    assert [(each.index, len(data.records) > 0) for each, data in sent] == [(1, True)]
+
+
+def test_a_followers_full_fetch_of_many_new_partitions_makes_their_logs_in_slices(scene):
+    scene.create_topic("t", 100, replicas=(1, 2))
+    outcome = follow(scene, *(part(index) for index in range(100)), replica_id=2, max_wait_ms=0)
+    assert not outcome.done
+    scene.turn()
+    assert outcome.codes() == [ErrorCode.NONE] * 100
+
+
+def test_a_follower_that_goes_away_takes_its_full_fetch_with_it(scene):
+    scene.create_topic("t", replicas=(1, 2))
+    outcome = follow(scene, part(), replica_id=2)
+    partition = scene.replicas.find(("t", 0))
+    assert len(partition.log_end_waiters) == 1
+    outcome.fetch.cancel()
+    assert not partition.log_end_waiters
+    scene.append("t", 0, b"a")
+    scene.clock.advance(1)
+    assert not outcome.done
+
+
+def test_a_followers_full_fetch_waits_its_time_for_enough_bytes(scene):
+    scene.create_topic("t", replicas=(1, 2))
+    outcome = follow(scene, part(), replica_id=2, min_bytes=200, max_wait_ms=500)
+    scene.append("t", 0, b"a")
+    scene.clock.advance(0.4)
+    assert not outcome.done
+    scene.clock.advance(0.2)
+    assert outcome.offsets() == [0]
+
+
 def test_a_client_of_another_history_is_told_where_it_diverged(scene):
     scene.create_topic("t")
     scene.append("t", 0, b"a", b"b")

@@ -1,4 +1,4 @@
-"""APIs that move data: produce, fetch and what they need to know about offsets, producers and log dirs."""
+"""APIs that move data: produce, fetch, and the offsets, producers and log directories that go with them."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ APIS: Final = (
     "describe_log_dirs",
     "alter_replica_log_dirs",
 )
-"""The files of this area, each called as its API is; the registry loads them."""
+"""The files of this area, each with the name of its API; the registry loads them."""

@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35), versions 1-5.
 
-Log directories, their room, and the logs in them.
+The log directories, their disk usage, and the logs in them.
 
 1   the same as 0 was
 2   flexible
@@ -50,7 +50,7 @@ def handle(
     if broker.image.metadata_version >= CORDONED_LOG_DIRS_FROM:
         for directory, result in described:
             result.is_cordoned = not directory.offline and manager.is_cordoned(directory)
-    # Asking a volume for its room can hang with the volume.
+    # Reading the disk usage of a volume can hang with the volume.
     broker.replicas.offload.run(
         partial(_disk_usages, manager, [directory for directory, _ in described]),
         partial(_respond, ctx, described),

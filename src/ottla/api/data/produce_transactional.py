@@ -13,6 +13,7 @@ from ottla.api.base import NO_RESPONSE, PARKED, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.broker.verification import Errors, Supported, add_or_verify
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import ProducerId
 from ottla.log.types import TopicPartition
 from ottla.log.verification import UNVERIFIED, VerificationGuard
 from ottla.records.batch import HEADER_SIZE, BatchHeader, read_header
@@ -87,7 +88,9 @@ def handle(
             ctx.respond(response)
 
     ((producer_id, producer_epoch),) = producers
-    add_or_verify(broker, transactional_id, producer_id, producer_epoch, unconfirmed, supported, confirmed)
+    add_or_verify(
+        broker, transactional_id, ProducerId(producer_id), producer_epoch, unconfirmed, supported, confirmed
+    )
     return PARKED if request.acks else NO_RESPONSE
 
 

@@ -1,4 +1,4 @@
-"""APIs of groups: members that join, sync, heartbeat and leave, their offsets, and what admins ask about them."""
+"""APIs of groups: membership, offsets, and administration."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ APIS: Final = (
     "streams_group_heartbeat",
     "sync_group",
 )
-"""The files of this area, each called as its API is; the registry loads them."""
+"""The files of this area, each named after its API; the registry loads them."""

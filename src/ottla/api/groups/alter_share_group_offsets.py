@@ -1,6 +1,6 @@
 """AlterShareGroupOffsets (key 91), version 0.
 
-Begin partitions of a share group without members somewhere else.
+Restarts partitions of a share group without members at other offsets.
 """
 
 from __future__ import annotations

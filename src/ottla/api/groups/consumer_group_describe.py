@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (key 69), versions 0-1.
 
-Consumer groups with their members, what these have and what they should have.
+Describes consumer groups with their members, assignments and target assignments.
 
 1 adds whether a member uses the classic or the consumer protocol.
 """
@@ -15,6 +15,7 @@ from ottla.wire.messages import ConsumerGroupDescribeResponse
 API = describe_api(
     ApiKey.CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeResponse,
+    ConsumerGroupDescribeResponse.DescribedGroup,
     require_consumer_protocol,
     lambda shard, group_id: shard.consumer.describe(group_id),
 )

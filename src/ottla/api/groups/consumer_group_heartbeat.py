@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat (key 68), versions 0-1.
 
-Join, stay in, reconcile with and leave a consumer group (KIP-848).
+Joins a consumer group, stays in it, reconciles with it or leaves it (KIP-848).
 
-1 adds the regular expression over topic names, and has the client make up its member id.
+1 adds the regular expression over topic names, and lets the client create its member id.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _FEATURE = "group.version"
 
 
 def require_consumer_protocol(broker: Broker) -> None:
-    """Raise UNSUPPORTED_VERSION where the protocol is switched off, by configuration or by the feature's level."""
+    """Raise UNSUPPORTED_VERSION if the protocol is disabled by configuration or by the feature's level."""
     protocols = broker.config.list("group.coordinator.rebalance.protocols")
     if GroupType.CONSUMER.value not in protocols or broker.image.features.get(_FEATURE, 0) < 1:
         raise ApiException(
-            ErrorCode.UNSUPPORTED_VERSION, "the consumer group protocol is not enabled in this cluster"
+            ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled in this cluster"
         )
 
 

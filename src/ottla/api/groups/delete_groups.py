@@ -1,6 +1,6 @@
 """DeleteGroups (key 42), versions 0-2.
 
-Delete groups without members, of any type, and their offsets.
+Deletes groups without members, of any type, with their offsets.
 
 1 adds the throttle time; 2 is flexible.
 """
@@ -11,9 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId
 from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteGroupsResponse
@@ -21,22 +22,24 @@ from ottla.wire.messages import DeleteGroupsResponse
 if TYPE_CHECKING:
     from ottla.wire.messages import DeleteGroupsRequest
 
+_Result = DeleteGroupsResponse.DeletableGroupResult
+
 
 def handle(
     broker: Broker, ctx: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | Outcome:
     # A group that is named twice is deleted once.
     group_ids = list(dict.fromkeys(request.groups_names))
-    gathered: Gather[Message] = Gather(
+    gather: Gather[_Result] = Gather(
         len(group_ids), lambda results: ctx.respond(DeleteGroupsResponse(results=results))
     )
     for index, group_id in enumerate(group_ids):
-        _delete(broker, group_id, partial(gathered.put, index))
+        _delete(broker, group_id, partial(gather.put, index))
     return PARKED
 
 
-def _delete(broker: Broker, group_id: str, put: Callable[[Message], None]) -> None:
-    """Delete what the share coordinator keeps of the group, if it is a share group; then the group."""
+def _delete(broker: Broker, group_id: GroupId, put: Callable[[_Result], None]) -> None:
+    """Delete the share state of the group, if it is a share group; then the group."""
 
     def delete() -> None:
         broker.groups.write(
@@ -55,8 +58,8 @@ def _delete(broker: Broker, group_id: str, put: Callable[[Message], None]) -> No
     broker.share.groups.delete_state(group_id, delete, not_prepared)
 
 
-def _failed(group_id: str, error: ApiException) -> Message:
-    return DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code)
+def _failed(group_id: GroupId, error: ApiException) -> _Result:
+    return _Result(group_id=group_id, error_code=error.code)
 
 
 def on_error(ctx: RequestContext, request: DeleteGroupsRequest, error: ApiException) -> DeleteGroupsResponse:

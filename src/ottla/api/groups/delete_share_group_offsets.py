@@ -1,6 +1,6 @@
 """DeleteShareGroupOffsets (key 92), version 0.
 
-Have a share group without members forget topics.
+Deletes topics of a share group without members.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ottla.api.share.requests import require_share_groups
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
 from ottla.errors import ApiException
+from ottla.ids import TopicName
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DeleteShareGroupOffsetsResponse
 
@@ -28,11 +29,11 @@ def handle(
     def failed(error: ApiException) -> None:
         ctx.respond(DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message))
 
-    def name(topic_id: bytes) -> str:
+    def name_of(topic_id: bytes) -> TopicName:
         topic = broker.image.topics.by_id.get(topic_id)
-        return "" if topic is None else topic.name
+        return TopicName("") if topic is None else topic.name
 
-    broker.share.groups.delete_offsets(request, name, ctx.respond, failed)
+    broker.share.groups.delete_offsets(request, name_of, ctx.respond, failed)
     return PARKED
 
 

@@ -1,19 +1,20 @@
 """DescribeGroups (key 15), versions 0-6.
 
-Classic groups with their members.
+Describes classic groups with their members.
 
 1 adds the throttle time; 3 the authorized operations; 4 the group instance id; 5 is flexible; 6 has an error
-message, and tells of a group that is not there as GROUP_ID_NOT_FOUND rather than as a dead group.
+message, and reports an unknown group as GROUP_ID_NOT_FOUND rather than as a dead group.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.groups.requests import authorized_operations
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
+from ottla.ids import GroupId
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeGroupsResponse
 
@@ -26,9 +27,9 @@ _ERROR_MESSAGE_FROM: Final = 6
 def handle(
     broker: Broker, ctx: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Outcome:
-    operations = authorized_operations(request)
+    operations = authorized_operations(request.include_authorized_operations)
 
-    def done(groups: list[Message]) -> None:
+    def done(groups: list[DescribeGroupsResponse.DescribedGroup]) -> None:
         for group in groups:
             if not group.error_code:
                 group.authorized_operations = operations
@@ -43,7 +44,9 @@ def handle(
     return PARKED
 
 
-def _failed(ctx: RequestContext, group_id: str, error: ApiException) -> Message:
+def _failed(
+    ctx: RequestContext, group_id: GroupId, error: ApiException
+) -> DescribeGroupsResponse.DescribedGroup:
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group_id,
         error_code=error.code,

@@ -1,28 +1,31 @@
 """DescribeShareGroupOffsets (key 90), versions 0-1.
 
-Where share groups stand in partitions.
+Describes the offsets of share groups.
 
-1 adds the lag: records between the start offset and the end of the log that nobody is done with.
+1 adds the lag: records after the start offset that have not reached a final state.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.share.requests import require_share_groups
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
+from ottla.ids import TopicName
 from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import DescribeShareGroupOffsetsResponse
 
 if TYPE_CHECKING:
-    from ottla.wire.messages import DescribeShareGroupOffsetsRequest
+    from ottla.wire.messages import DescribeShareGroupOffsetsRequest, ReadShareGroupStateSummaryResponse
 
-_Group: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
-_Topic: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
-_Partition: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+_Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+_Topic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
+_Partition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
 
 _UNKNOWN: Final = -1
 
@@ -31,20 +34,24 @@ def handle(
     broker: Broker, ctx: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse | Outcome:
     require_share_groups(broker)
-    gathered: Gather[Message] = Gather(
+    gather: Gather[_Group] = Gather(
         len(request.groups), lambda groups: ctx.respond(DescribeShareGroupOffsetsResponse(groups=groups))
     )
     for index, group in enumerate(request.groups):
-        _describe(broker, group, lambda answer, index=index: gathered.put(index, answer))
+        _describe(broker, group, partial(gather.put, index))
     return PARKED
 
 
-def _describe(broker: Broker, asked: Message, put: Any) -> None:
+def _describe(
+    broker: Broker,
+    wanted: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
+    put: Callable[[_Group], None],
+) -> None:
     topics: dict[bytes, list[int]] | None = None
-    missing: list[Message] = []
-    if asked.topics is not None:
+    missing: list[_Topic] = []
+    if wanted.topics is not None:
         topics = {}
-        for topic in asked.topics:
+        for topic in wanted.topics:
             known = broker.image.topics.by_name.get(topic.topic_name)
             if known is not None:
                 topics[known.id] = list(topic.partitions)
@@ -59,17 +66,19 @@ def _describe(broker: Broker, asked: Message, put: Any) -> None:
                     )
                 )
 
-    def done(summary: Message) -> None:
+    def done(summary: ReadShareGroupStateSummaryResponse) -> None:
         found = [_topic(broker, topic) for topic in summary.results]
-        put(_Group(group_id=asked.group_id, topics=[*(topic for topic in found if topic), *missing]))
+        put(_Group(group_id=wanted.group_id, topics=[*(topic for topic in found if topic), *missing]))
 
     def failed(error: ApiException) -> None:
-        put(_Group(group_id=asked.group_id, error_code=error.code, error_message=error.message))
+        put(_Group(group_id=wanted.group_id, error_code=error.code, error_message=error.message))
 
-    broker.share.groups.describe_offsets(asked.group_id, topics, done, failed)
+    broker.share.groups.describe_offsets(wanted.group_id, topics, done, failed)
 
 
-def _topic(broker: Broker, summary: Message) -> Message | None:
+def _topic(
+    broker: Broker, summary: ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
+) -> _Topic | None:
     known = broker.image.topics.by_id.get(summary.topic_id)
     if known is None:
         return None
@@ -80,17 +89,19 @@ def _topic(broker: Broker, summary: Message) -> Message | None:
     )
 
 
-def _partition(broker: Broker, topic: str, summary: Message) -> Message:
+def _partition(
+    broker: Broker, topic: TopicName, summary: ReadShareGroupStateSummaryResponse.PartitionResult
+) -> _Partition:
     if summary.error_code:
         return _Partition(partition_index=summary.partition, start_offset=_UNKNOWN, lag=_UNKNOWN)
-    answer = _Partition(
+    described = _Partition(
         partition_index=summary.partition,
         start_offset=summary.start_offset,
         leader_epoch=summary.leader_epoch,
         lag=_UNKNOWN,
     )
     if summary.start_offset == _UNKNOWN or summary.delivery_complete_count == _UNKNOWN:
-        return answer
+        return described
     try:
         partition = broker.replicas.find((topic, summary.partition))
         partition.check_leader()
@@ -99,8 +110,8 @@ def _partition(broker: Broker, topic: str, summary: Message) -> Message:
         return _Partition(
             partition_index=summary.partition, error_code=error.code, error_message=error.message
         )
-    answer.lag = end - summary.start_offset - summary.delivery_complete_count
-    return answer
+    described.lag = end - summary.start_offset - summary.delivery_complete_count
+    return described
 
 
 def on_error(

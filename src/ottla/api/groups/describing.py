@@ -1,34 +1,58 @@
-"""The one form of the APIs that describe groups of a newer type: ids in, a `DescribedGroup` for each out."""
+"""The one form of the APIs that describe modern groups: group ids in the request, a `DescribedGroup` for each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ottla.api.base import BY_HANDLER, PARKED, AnyApi, Api, Message, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.groups.requests import authorized_operations
 from ottla.broker.services import Broker
 from ottla.coordinator.group.shard import GroupShard
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId
 from ottla.wire.apis import ApiKey
+from ottla.wire.classes import WireResponse
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import (
+        ConsumerGroupDescribeRequest,
+        ShareGroupDescribeRequest,
+        StreamsGroupDescribeRequest,
+    )
+
+    _Request = ConsumerGroupDescribeRequest | ShareGroupDescribeRequest | StreamsGroupDescribeRequest
+
+
+class DescribedGroup(Protocol):
+    """One group of a response: each of the three responses has its own class."""
+
+    error_code: int
+    authorized_operations: int
+
+
+D = TypeVar("D", bound=DescribedGroup)
+Resp = TypeVar("Resp", bound=WireResponse)
 
 
 def describe_api(
     key: ApiKey,
-    response: Message,
+    new_response: Callable[..., Resp],
+    new_group: Callable[..., D],
     require: Callable[[Broker], None],
-    describe: Callable[[GroupShard, str], Message],
-) -> AnyApi:
-    """`require` raises where the type of group is switched off; `describe` raises what is wrong with one group."""
+    describe: Callable[[GroupShard, GroupId], D],
+) -> Api[Broker, _Request, Resp]:
+    """`require` raises if the type of group is disabled; `describe` raises an error for one group."""
 
-    def handle(broker: Broker, ctx: RequestContext, request: Message) -> Message | Outcome:
+    def handle(broker: Broker, ctx: RequestContext, request: _Request) -> Resp | Outcome:
         require(broker)
-        operations = authorized_operations(request)
+        operations = authorized_operations(request.include_authorized_operations)
 
-        def done(groups: list[Message]) -> None:
+        def done(groups: list[D]) -> None:
             for group in groups:
                 if not group.error_code:
                     group.authorized_operations = operations
-            ctx.respond(response(groups=groups))
+            ctx.respond(new_response(groups=groups))
 
         broker.groups.read_each(
             request.group_ids,
@@ -40,10 +64,10 @@ def describe_api(
         )
         return PARKED
 
-    def refused(group_id: str, code: ErrorCode, error: ApiException) -> Message:
-        return response.DescribedGroup(group_id=group_id, error_code=code, error_message=error.message)
+    def refused(group_id: GroupId, code: ErrorCode, error: ApiException) -> D:
+        return new_group(group_id=group_id, error_code=code, error_message=error.message)
 
-    def on_error(ctx: RequestContext, request: Message, error: ApiException) -> Message:
-        return response(groups=[refused(group_id, error.code, error) for group_id in request.group_ids])
+    def on_error(ctx: RequestContext, request: _Request, error: ApiException) -> Resp:
+        return new_response(groups=[refused(group_id, error.code, error) for group_id in request.group_ids])
 
     return Api(key, handle, on_error, needs=BY_HANDLER)

@@ -1,6 +1,6 @@
 """Heartbeat (key 12), versions 0-4.
 
-A member of a classic group lives, and hears whether the group is rebalancing.
+A member of a classic group shows that it is alive, and learns whether the group is rebalancing.
 
 1 adds the throttle time; 3 the group instance id; 4 is flexible.
 """
@@ -27,7 +27,7 @@ def handle(broker: Broker, ctx: RequestContext, request: HeartbeatRequest) -> He
     info = info_of(ctx)
 
     def failed(error: ApiException) -> None:
-        # While the group is being loaded its members are given the benefit of the doubt.
+        # While the group is loaded, its members count as alive.
         loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         ctx.respond(HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code))
 

@@ -1,22 +1,22 @@
 """JoinGroup (key 11), versions 0-9.
 
-Become a member of a classic group, or take part in its next generation.
+Joins a classic group, or its next generation.
 
 1  adds the rebalance time-out (before: the session time-out)
 2  adds the throttle time
-4  a dynamic member without an id is given one (MEMBER_ID_REQUIRED) and has to come again with it
+4  a dynamic member without an id gets one (MEMBER_ID_REQUIRED) and has to join again with it
 5  adds the group instance id of static members
 6  is flexible
 7  the response names the protocol type, and may have no protocol name
 8  adds the reason
-9  a static leader may be told to skip the assignment
+9  a static leader may have to skip the assignment
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext, Right
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
@@ -56,7 +56,8 @@ def handle(broker: Broker, ctx: RequestContext, request: JoinGroupRequest) -> Jo
     return PARKED
 
 
-def _fit(ctx: RequestContext, response: Message) -> Message:
+def _fit(ctx: RequestContext, response: JoinGroupResponse) -> JoinGroupResponse:
+    """Before version 7 the protocol name cannot be null."""
     if response.protocol_name is None and ctx.version < _PROTOCOL_NAME_NULLABLE_FROM:
         response.protocol_name = ""
     return response

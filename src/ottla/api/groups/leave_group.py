@@ -1,6 +1,6 @@
 """LeaveGroup (key 13), versions 0-5.
 
-Members of a classic group go; an admin may take out static members by their instance.
+Removes members from a classic group; an administrator may remove static members by their instance id.
 
 1 adds the throttle time; 3 has several members, by member id or instance id; 4 is flexible; 5 adds the reason.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.base import PARKED, Api, Message, Outcome, RequestContext, Right
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
@@ -35,14 +35,14 @@ def handle(broker: Broker, ctx: RequestContext, request: LeaveGroupRequest) -> L
     return PARKED
 
 
-def _fit(ctx: RequestContext, response: Message) -> Message:
-    """Before version 3 the one member's error is that of the whole."""
+def _fit(ctx: RequestContext, response: LeaveGroupResponse) -> LeaveGroupResponse:
+    """Before version 3 the error of the one member is that of the response."""
     if ctx.version < _MEMBERS_FROM and len(response.members) == 1:
         return LeaveGroupResponse(error_code=response.error_code or response.members[0].error_code)
     return response
 
 
-def _failed(request: Message, error: ApiException) -> Message:
+def _failed(request: LeaveGroupRequest, error: ApiException) -> LeaveGroupResponse:
     if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
         return LeaveGroupResponse(error_code=error.code)
     return LeaveGroupResponse(

@@ -1,15 +1,15 @@
 """ListGroups (key 16), versions 0-5.
 
-The groups that this broker coordinates.
+Lists the groups that this broker coordinates.
 
-1 adds the throttle time; 3 is flexible; 4 filters by state and tells it; 5 filters by type and tells it.
+1 adds the throttle time; 3 is flexible; 4 has the state and filters by it; 5 has the type and filters by it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def handle(broker: Broker, ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse | Outcome:
     states, types = request.states_filter, request.types_filter
 
-    def done(lists: list[list[Message]]) -> None:
+    def done(lists: list[list[ListGroupsResponse.ListedGroup]]) -> None:
         ctx.respond(ListGroupsResponse(groups=[group for groups in lists for group in groups]))
 
     def failed(error: ApiException) -> None:

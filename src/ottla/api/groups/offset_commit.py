@@ -1,13 +1,13 @@
 """OffsetCommit (key 8), versions 2-10.
 
-Keep how far a group has come.
+Commits offsets of a group.
 
-2-4  say how long the offsets are to be kept
+2-4  have a retention time
 3    adds the throttle time
 6    adds the leader epoch
 7    adds the group instance id
 8    is flexible
-9    members of consumer groups (KIP-848) may commit; GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH may be told
+9    members of consumer groups (KIP-848) may commit; adds GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH
 10   has topic ids in place of names
 """
 
@@ -15,15 +15,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.uuid import ZERO_UUID
 
 _TOPIC_IDS_FROM: Final = 10
+
+_RequestTopic = OffsetCommitRequest.OffsetCommitRequestTopic
+_ResponseTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+_ResponsePartition = OffsetCommitResponse.OffsetCommitResponsePartition
 
 
 def handle(
@@ -44,7 +49,7 @@ def handle(
         )
     info = info_of(ctx)
 
-    def done(response: Message) -> None:
+    def done(response: OffsetCommitResponse) -> None:
         ctx.respond(
             OffsetCommitResponse(topics=_joined([*response.topics, *refused])) if refused else response
         )
@@ -61,11 +66,14 @@ def handle(
     return PARKED
 
 
-def _split(broker: Broker, ctx: RequestContext, request: Message) -> tuple[list[Message], list[Message]]:
-    """The topics with the partitions that exist, name and id filled in, and answers for the others."""
+def _split(
+    broker: Broker, ctx: RequestContext, request: OffsetCommitRequest
+) -> tuple[list[_RequestTopic], list[_ResponseTopic]]:
+    """The topics with the partitions that exist, name and id filled in, and responses for the others."""
     topics = broker.image.topics
     by_id = ctx.version >= _TOPIC_IDS_FROM
-    known, refused = [], []
+    known: list[_RequestTopic] = []
+    refused: list[_ResponseTopic] = []
     for topic in request.topics:
         image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
         if image is None:
@@ -76,36 +84,37 @@ def _split(broker: Broker, ctx: RequestContext, request: Message) -> tuple[list[
         missing = [p for p in topic.partitions if p.partition_index not in image.partitions]
         if missing:
             refused.append(_refusal(image.name, image.id, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            there = [p for p in topic.partitions if p.partition_index in image.partitions]
-            if not there:
+            existing = [p for p in topic.partitions if p.partition_index in image.partitions]
+            if not existing:
                 continue
-            topic = OffsetCommitRequest.OffsetCommitRequestTopic(
-                name=image.name, topic_id=image.id, partitions=there
-            )
+            topic = _RequestTopic(name=image.name, topic_id=image.id, partitions=existing)
         known.append(topic)
     return known, refused
 
 
-def _refusal(name: str, topic_id: bytes, partitions: list[Message], code: ErrorCode) -> Message:
-    return OffsetCommitResponse.OffsetCommitResponseTopic(
+def _refusal(
+    name: TopicName,
+    topic_id: bytes,
+    partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition],
+    code: ErrorCode,
+) -> _ResponseTopic:
+    return _ResponseTopic(
         name=name,
         topic_id=topic_id,
         partitions=[
-            OffsetCommitResponse.OffsetCommitResponsePartition(
-                partition_index=partition.partition_index, error_code=code
-            )
+            _ResponsePartition(partition_index=partition.partition_index, error_code=code)
             for partition in partitions
         ],
     )
 
 
-def _joined(topics: list[Message]) -> list[Message]:
-    """One entry per topic. Those given are left as they are: the answer of the coordinator is not ours to change."""
-    by_key: dict[tuple[str, bytes], list[Message]] = {}
+def _joined(topics: list[_ResponseTopic]) -> list[_ResponseTopic]:
+    """One entry per topic. It leaves the given ones unchanged, since the coordinator caches its responses."""
+    by_key: dict[tuple[TopicName, bytes], list[_ResponsePartition]] = {}
     for topic in topics:
         by_key.setdefault((topic.name, topic.topic_id), []).extend(topic.partitions)
     return [
-        OffsetCommitResponse.OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
+        _ResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
         for (name, topic_id), partitions in by_key.items()
     ]
 

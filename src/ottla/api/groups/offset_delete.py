@@ -1,49 +1,58 @@
 """OffsetDelete (key 47), version 0.
 
-Forget offsets of a group, for topics that none of its members reads.
+Deletes offsets of a group, for topics that no member reads.
 """
 
 from __future__ import annotations
 
-from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.group.service import require_group_id
 from ottla.errors import ErrorCode
+from ottla.ids import TopicName
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
+
+_RequestTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
+_ResponseTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
 def handle(
     broker: Broker, ctx: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse | Outcome:
     require_group_id(request.group_id)
-    known, refused = [], []
+    known: list[_RequestTopic] = []
+    refused: list[_ResponseTopic] = []
     by_name = broker.image.topics.by_name
     for topic in request.topics:
         image = by_name.get(topic.name)
-        there = [p for p in topic.partitions if image is not None and p.partition_index in image.partitions]
-        missing = [p for p in topic.partitions if p not in there]
-        if there:
-            known.append(OffsetDeleteRequest.OffsetDeleteRequestTopic(name=topic.name, partitions=there))
+        existing = [
+            p for p in topic.partitions if image is not None and p.partition_index in image.partitions
+        ]
+        missing = [p for p in topic.partitions if p not in existing]
+        if existing:
+            known.append(_RequestTopic(name=topic.name, partitions=existing))
         if missing:
             refused.append(_unknown(topic.name, missing))
-    asked = OffsetDeleteRequest(group_id=request.group_id, topics=known)
+    accepted = OffsetDeleteRequest(group_id=request.group_id, topics=known)
 
-    def done(response: Message) -> None:
+    def done(response: OffsetDeleteResponse) -> None:
         response.topics = _joined([*response.topics, *refused])
         ctx.respond(response)
 
     broker.groups.write(
         request.group_id,
-        lambda shard, now_ms: shard.commits.delete(asked),
+        lambda shard, now_ms: shard.commits.delete(accepted),
         done,
         lambda error: ctx.respond(OffsetDeleteResponse(error_code=error.code)),
     )
     return PARKED
 
 
-def _unknown(topic: str, partitions: list[Message]) -> Message:
-    return OffsetDeleteResponse.OffsetDeleteResponseTopic(
+def _unknown(
+    topic: TopicName, partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition]
+) -> _ResponseTopic:
+    return _ResponseTopic(
         name=topic,
         partitions=[
             OffsetDeleteResponse.OffsetDeleteResponsePartition(
@@ -55,9 +64,9 @@ def _unknown(topic: str, partitions: list[Message]) -> Message:
     )
 
 
-def _joined(topics: list[Message]) -> list[Message]:
+def _joined(topics: list[_ResponseTopic]) -> list[_ResponseTopic]:
     """One entry per topic."""
-    by_name: dict[str, Message] = {}
+    by_name: dict[TopicName, _ResponseTopic] = {}
     for topic in topics:
         known = by_name.get(topic.name)
         if known is None:

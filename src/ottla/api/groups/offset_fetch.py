@@ -1,6 +1,6 @@
 """OffsetFetch (key 9), versions 1-10.
 
-How far groups have come.
+Returns the committed offsets of groups.
 
 1-7  one group; from 2 on all of its offsets may be asked for, and an error may concern the whole
 3    adds the throttle time
@@ -14,10 +14,11 @@ How far groups have come.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.promise import Gather
@@ -28,22 +29,23 @@ _GROUP_ERROR_FROM: Final = 2
 _BATCHED_FROM: Final = 8
 _TOPIC_IDS_FROM: Final = 10
 
+_WantedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+_Group = OffsetFetchResponse.OffsetFetchResponseGroup
+_Topic = OffsetFetchResponse.OffsetFetchResponseTopics
+
 
 def handle(broker: Broker, ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Outcome:
     groups = _groups_of(ctx, request)
-    gathered: Gather[Message] = Gather(
-        len(groups), lambda answers: ctx.respond(_response(ctx, groups, answers))
-    )
+    gather: Gather[_Group] = Gather(len(groups), lambda fetched: ctx.respond(_response(ctx, fetched)))
     for index, group in enumerate(groups):
-        _fetch(broker, ctx, group, request.require_stable, partial(gathered.put, index))
+        _fetch(broker, ctx, group, request.require_stable, partial(gather.put, index))
     return PARKED
 
 
-def _groups_of(ctx: RequestContext, request: Message) -> list[Message]:
-    """The groups of the request; before version 8 the one that it is about."""
+def _groups_of(ctx: RequestContext, request: OffsetFetchRequest) -> list[_WantedGroup]:
+    """The groups of the request; before version 8 there is one."""
     if ctx.version >= _BATCHED_FROM:
         return list(request.groups)
-    one = OffsetFetchRequest.OffsetFetchRequestGroup
     topics = None
     if request.topics is not None:
         topic_class = OffsetFetchRequest.OffsetFetchRequestTopics
@@ -51,50 +53,55 @@ def _groups_of(ctx: RequestContext, request: Message) -> list[Message]:
             topic_class(name=topic.name, partition_indexes=topic.partition_indexes)
             for topic in request.topics
         ]
-    return [one(group_id=request.group_id, topics=topics)]
+    return [_WantedGroup(group_id=request.group_id, topics=topics)]
 
 
-def _fetch(broker: Broker, ctx: RequestContext, group: Message, require_stable: bool, answer: object) -> None:
-    assert callable(answer)
+def _fetch(
+    broker: Broker,
+    ctx: RequestContext,
+    group: _WantedGroup,
+    require_stable: bool,
+    put: Callable[[_Group], None],
+) -> None:
     by_id = ctx.version >= _TOPIC_IDS_FROM
     wanted = group
-    unknown: list[Message] = []
+    unknown: list[_Topic] = []
     if by_id and group.topics is not None:
         unknown, wanted = _named(broker, group)
 
-    def done(response: Message) -> None:
+    def done(response: _Group) -> None:
         if by_id and group.topics is None:
             response.topics = _with_ids(broker, response.topics)
         response.topics += unknown
-        answer(response)
+        put(response)
 
     broker.groups.read(
         group.group_id,
         lambda shard, now_ms: shard.commits.fetch(wanted, require_stable),
         done,
-        lambda error: answer(_failed(ctx, group, error)),
+        lambda error: put(_failed(ctx, group, error)),
     )
 
 
-def _named(broker: Broker, group: Message) -> tuple[list[Message], Message]:
-    """Answers for unknown topic ids, and the group with only the known topics, by name."""
+def _named(broker: Broker, group: _WantedGroup) -> tuple[list[_Topic], _WantedGroup]:
+    """Responses for unknown topic ids, and the group with only the known topics, by name."""
     topics = broker.image.topics.by_id
     known, unknown = [], []
-    for topic in group.topics:
+    for topic in group.topics or ():
         image = topics.get(topic.topic_id)
         if image is None:
             unknown.append(_topic_error(topic, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
             topic.name = image.name
             known.append(topic)
-    wanted = OffsetFetchRequest.OffsetFetchRequestGroup(
+    wanted = _WantedGroup(
         group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known
     )
     return unknown, wanted
 
 
-def _with_ids(broker: Broker, topics: list[Message]) -> list[Message]:
-    """Those of the topics that have an id, with it: the others cannot be told of."""
+def _with_ids(broker: Broker, topics: list[_Topic]) -> list[_Topic]:
+    """The topics that have an id, with it; the response cannot name the others."""
     by_name = broker.image.topics.by_name
     found = []
     for topic in topics:
@@ -105,8 +112,8 @@ def _with_ids(broker: Broker, topics: list[Message]) -> list[Message]:
     return found
 
 
-def _topic_error(topic: Message, code: ErrorCode) -> Message:
-    return OffsetFetchResponse.OffsetFetchResponseTopics(
+def _topic_error(topic: OffsetFetchRequest.OffsetFetchRequestTopics, code: ErrorCode) -> _Topic:
+    return _Topic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
@@ -122,26 +129,25 @@ def _topic_error(topic: Message, code: ErrorCode) -> Message:
     )
 
 
-def _failed(ctx: RequestContext, group: Message, error: ApiException) -> Message:
-    """A group's error stands once for all; version 1 has to tell it for each partition."""
-    response = OffsetFetchResponse.OffsetFetchResponseGroup
+def _failed(ctx: RequestContext, group: _WantedGroup, error: ApiException) -> _Group:
+    """The error of a group; version 1 reports it for each partition."""
     if ctx.version >= _GROUP_ERROR_FROM:
-        return response(group_id=group.group_id, error_code=error.code, topics=[])
-    return response(
+        return _Group(group_id=group.group_id, error_code=error.code, topics=[])
+    return _Group(
         group_id=group.group_id,
         error_code=error.code,
         topics=[_topic_error(topic, error.code) for topic in group.topics or ()],
     )
 
 
-def _response(ctx: RequestContext, groups: list[Message], answers: list[Message]) -> Message:
+def _response(ctx: RequestContext, groups: list[_Group]) -> OffsetFetchResponse:
     if ctx.version >= _BATCHED_FROM:
-        return OffsetFetchResponse(groups=answers)
-    (answer,) = answers
+        return OffsetFetchResponse(groups=groups)
+    (group,) = groups
     topic_class = OffsetFetchResponse.OffsetFetchResponseTopic
     partition_class = OffsetFetchResponse.OffsetFetchResponsePartition
     return OffsetFetchResponse(
-        error_code=answer.error_code,
+        error_code=group.error_code,
         topics=[
             topic_class(
                 name=topic.name,
@@ -156,14 +162,14 @@ def _response(ctx: RequestContext, groups: list[Message], answers: list[Message]
                     for partition in topic.partitions
                 ],
             )
-            for topic in answer.topics
+            for topic in group.topics
         ],
     )
 
 
 def on_error(ctx: RequestContext, request: OffsetFetchRequest, error: ApiException) -> OffsetFetchResponse:
     groups = _groups_of(ctx, request)
-    return _response(ctx, groups, [_failed(ctx, group, error) for group in groups])
+    return _response(ctx, [_failed(ctx, group, error) for group in groups])
 
 
 API = Api(ApiKey.OFFSET_FETCH, handle, on_error, needs=BY_HANDLER)

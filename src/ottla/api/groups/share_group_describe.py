@@ -1,6 +1,6 @@
 """ShareGroupDescribe (key 77), version 1.
 
-Share groups with their members and what these fetch from. 1 is the first that stays.
+Describes share groups with their members and assignments. 1 is the first stable version.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ottla.wire.messages import ShareGroupDescribeResponse
 API = describe_api(
     ApiKey.SHARE_GROUP_DESCRIBE,
     ShareGroupDescribeResponse,
+    ShareGroupDescribeResponse.DescribedGroup,
     require_share_groups,
     lambda shard, group_id: shard.share.describe(group_id),
 )

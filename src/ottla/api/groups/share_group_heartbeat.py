@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat (key 76), version 1.
 
-Join, stay in and leave a share group (KIP-932). 1 is the first that stays.
+Joins a share group, stays in it or leaves it (KIP-932). 1 is the first stable version.
 """
 
 from __future__ import annotations

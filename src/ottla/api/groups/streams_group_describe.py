@@ -1,6 +1,6 @@
 """StreamsGroupDescribe (key 89), version 0.
 
-Streams groups with their topology, members and tasks.
+Describes streams groups with their topology, members and tasks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ottla.wire.messages import StreamsGroupDescribeResponse
 API = describe_api(
     ApiKey.STREAMS_GROUP_DESCRIBE,
     StreamsGroupDescribeResponse,
+    StreamsGroupDescribeResponse.DescribedGroup,
     require_streams_protocol,
     lambda shard, group_id: shard.streams.describe(group_id),
 )

@@ -1,9 +1,8 @@
 """StreamsGroupHeartbeat (key 88), version 0.
 
-Join, stay in and leave a streams group (KIP-1071).
+Joins a streams group, stays in it or leaves it (KIP-1071).
 
-Internal topics that the group's topology lacks are created on the way: the member is told MISSING_INTERNAL_TOPICS and
-comes back.
+It also creates missing internal topics of the group's topology: the member gets MISSING_INTERNAL_TOPICS and retries.
 """
 
 from __future__ import annotations
@@ -12,21 +11,22 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.api.base import BY_HANDLER, PARKED, Api, Message, Outcome, RequestContext
+from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.group import GroupType
-from ottla.coordinator.group.streams.heartbeat import HeartbeatAnswer
+from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
 from ottla.coordinator.group.streams.status import StatusCode
 from ottla.coordinator.group.streams.topology import TopicInfo
 from ottla.coordinator.group.streams.validate import validate_heartbeat
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import CreateTopicsRequest, StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from ottla.wire.messages import StreamsGroupHeartbeatRequest
+    from ottla.wire.messages import CreateTopicsResponse, StreamsGroupHeartbeatRequest
 
 _logger = logging.getLogger(__name__)
 
@@ -36,11 +36,11 @@ _NAMED_IN_A_SENTENCE: Final = 3
 
 
 def require_streams_protocol(broker: Broker) -> None:
-    """Raise UNSUPPORTED_VERSION where the protocol is switched off, by configuration or by the feature's level."""
+    """Raise UNSUPPORTED_VERSION if the protocol is disabled by configuration or by the feature's level."""
     protocols = broker.config.list("group.coordinator.rebalance.protocols")
     if GroupType.STREAMS.value not in protocols or broker.image.features.get(_FEATURE, 0) < 1:
         raise ApiException(
-            ErrorCode.UNSUPPORTED_VERSION, "the streams group protocol is not enabled in this cluster"
+            ErrorCode.UNSUPPORTED_VERSION, "The streams group protocol is not enabled in this cluster"
         )
 
 
@@ -53,11 +53,11 @@ def handle(
     validate_heartbeat(request)
     info = info_of(ctx)
 
-    def done(answer: HeartbeatAnswer) -> None:
-        if answer.topics_to_create:
-            _create(broker, answer.topics_to_create, answer.response.heartbeat_interval_ms)
-            _tell_failures(broker, answer)
-        ctx.respond(answer.response)
+    def done(result: HeartbeatResult) -> None:
+        if result.topics_to_create:
+            _create(broker, result.topics_to_create, result.response.heartbeat_interval_ms)
+            _report_failures(broker, result)
+        ctx.respond(result.response)
 
     def failed(error: ApiException) -> None:
         ctx.respond(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
@@ -68,7 +68,7 @@ def handle(
     return PARKED
 
 
-def _check_topics(topology: Message) -> None:
+def _check_topics(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
     topics = {
         name
         for one in topology.subtopologies
@@ -92,17 +92,17 @@ def _check_topics(topology: Message) -> None:
         )
 
 
-def _create(broker: Broker, topics: Mapping[str, TopicInfo], interval_ms: int) -> None:
+def _create(broker: Broker, topics: Mapping[TopicName, TopicInfo], interval_ms: int) -> None:
     creations = broker.creations
     names = creations.begin(topics, broker.clock.now_ms())
     if not names:
         return
 
-    def remember(name: str, why: str | None) -> None:
-        _logger.warning("Internal topic %s is not created: %s", name, why)
+    def remember(name: TopicName, why: str | None) -> None:
+        _logger.warning("Cannot create internal topic %s: %s", name, why)
         creations.failed(name, why or "unknown reason", broker.clock.now_ms() + 2 * interval_ms)
 
-    def created(response: Message) -> None:
+    def created(response: CreateTopicsResponse) -> None:
         creations.end(names)
         for topic in response.topics:
             if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -118,7 +118,7 @@ def _create(broker: Broker, topics: Mapping[str, TopicInfo], interval_ms: int) -
     broker.to_controller.send(request, created, failed, timeout_s=timeout_ms / 1000)
 
 
-def _creatable(topic: TopicInfo) -> Message:
+def _creatable(topic: TopicInfo) -> CreateTopicsRequest.CreatableTopic:
     return CreateTopicsRequest.CreatableTopic(
         name=topic.name,
         num_partitions=topic.partitions,
@@ -129,16 +129,16 @@ def _creatable(topic: TopicInfo) -> Message:
     )
 
 
-def _tell_failures(broker: Broker, answer: HeartbeatAnswer) -> None:
-    failures = broker.creations.failures(answer.topics_to_create, broker.clock.now_ms())
+def _report_failures(broker: Broker, result: HeartbeatResult) -> None:
+    failures = broker.creations.failures(result.topics_to_create, broker.clock.now_ms())
     if not failures:
         return
-    told = ", ".join(f"{name} ({why})" for name, why in list(failures.items())[:_NAMED_IN_A_SENTENCE])
+    listed = ", ".join(f"{name} ({why})" for name, why in list(failures.items())[:_NAMED_IN_A_SENTENCE])
     if len(failures) > _NAMED_IN_A_SENTENCE:
-        told += f" and {len(failures) - _NAMED_IN_A_SENTENCE} more"
-    for status in answer.response.status:
+        listed += f" and {len(failures) - _NAMED_IN_A_SENTENCE} more"
+    for status in result.response.status or ():
         if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
-            status.status_detail += f"; Creation failed: {told}."
+            status.status_detail += f"; Creation failed: {listed}."
 
 
 API = Api(ApiKey.STREAMS_GROUP_HEARTBEAT, handle, needs=BY_HANDLER)

@@ -1,6 +1,6 @@
 """SyncGroup (key 14), versions 0-5.
 
-The leader of a classic group brings the assignment, every member gets its part.
+The leader of a classic group sends the assignment, and every member receives its part.
 
 1 adds the throttle time; 3 the group instance id; 4 is flexible; 5 names protocol type and protocol, which are checked.
 """

@@ -1,6 +1,6 @@
-"""The simple assignor of share groups: all partitions among all members, evenly and with few moves.
+"""The simple assignor of share groups: assigns all partitions to all members, evenly and with few moves.
 
-With more members than partitions, partitions are shared by several members.
+With more members than partitions, several members share a partition.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def assign(
     partitions: Partitions,
     current: Mapping[str, Partitions],
 ) -> dict[str, Partitions]:
-    """Give `partitions` (those that may be assigned) to members by the topics they subscribe to.
+    """Assign `partitions` (those that may be assigned) to members by their topics.
 
-    Where all want the same, all partitions are dealt out together; else each topic among its own members.
+    If all members subscribe to the same topics, all partitions are assigned together; else each topic on its own.
     """
     had = {
         member: {
@@ -75,7 +75,7 @@ def _deal(
 def _fill(
     part: _Part, places: int, unfilled: list[str], dealt: dict[str, set[_Part]], quota: Mapping[str, int]
 ) -> None:
-    """Give a partition to so many members that still have room, those with the least first in line."""
+    """Assign a partition to so many members below their quota, those with the fewest partitions first."""
     for _ in range(places):
         member = next((member for member in unfilled if part not in dealt[member]), None)
         if member is None:
@@ -87,7 +87,7 @@ def _fill(
 
 
 def _quotas(members: Sequence[str], places: int) -> dict[str, int]:
-    """How many partitions each member gets, so that all places are taken and no two differ by more than one."""
+    """The number of partitions of each member: they add up to `places` and differ by at most one."""
     share = places / len(members)
     return {member: ceil(share * (index + 1)) - ceil(share * index) for index, member in enumerate(members)}
 

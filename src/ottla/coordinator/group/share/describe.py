@@ -1,8 +1,6 @@
-"""ShareGroupDescribe: a group as its administrators see it."""
+"""ShareGroupDescribe: a group with its members and their assignments."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from ottla.coordinator.group.share import assignor
 from ottla.coordinator.group.share.group import ShareGroup
@@ -10,10 +8,8 @@ from ottla.coordinator.group.share.member import ShareGroupMember
 from ottla.metadata.image import MetadataImage
 from ottla.wire import messages
 
-Message = Any
 
-
-def describe(group: ShareGroup, image: MetadataImage) -> Message:
+def describe(group: ShareGroup, image: MetadataImage) -> messages.ShareGroupDescribeResponse.DescribedGroup:
     """The group with all of its members."""
     return messages.ShareGroupDescribeResponse.DescribedGroup(
         group_id=group.group_id,
@@ -25,7 +21,7 @@ def describe(group: ShareGroup, image: MetadataImage) -> Message:
     )
 
 
-def _member(member: ShareGroupMember, image: MetadataImage) -> Message:
+def _member(member: ShareGroupMember, image: MetadataImage) -> messages.ShareGroupDescribeResponse.Member:
     response = messages.ShareGroupDescribeResponse
     topics = image.topics.by_id
     return response.Member(

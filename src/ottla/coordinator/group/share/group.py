@@ -1,4 +1,4 @@
-"""A share group: its members, what each should have, and which partitions have share state. Only replay changes it."""
+"""A share group: its members, their targets, and the partitions with share state. Only replay changes it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ottla.coordinator.group.share.state_partitions import StatePartitions
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.timers import Timers
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId, TopicName
 
 
 class ShareGroup(ModernGroup[ShareGroupMember]):
@@ -19,14 +20,14 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
 
     __slots__ = ("state_partitions", "subscriptions", "target")
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: GroupId) -> None:
         super().__init__(group_id, GroupType.SHARE, epoch=0)
-        self.subscriptions: Counter[str] = Counter()
+        self.subscriptions: Counter[TopicName] = Counter()
         """How many members subscribe to a topic."""
         self.target: dict[str, Partitions] = {}
         self.state_partitions: StatePartitions | None = None
 
-    # -- what the registry asks
+    # -- Group
 
     @property
     def state_name(self) -> str:
@@ -77,8 +78,10 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
 
     # -- members
 
-    def subscriptions_after(self, old: ShareGroupMember | None, new: ShareGroupMember | None) -> Counter[str]:
-        """The subscriptions were `old` replaced by `new`."""
+    def subscriptions_after(
+        self, old: ShareGroupMember | None, new: ShareGroupMember | None
+    ) -> Counter[TopicName]:
+        """The subscriptions if `new` replaces `old`."""
         after = self.subscriptions.copy()
         _replace(after, old, new)
         return after
@@ -101,12 +104,12 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
 
     @property
     def waits_for_state(self) -> bool:
-        """Whether share state was asked for that is not there yet."""
+        """Whether share state was requested and is not initialized yet."""
         return self.state_partitions is not None and bool(self.state_partitions.initializing)
 
     @property
     def has_unassigned_state(self) -> bool:
-        """Whether partitions of subscribed topics have got their state, and nobody has them yet."""
+        """Whether partitions of subscribed topics have share state but are not assigned."""
         if self.state_partitions is None or not self.members:
             return False
         assigned: dict[bytes, set[int]] = {}
@@ -124,7 +127,9 @@ def session_timer(group_id: str, member_id: str) -> tuple[str, str, str]:
     return ("share-session", group_id, member_id)
 
 
-def _replace(subscriptions: Counter[str], old: ShareGroupMember | None, new: ShareGroupMember | None) -> None:
+def _replace(
+    subscriptions: Counter[TopicName], old: ShareGroupMember | None, new: ShareGroupMember | None
+) -> None:
     if old is not None:
         for topic in old.topic_names:
             subscriptions[topic] -= 1

@@ -1,27 +1,28 @@
-"""The share groups of one shard: their operations, their records, and their part in the shard's life."""
+"""The share groups of one shard: their operations and their replay."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.context import GroupContext, Replay, RequestInfo
 from ottla.coordinator.group.share import heartbeat as beats
 from ottla.coordinator.group.share import offsets, records
 from ottla.coordinator.group.share.describe import describe
 from ottla.coordinator.group.share.group import ShareGroup
-from ottla.coordinator.group.share.heartbeat import HeartbeatAnswer
+from ottla.coordinator.group.share.heartbeat import HeartbeatResult
 from ottla.coordinator.group.share.initialization import end_initialization
 from ottla.coordinator.group.share.member import LEAVE_EPOCH, ShareGroupMember
 from ottla.coordinator.group.share.offsets import Deletion, Reset
 from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId
 
 if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
-
-Message = Any
+    from ottla.wire import messages
+    from ottla.wire.classes import WireMessage
 
 _CLEAN_UP = "share groups: deleted topics"
 
@@ -29,13 +30,13 @@ _CLEAN_UP = "share groups: deleted topics"
 class ShareGroups:
     """A `GroupModule`."""
 
-    __slots__ = ("asked_at_ms", "context", "topic_hashes")
+    __slots__ = ("context", "requested_ms", "topic_hashes")
 
     def __init__(self, context: GroupContext) -> None:
         self.context = context
         self.topic_hashes: dict[str, int] = {}
-        self.asked_at_ms: dict[tuple[str, bytes], int] = {}
-        """When share state was last asked for, by group and topic; not kept: a new coordinator asks again at once."""
+        self.requested_ms: dict[tuple[str, bytes], int] = {}
+        """When share state was last requested, by group and topic. A new coordinator requests it again."""
 
     @property
     def retry_interval_ms(self) -> int:
@@ -44,21 +45,23 @@ class ShareGroups:
     # -- operations
 
     def heartbeat(
-        self, info: RequestInfo, request: Message, now_ms: int
-    ) -> CoordinatorResult[HeartbeatAnswer]:
-        """A ShareGroupHeartbeat that `heartbeat.validate` has let pass."""
+        self, info: RequestInfo, request: messages.ShareGroupHeartbeatRequest, now_ms: int
+    ) -> CoordinatorResult[HeartbeatResult]:
+        """A ShareGroupHeartbeat that `heartbeat.validate` has accepted."""
         return beats.heartbeat(self, info, request, now_ms)
 
-    def initialized(self, group_id: str, response: Message) -> CoordinatorResult[None]:
-        """The share coordinator has answered a request for share state."""
+    def initialized(
+        self, group_id: str, response: messages.InitializeShareGroupStateResponse
+    ) -> CoordinatorResult[None]:
+        """The share coordinator has responded to a request for share state."""
         group = self.context.groups.get(group_id)
         if not isinstance(group, ShareGroup):
             return CoordinatorResult([], None)
         for topic in response.results:
-            self.asked_at_ms.pop((group_id, topic.topic_id), None)
+            self.requested_ms.pop((group_id, topic.topic_id), None)
         return end_initialization(group, response, self.context.image)
 
-    def describe(self, group_id: str) -> Message:
+    def describe(self, group_id: GroupId) -> messages.ShareGroupDescribeResponse.DescribedGroup:
         """A DescribedGroup. Raises GROUP_ID_NOT_FOUND."""
         return describe(self.group(group_id), self.context.image)
 
@@ -69,39 +72,43 @@ class ShareGroups:
             return {}
         return {topic_id: sorted(numbers) for topic_id, numbers in group.initialized.items()}
 
-    def reset_offsets(self, request: Message, now_ms: int) -> CoordinatorResult[Reset]:
-        """AlterShareGroupOffsets: begin partitions of an empty group somewhere else."""
+    def reset_offsets(
+        self, request: messages.AlterShareGroupOffsetsRequest, now_ms: int
+    ) -> CoordinatorResult[Reset]:
+        """AlterShareGroupOffsets: restart partitions of an empty group at other offsets."""
         group = self.group_for_join(request.group_id)
-        return offsets.reset(group, request, self.context.image, now_ms, self.asked_at_ms)
+        return offsets.reset(group, request, self.context.image, now_ms, self.requested_ms)
 
-    def begin_delete_offsets(self, request: Message) -> CoordinatorResult[Deletion]:
+    def begin_delete_offsets(
+        self, request: messages.DeleteShareGroupOffsetsRequest
+    ) -> CoordinatorResult[Deletion]:
         """DeleteShareGroupOffsets, before the share state is deleted."""
         return offsets.begin_delete(self.group(request.group_id), request, self.context.image)
 
-    def begin_delete(self, group_id: str) -> CoordinatorResult[Message | None]:
+    def begin_delete(self, group_id: str) -> CoordinatorResult[messages.DeleteShareGroupStateRequest | None]:
         """DeleteGroups, before the share state is deleted: the request to delete it, if there is any."""
         return offsets.begin_delete_all(self.group(group_id), self.context.image)
 
     def deleted_offsets(self, group_id: str, topic_ids: list[bytes]) -> CoordinatorResult[None]:
-        """The share state of these topics is gone."""
+        """The share state of these topics was deleted."""
         group = self.context.groups.get(group_id)
         if not isinstance(group, ShareGroup) or group.state_partitions is None:
             return CoordinatorResult([], None)
         state = group.state_partitions.deletion_done(topic_ids)
         return CoordinatorResult([records.state_partitions(group_id, state)], None)
 
-    # -- what the operations share
+    # -- used by the operations
 
     def group(self, group_id: str) -> ShareGroup:
         return self.context.groups.get_as(ShareGroup, group_id)
 
-    def group_for_join(self, group_id: str) -> ShareGroup:
-        """The share group, new where there was no group by that id; raises GROUP_ID_NOT_FOUND for other types."""
+    def group_for_join(self, group_id: GroupId) -> ShareGroup:
+        """The share group, a new one if the id is unknown; raises GROUP_ID_NOT_FOUND for other types."""
         if self.context.groups.get(group_id) is None:
             return ShareGroup(group_id)
         return self.group(group_id)
 
-    # -- the shard's life
+    # -- GroupModule
 
     def on_loaded(self, now_ms: int) -> None:
         for group in self.context.groups:
@@ -110,10 +117,10 @@ class ShareGroups:
         self._clean_up()
 
     def on_unloaded(self) -> None:
-        """Nothing here waits for an answer."""
+        """No request waits here."""
 
     def on_metadata_update(self, delta: MetadataDelta) -> None:
-        """Groups look at their topics again when one of their members comes."""
+        """Groups check their topics again at the next heartbeat of a member."""
         names = {topic.name for topic in delta.changed_topics.values()}
         names |= {topic.name for topic in delta.deleted_topics.values()}
         for name in names:
@@ -156,10 +163,10 @@ class ShareGroups:
             "ShareGroupStatePartitionMetadataKey": self._replay_state_partitions,
         }
 
-    def _of(self, key: Message, value: Message | None) -> ShareGroup | None:
+    def _of(self, group_id: str, value: WireMessage | None) -> ShareGroup | None:
         """The group of a record; None for a tombstone whose group is gone."""
         groups = self.context.groups
-        group = groups.get(key.group_id)
+        group = groups.get(group_id)
         if isinstance(group, ShareGroup):
             return group
         if value is None:
@@ -167,14 +174,18 @@ class ShareGroups:
         if group is not None:
             raise ApiException(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"a record of share group {key.group_id} follows records of a {group.type.value} group",
+                f"A record of share group {group_id} follows records of a {group.type.value} group",
             )
-        created = ShareGroup(key.group_id)
+        created = ShareGroup(GroupId(group_id))
         groups.put(created)
         return created
 
-    def _replay_group(self, key: Message, value: Message | None) -> None:
-        group = self._of(key, value)
+    def _replay_group(
+        self,
+        key: messages.ShareGroupMetadataKey,
+        value: messages.ShareGroupMetadataValue | None,
+    ) -> None:
+        group = self._of(key.group_id, value)
         if group is None:
             return
         if value is None:
@@ -183,8 +194,12 @@ class ShareGroups:
         group.epoch = value.epoch
         group.metadata_hash = value.metadata_hash
 
-    def _replay_member(self, key: Message, value: Message | None) -> None:
-        group = self._of(key, value)
+    def _replay_member(
+        self,
+        key: messages.ShareGroupMemberMetadataKey,
+        value: messages.ShareGroupMemberMetadataValue | None,
+    ) -> None:
+        group = self._of(key.group_id, value)
         if group is None:
             return
         before = set(group.subscriptions)
@@ -201,14 +216,22 @@ class ShareGroups:
         for topic in group.subscriptions.keys() - before:
             groups.subscribe(group.group_id, topic)
 
-    def _replay_target_epoch(self, key: Message, value: Message | None) -> None:
-        group = self._of(key, value)
+    def _replay_target_epoch(
+        self,
+        key: messages.ShareGroupTargetAssignmentMetadataKey,
+        value: messages.ShareGroupTargetAssignmentMetadataValue | None,
+    ) -> None:
+        group = self._of(key.group_id, value)
         if group is not None:
             group.assignment_epoch = -1 if value is None else value.assignment_epoch
             group.assignment_ms = 0 if value is None else value.assignment_timestamp
 
-    def _replay_target(self, key: Message, value: Message | None) -> None:
-        group = self._of(key, value)
+    def _replay_target(
+        self,
+        key: messages.ShareGroupTargetAssignmentMemberKey,
+        value: messages.ShareGroupTargetAssignmentMemberValue | None,
+    ) -> None:
+        group = self._of(key.group_id, value)
         if group is None:
             return
         if value is None:
@@ -216,8 +239,12 @@ class ShareGroups:
         else:
             group.target[key.member_id] = records.partitions_of(value)
 
-    def _replay_current(self, key: Message, value: Message | None) -> None:
-        group = self._of(key, value)
+    def _replay_current(
+        self,
+        key: messages.ShareGroupCurrentMemberAssignmentKey,
+        value: messages.ShareGroupCurrentMemberAssignmentValue | None,
+    ) -> None:
+        group = self._of(key.group_id, value)
         if group is None:
             return
         member = group.members.get(key.member_id)
@@ -226,7 +253,11 @@ class ShareGroups:
         elif member is not None:
             group.put_member(replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned={}))
 
-    def _replay_state_partitions(self, key: Message, value: Message | None) -> None:
-        group = self._of(key, value)
+    def _replay_state_partitions(
+        self,
+        key: messages.ShareGroupStatePartitionMetadataKey,
+        value: messages.ShareGroupStatePartitionMetadataValue | None,
+    ) -> None:
+        group = self._of(key.group_id, value)
         if group is not None:
             group.state_partitions = None if value is None else records.state_partitions_of(value)

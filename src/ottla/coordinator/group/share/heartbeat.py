@@ -1,14 +1,14 @@
-"""ShareGroupHeartbeat: joining, staying, leaving, and learning which partitions to fetch from.
+"""ShareGroupHeartbeat: join a share group, stay in it, leave it, and learn the assignment.
 
-A member joins with epoch 0, then repeats its epoch. A partition is assigned once its share state is there: the first
-heartbeat asks for it, and the interval in the answer is short until it has come.
+A member joins with epoch 0, then repeats its epoch. A partition is assigned once its share state is initialized: the
+first heartbeat requests that, and the heartbeat interval is short until it is done.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.group.group import GroupType
@@ -18,7 +18,7 @@ from ottla.coordinator.group.metadata_hash import metadata_hash
 from ottla.coordinator.group.share import records as write
 from ottla.coordinator.group.share.assignor import assign
 from ottla.coordinator.group.share.group import ShareGroup, session_timer
-from ottla.coordinator.group.share.initialization import Asked, begin_initialization
+from ottla.coordinator.group.share.initialization import StateRequests, begin_initialization
 from ottla.coordinator.group.share.member import JOIN_EPOCH, LEAVE_EPOCH, Partitions, ShareGroupMember
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
@@ -30,19 +30,17 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-Message = Any
-
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
-    """The response, and the share state that is to be asked for once the records are committed."""
+class HeartbeatResult:
+    """The response, and the request for share state that is sent once the records are committed."""
 
-    response: Message
-    initialize: Message | None = None
+    response: messages.ShareGroupHeartbeatResponse
+    initialize: messages.InitializeShareGroupStateRequest | None = None
 
 
-def validate(request: Message) -> None:
-    """Raise what is wrong with a heartbeat before anyone looks at the group."""
+def validate(request: messages.ShareGroupHeartbeatRequest) -> None:
+    """Check a heartbeat without its group; raises INVALID_REQUEST."""
     for value, name in (
         (request.member_id, "MemberId"),
         (request.group_id, "GroupId"),
@@ -60,9 +58,9 @@ def validate(request: Message) -> None:
 
 
 def heartbeat(
-    shares: ShareGroups, info: RequestInfo, request: Message, now_ms: int
-) -> CoordinatorResult[HeartbeatAnswer]:
-    """The operation of a valid request."""
+    shares: ShareGroups, info: RequestInfo, request: messages.ShareGroupHeartbeatRequest, now_ms: int
+) -> CoordinatorResult[HeartbeatResult]:
+    """Run a valid request."""
     if request.member_epoch == LEAVE_EPOCH:
         return _leave(shares, request)
     joins = request.member_epoch == JOIN_EPOCH
@@ -85,24 +83,24 @@ def heartbeat(
         shares.context.image,
         records,
         now_ms,
-        Asked(shares.asked_at_ms, shares.retry_interval_ms),
+        StateRequests(shares.requested_ms, shares.retry_interval_ms),
     )
     settled = initialize is None and not group.waits_for_state and update.target_epoch >= update.epoch
     new = update.new
-    tell = joins or request.subscribed_topic_names is not None or new.assigned != member.assigned
+    with_assignment = joins or request.subscribed_topic_names is not None or new.assigned != member.assigned
     response = messages.ShareGroupHeartbeatResponse(
         member_id=new.member_id,
         member_epoch=new.epoch,
         heartbeat_interval_ms=heartbeat_interval_ms(
             shares.context, GroupType.SHARE, group.group_id, len(group.members), settled
         ),
-        assignment=_assignment(new.assigned) if tell else None,
+        assignment=_assignment(new.assigned) if with_assignment else None,
     )
-    return CoordinatorResult(records, HeartbeatAnswer(response, initialize))
+    return CoordinatorResult(records, HeartbeatResult(response, initialize))
 
 
 class _Update:
-    """A member's heartbeat, worked out step by step; nothing is changed but what `records` will change."""
+    """A member's heartbeat, step by step. It changes no state; `records` collects the changes."""
 
     __slots__ = (
         "epoch",
@@ -138,7 +136,7 @@ class _Update:
         self.topics = set(group.subscriptions_after(group.members.get(new.member_id), new))
 
     def subscribe(self) -> bool:
-        """Keep what the member told; a new epoch where that, the topics or their share state ask for one."""
+        """Write the member's metadata; start a new epoch if that, the topics or their share state changed."""
         group = self.group
         if self.new != self.old or self.new.member_id not in group.members:
             self.records.append(write.member_subscription(group.group_id, self.new))
@@ -152,12 +150,12 @@ class _Update:
         if bump:
             self.epoch += 1
             self.records.append(write.group_epoch(group.group_id, self.epoch, hashed))
-            _logger.info("share group %s is in epoch %d", group.group_id, self.epoch)
+            _logger.info("Share group %s is in epoch %d", group.group_id, self.epoch)
         group.refreshed(self.now_ms, self.epoch)
         return bump
 
     def assign(self) -> None:
-        """A new target where the group's epoch has moved on, unless the last one is too recent."""
+        """Compute a new target if the group has a newer epoch, unless the last target is too recent."""
         group = self.group
         if group.assignment_epoch >= self.epoch or not self._may_assign():
             return
@@ -183,13 +181,13 @@ class _Update:
     def _may_assign(self) -> bool:
         group = self.group
         if not any(group.target.values()):
-            # Nobody has anything that could be taken away again: there is no need to wait for others.
+            # No member has partitions that could be taken away again: there is no need to wait for others.
             return True
         interval_ms = group_setting(self.shares.context, group.group_id, "group.share.assignment.interval.ms")
         return not interval_ms or self.now_ms >= group.assignment_ms + interval_ms
 
     def reconcile(self, subscription_changed: bool) -> None:
-        """Partitions are shared: the member gets its target at once."""
+        """Give the member its target at once, since partitions are shared."""
         if self.new.epoch == self.target_epoch and not subscription_changed:
             return
         topics = self.shares.context.image.topics.by_name
@@ -206,16 +204,18 @@ class _Update:
             self.records.append(write.current_assignment(self.group.group_id, self.new))
 
 
-# -- going
+# -- leaving
 
 
-def _leave(shares: ShareGroups, request: Message) -> CoordinatorResult[HeartbeatAnswer]:
+def _leave(
+    shares: ShareGroups, request: messages.ShareGroupHeartbeatRequest
+) -> CoordinatorResult[HeartbeatResult]:
     group = shares.group(request.group_id)
     response = messages.ShareGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=request.member_epoch
     )
     return CoordinatorResult(
-        _fence(shares, group, group.member(request.member_id)), HeartbeatAnswer(response)
+        _fence(shares, group, group.member(request.member_id)), HeartbeatResult(response)
     )
 
 
@@ -235,7 +235,7 @@ def _schedule_session(shares: ShareGroups, group_id: str, member_id: str) -> Non
         member = group.members.get(member_id) if isinstance(group, ShareGroup) else None
         if member is None or not isinstance(group, ShareGroup):
             return CoordinatorResult([], None)
-        _logger.info("share group %s: member %s is fenced, its session has expired", group_id, member_id)
+        _logger.info("Share group %s: fenced member %s, its session has expired", group_id, member_id)
         return CoordinatorResult(_fence(shares, group, member), None)
 
     timeout_ms = group_setting(shares.context, group_id, "group.share.session.timeout.ms")
@@ -243,7 +243,7 @@ def _schedule_session(shares: ShareGroups, group_id: str, member_id: str) -> Non
 
 
 def schedule_sessions(shares: ShareGroups, group: ShareGroup) -> None:
-    """The group was loaded: its members have a session's time to show up."""
+    """The group was loaded: start the session timeouts of its members."""
     for member_id in group.members:
         _schedule_session(shares, group.group_id, member_id)
 
@@ -268,7 +268,9 @@ def _check_epoch(member: ShareGroupMember, epoch: int) -> None:
     )
 
 
-def _with_request(member: ShareGroupMember, info: RequestInfo, request: Message) -> ShareGroupMember:
+def _with_request(
+    member: ShareGroupMember, info: RequestInfo, request: messages.ShareGroupHeartbeatRequest
+) -> ShareGroupMember:
     names = request.subscribed_topic_names
     return replace(
         member,
@@ -279,7 +281,7 @@ def _with_request(member: ShareGroupMember, info: RequestInfo, request: Message)
     )
 
 
-def _assignment(assigned: Partitions) -> Message:
+def _assignment(assigned: Partitions) -> messages.ShareGroupHeartbeatResponse.Assignment:
     response = messages.ShareGroupHeartbeatResponse
     return response.Assignment(
         topic_partitions=[

@@ -1,25 +1,24 @@
-"""Share state for a group's partitions: which is missing, the request for it, and what came of the request."""
+"""Initializes the share state of a group's partitions: what is missing, the request, and its result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.coordinator.group.share import records as write
 from ottla.coordinator.group.share.group import ShareGroup
 from ottla.coordinator.group.share.state_partitions import StatePartitions, TopicPartitions, Topics, name_of
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
+from ottla.ids import TopicName
 from ottla.metadata.image import MetadataImage
 from ottla.wire import messages
-
-Message = Any
 
 _NO_OFFSET = -1
 
 
-class Asked(NamedTuple):
-    """When share state was last asked for, by group and topic, and after how long it is asked for again."""
+class StateRequests(NamedTuple):
+    """When share state was last requested, by group and topic, and after how long it is requested again."""
 
     at_ms: dict[tuple[str, bytes], int]
     retry_interval_ms: int
@@ -27,20 +26,20 @@ class Asked(NamedTuple):
 
 def begin_initialization(
     group: ShareGroup,
-    topics: Iterable[str],
+    topics: Iterable[TopicName],
     epoch: int,
     image: MetadataImage,
     records: list[CoordinatorRecord],
     now_ms: int,
-    asked: Asked,
-) -> Message | None:
-    """The request for the share state that subscribed topics lack, if any, with the record that it was made."""
-    missing = _missing(group, topics, image, now_ms, asked)
+    requests: StateRequests,
+) -> messages.InitializeShareGroupStateRequest | None:
+    """The request for share state that subscribed topics lack, if any; adds the record of the request."""
+    missing = _missing(group, topics, image, now_ms, requests)
     if not missing:
         return None
     state = group.state_partitions or StatePartitions()
     records.append(write.state_partitions(group.group_id, state.begun(missing)))
-    asked.at_ms.update(((group.group_id, topic_id), now_ms) for topic_id in missing)
+    requests.at_ms.update(((group.group_id, topic_id), now_ms) for topic_id in missing)
     offsets = {
         topic_id: dict.fromkeys(sorted(topic.partitions), _NO_OFFSET) for topic_id, topic in missing.items()
     }
@@ -48,7 +47,7 @@ def begin_initialization(
 
 
 def _missing(
-    group: ShareGroup, topics: Iterable[str], image: MetadataImage, now_ms: int, asked: Asked
+    group: ShareGroup, topics: Iterable[TopicName], image: MetadataImage, now_ms: int, requests: StateRequests
 ) -> Topics:
     state = group.state_partitions or StatePartitions()
     missing: dict[bytes, TopicPartitions] = {}
@@ -60,16 +59,18 @@ def _missing(
         if topic.id in state.initialized:
             wanted -= state.initialized[topic.id].partitions
         pending = state.initializing.get(topic.id)
-        asked_at_ms = asked.at_ms.get((group.group_id, topic.id), 0)
-        if pending is not None and now_ms - asked_at_ms < asked.retry_interval_ms:
+        requested_ms = requests.at_ms.get((group.group_id, topic.id), 0)
+        if pending is not None and now_ms - requested_ms < requests.retry_interval_ms:
             wanted -= pending.partitions
         if wanted:
             missing[topic.id] = TopicPartitions(name, wanted)
     return missing
 
 
-def initialize_request(group_id: str, epoch: int, offsets: Mapping[bytes, Mapping[int, int]]) -> Message:
-    """Begin share partitions at offsets (-1: where `share.auto.offset.reset` says) in a state epoch."""
+def initialize_request(
+    group_id: str, epoch: int, offsets: Mapping[bytes, Mapping[int, int]]
+) -> messages.InitializeShareGroupStateRequest:
+    """Start share partitions at offsets (-1: by `share.auto.offset.reset`) in a state epoch."""
     request = messages.InitializeShareGroupStateRequest
     return request(
         group_id=group_id,
@@ -86,8 +87,10 @@ def initialize_request(group_id: str, epoch: int, offsets: Mapping[bytes, Mappin
     )
 
 
-def end_initialization(group: ShareGroup, response: Message, image: MetadataImage) -> CoordinatorResult[None]:
-    """Keep which share state is there now, and which could not be made."""
+def end_initialization(
+    group: ShareGroup, response: messages.InitializeShareGroupStateResponse, image: MetadataImage
+) -> CoordinatorResult[None]:
+    """Write which share state is initialized now, and which could not be."""
     done: dict[bytes, TopicPartitions] = {}
     failed: dict[bytes, TopicPartitions] = {}
     for topic in response.results:

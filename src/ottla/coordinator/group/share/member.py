@@ -1,6 +1,6 @@
-"""A member of a share group. Members never change: a heartbeat or a record makes the next one.
+"""A member of a share group. Members are immutable: a heartbeat or a record makes a new one.
 
-There is nothing to wait for between members, since partitions are shared: whoever comes gets its target at once.
+Partitions are shared, so members never wait for each other: a member gets its target at once.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+from ottla.ids import TopicName
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -18,7 +20,7 @@ Partitions = Mapping[bytes, frozenset[int]]
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMember:
-    """One member at one moment."""
+    """One member. Immutable."""
 
     member_id: str
     epoch: int = 0
@@ -26,5 +28,5 @@ class ShareGroupMember:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    topic_names: frozenset[str] = frozenset()
+    topic_names: frozenset[TopicName] = frozenset()
     assigned: Partitions = field(default_factory=dict)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from ottla.coordinator.group import modern_records
 from ottla.coordinator.group.modern_records import ModernRecords
 from ottla.coordinator.group.share.member import Partitions, ShareGroupMember
 from ottla.coordinator.group.share.state_partitions import StatePartitions, TopicPartitions, Topics
 from ottla.coordinator.records import CoordinatorRecord
+from ottla.ids import TopicName
 from ottla.wire import messages
 
 _STABLE: Final = 0
@@ -118,7 +119,7 @@ def with_subscription(
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
-        topic_names=frozenset(value.subscribed_topic_names),
+        topic_names=frozenset(cast("list[TopicName]", value.subscribed_topic_names)),
     )
 
 

@@ -1,38 +1,54 @@
-"""Operations on share groups that need the share coordinator too: kept here, then done there, then noted here."""
+"""Operations on share groups that involve the share coordinator.
+
+Each writes its intent to the group coordinator, sends a request to the share coordinator, and writes the result.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.group.service import GroupCoordinator
-from ottla.coordinator.group.share.heartbeat import HeartbeatAnswer
+from ottla.coordinator.group.share.heartbeat import HeartbeatResult
 from ottla.coordinator.group.share.offsets import Deletion, Reset
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId, TopicName
+from ottla.promise import Done, Failed
 from ottla.wire import messages
 
 _logger = logging.getLogger(__name__)
 
-Message = Any
-Done = Callable[[Message], None]
-Failed = Callable[[ApiException], None]
+_Errors = dict[bytes, ApiException | None]
+"""By topic id."""
 
 
 class Persister(Protocol):
-    """The way to the share coordinator (`ottla.coordinator.share.persister`)."""
+    """The share persister (`ottla.coordinator.share.persister`)."""
 
-    def initialize_state(self, request: Message, done: Done) -> None: ...
+    def initialize_state(
+        self,
+        request: messages.InitializeShareGroupStateRequest,
+        done: Done[messages.InitializeShareGroupStateResponse],
+    ) -> None: ...
 
-    def read_summary(self, request: Message, done: Done) -> None: ...
+    def read_summary(
+        self,
+        request: messages.ReadShareGroupStateSummaryRequest,
+        done: Done[messages.ReadShareGroupStateSummaryResponse],
+    ) -> None: ...
 
-    def delete_state(self, request: Message, done: Done) -> None: ...
+    def delete_state(
+        self,
+        request: messages.DeleteShareGroupStateRequest,
+        done: Done[messages.DeleteShareGroupStateResponse],
+    ) -> None: ...
 
 
 class ShareGroupService:
-    """`broker.share_groups` in the API handlers."""
+    """`broker.share.groups` in the API handlers."""
 
     __slots__ = ("_groups", "_persister")
 
@@ -42,45 +58,63 @@ class ShareGroupService:
 
     # -- membership
 
-    def heartbeat(self, info: RequestInfo, request: Message, done: Done, failed: Failed) -> None:
-        """Answer a heartbeat, and have share state made for partitions that lack it."""
+    def heartbeat(
+        self,
+        info: RequestInfo,
+        request: messages.ShareGroupHeartbeatRequest,
+        done: Done[messages.ShareGroupHeartbeatResponse],
+        failed: Failed,
+    ) -> None:
+        """Respond to a heartbeat, and initialize share state for partitions that lack it."""
 
-        def answered(answer: HeartbeatAnswer) -> None:
-            done(answer.response)
-            if answer.initialize is not None:
-                self._initialize(answer.initialize, lambda response: None)
+        def written(result: HeartbeatResult) -> None:
+            done(result.response)
+            if result.initialize is not None:
+                self._initialize(result.initialize, lambda response: None)
 
         self._groups.write(
             request.group_id,
             lambda shard, now_ms: shard.share.heartbeat(info, request, now_ms),
-            answered,
+            written,
             failed,
         )
 
-    def _initialize(self, request: Message, done: Done) -> None:
+    def _initialize(
+        self,
+        request: messages.InitializeShareGroupStateRequest,
+        done: Done[messages.InitializeShareGroupStateResponse],
+    ) -> None:
         group_id = request.group_id
 
-        def made(response: Message) -> None:
+        def initialized(response: messages.InitializeShareGroupStateResponse) -> None:
             self._groups.write(
                 group_id,
                 lambda shard, now_ms: shard.share.initialized(group_id, response),
                 lambda _: done(response),
-                lambda error: not_kept(error, response),
+                lambda error: not_written(error, response),
             )
 
-        def not_kept(error: ApiException, response: Message) -> None:
-            # The next heartbeat asks again.
-            _logger.warning("The share state of group %s was made but not noted: %s", group_id, error.message)
+        def not_written(error: ApiException, response: messages.InitializeShareGroupStateResponse) -> None:
+            # The next heartbeat requests it again.
+            _logger.warning(
+                "The share state of group %s was initialized, but that could not be written: %s",
+                group_id,
+                error.message,
+            )
             done(response)
 
-        self._persister.initialize_state(request, made)
+        self._persister.initialize_state(request, initialized)
 
     # -- offsets
 
     def describe_offsets(
-        self, group_id: str, topics: dict[bytes, list[int]] | None, done: Done, failed: Failed
+        self,
+        group_id: GroupId,
+        topics: dict[bytes, list[int]] | None,
+        done: Done[messages.ReadShareGroupStateSummaryResponse],
+        failed: Failed,
     ) -> None:
-        """A summary of share state: of these partitions, or of all that the group has."""
+        """A summary of share state: of these partitions, or of all partitions of the group."""
         if topics is not None:
             self._summary(group_id, topics, done)
             return
@@ -91,7 +125,12 @@ class ShareGroupService:
             failed,
         )
 
-    def _summary(self, group_id: str, topics: dict[bytes, list[int]], done: Done) -> None:
+    def _summary(
+        self,
+        group_id: GroupId,
+        topics: dict[bytes, list[int]],
+        done: Done[messages.ReadShareGroupStateSummaryResponse],
+    ) -> None:
         request = messages.ReadShareGroupStateSummaryRequest
         self._persister.read_summary(
             request(
@@ -109,7 +148,12 @@ class ShareGroupService:
             done,
         )
 
-    def alter_offsets(self, request: Message, done: Done, failed: Failed) -> None:
+    def alter_offsets(
+        self,
+        request: messages.AlterShareGroupOffsetsRequest,
+        done: Done[messages.AlterShareGroupOffsetsResponse],
+        failed: Failed,
+    ) -> None:
         """AlterShareGroupOffsets."""
 
         def begun(reset: Reset) -> None:
@@ -123,9 +167,13 @@ class ShareGroupService:
         )
 
     def delete_offsets(
-        self, request: Message, names: Callable[[bytes], str], done: Done, failed: Failed
+        self,
+        request: messages.DeleteShareGroupOffsetsRequest,
+        name_of: Callable[[bytes], TopicName],
+        done: Done[messages.DeleteShareGroupOffsetsResponse],
+        failed: Failed,
     ) -> None:
-        """DeleteShareGroupOffsets. `names` tells a topic's name by its id."""
+        """DeleteShareGroupOffsets. `name_of` returns a topic's name by its id."""
 
         def begun(deletion: Deletion) -> None:
             if deletion.delete is None:
@@ -133,7 +181,7 @@ class ShareGroupService:
                 return
             self._delete_state(deletion.delete, partial(deleted, deletion))
 
-        def deleted(deletion: Deletion, errors: dict[bytes, ApiException | None]) -> None:
+        def deleted(deletion: Deletion, errors: _Errors) -> None:
             topic_response = messages.DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
             done(
                 messages.DeleteShareGroupOffsetsResponse(
@@ -142,7 +190,7 @@ class ShareGroupService:
                         *(
                             topic_response(
                                 topic_id=topic_id,
-                                topic_name=names(topic_id),
+                                topic_name=name_of(topic_id),
                                 error_code=ErrorCode.NONE if error is None else error.code,
                                 error_message=None if error is None else error.message,
                             )
@@ -156,16 +204,16 @@ class ShareGroupService:
             request.group_id, lambda shard, now_ms: shard.share.begin_delete_offsets(request), begun, failed
         )
 
-    def delete_state(self, group_id: str, done: Callable[[], None], failed: Failed) -> None:
-        """Before a share group is deleted: delete its share state. Raises (through `failed`) NON_EMPTY_GROUP."""
+    def delete_state(self, group_id: GroupId, done: Callable[[], None], failed: Failed) -> None:
+        """Delete the share state of a share group that will be deleted. Fails with NON_EMPTY_GROUP."""
 
-        def begun(request: Message | None) -> None:
+        def begun(request: messages.DeleteShareGroupStateRequest | None) -> None:
             if request is None:
                 done()
             else:
                 self._delete_state(request, deleted)
 
-        def deleted(errors: dict[bytes, ApiException | None]) -> None:
+        def deleted(errors: _Errors) -> None:
             error = next((error for error in errors.values() if error is not None), None)
             if error is None:
                 done()
@@ -174,11 +222,9 @@ class ShareGroupService:
 
         self._groups.write(group_id, lambda shard, now_ms: shard.share.begin_delete(group_id), begun, failed)
 
-    def _delete_state(
-        self, request: Message, done: Callable[[dict[bytes, ApiException | None]], None]
-    ) -> None:
-        def deleted(response: Message) -> None:
-            errors = {topic.topic_id: _first_error(topic) for topic in response.results}
+    def _delete_state(self, request: messages.DeleteShareGroupStateRequest, done: Done[_Errors]) -> None:
+        def deleted(response: messages.DeleteShareGroupStateResponse) -> None:
+            errors: _Errors = {topic.topic_id: _first_error(topic) for topic in response.results}
             gone = [topic_id for topic_id, error in errors.items() if error is None]
             self._groups.write(
                 request.group_id,
@@ -190,18 +236,22 @@ class ShareGroupService:
         self._persister.delete_state(request, deleted)
 
 
-def _first_error(topic: Message) -> ApiException | None:
+def _first_error(
+    topic: messages.DeleteShareGroupStateResponse.DeleteStateResult,
+) -> ApiException | None:
     for part in topic.partitions:
         if part.error_code:
             return ApiException(ErrorCode(part.error_code), part.error_message or "")
     return None
 
 
-def _with_errors(response: Message, made: Message) -> Message:
-    """The answer to a reset, with what the share coordinator refused."""
+def _with_errors(
+    response: messages.AlterShareGroupOffsetsResponse, initialized: messages.InitializeShareGroupStateResponse
+) -> messages.AlterShareGroupOffsetsResponse:
+    """The response to a reset, with the errors of the share coordinator."""
     refused = {
         (topic.topic_id, part.partition): part
-        for topic in made.results
+        for topic in initialized.results
         for part in topic.partitions
         if part.error_code
     }

@@ -1,6 +1,6 @@
-"""Which partitions of a share group have share state: asked for, there, or on their way out.
+"""The partitions of a share group with share state: initializing, initialized or being deleted.
 
-Only partitions whose state is there are assigned to members.
+Only initialized partitions are assigned to members.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ UNKNOWN_NAME = "<UNKNOWN>"
 
 @dataclass(frozen=True, slots=True)
 class TopicPartitions:
-    """Partitions of a topic, with the name it had."""
+    """Partitions of a topic, with its name."""
 
     name: str
     partitions: frozenset[int]
@@ -34,12 +34,12 @@ class StatePartitions:
     """Names of the topics whose state is being deleted."""
 
     def begun(self, topics: Topics) -> StatePartitions:
-        """State of these partitions is asked for; a deletion under way does not matter any more."""
+        """State of these partitions is requested; that ends a deletion of it."""
         deleting = {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in topics}
         return replace(self, initializing=joined(self.initializing, topics), deleting=deleting)
 
     def done(self, topics: Topics) -> StatePartitions:
-        """State of these partitions is there."""
+        """State of these partitions is initialized."""
         return replace(
             self,
             initializing=without(self.initializing, topics),
@@ -47,7 +47,7 @@ class StatePartitions:
         )
 
     def failed(self, topics: Topics) -> StatePartitions:
-        """State of these partitions could not be made."""
+        """State of these partitions could not be initialized."""
         return replace(self, initializing=without(self.initializing, topics))
 
     def deletion_begun(self, topic_ids: Iterable[bytes], image: MetadataImage) -> StatePartitions:
@@ -65,7 +65,7 @@ class StatePartitions:
         )
 
     def without_topics(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """The topics are no more."""
+        """The topics were deleted."""
         gone = set(topic_ids)
         return StatePartitions(
             {topic_id: topic for topic_id, topic in self.initializing.items() if topic_id not in gone},

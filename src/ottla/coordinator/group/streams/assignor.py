@@ -1,6 +1,6 @@
-"""The sticky task assignor: even loads, as few moves as they allow, standbys apart from their active task.
+"""The sticky task assignor: even loads, few moves, and standby tasks on other processes than their active task.
 
-Pure: members with what they had, and the number of tasks, in; who should have what, out.
+A pure function from the members with their previous tasks, and the tasks, to the target of each member.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """A member as the assignor sees it: the process it is a thread of, and its target so far."""
+    """A member as the assignor sees it: its process, and its previous target."""
 
     process_id: str
     previous: Tasks
@@ -39,7 +39,7 @@ class _Member:
 
 @dataclass(slots=True)
 class _Process:
-    """Members that share a state directory: a task is at most once among them."""
+    """Members that share a state directory: each task is assigned to at most one of them."""
 
     index: int
     members: list[_Member] = field(default_factory=list)
@@ -55,7 +55,7 @@ class _Process:
 
 @dataclass(slots=True)
 class _Quota:
-    """How many tasks a member may get before others must; the rest is shared anew whenever one is full."""
+    """How many tasks a member may get. When a member reaches it, the rest is divided among the others again."""
 
     tasks: int
     members: int
@@ -111,7 +111,7 @@ class StickyTaskAssignor:
     # -- active tasks
 
     def _assign_active(self) -> None:
-        # Partition by partition, so that a member which must give some up keeps tasks of all subtopologies.
+        # Partition by partition, so that a member that loses tasks keeps some of every subtopology.
         waiting = sorted(self._active_tasks, key=lambda task: (task.partition, task.subtopology))
         waiting = [task for task in waiting if not self._to_previous_active(task)]
         waiting = [task for task in waiting if not self._to_previous_standby(task)]
@@ -145,7 +145,7 @@ class StickyTaskAssignor:
     # -- standby tasks
 
     def _assign_standby(self) -> None:
-        # Backwards, so that partitions that come last when active tasks are kept come first here.
+        # In reverse order, so that the partitions that come last for active tasks come first here.
         waiting = sorted(
             self._stateful_tasks, key=lambda task: (task.partition, task.subtopology), reverse=True
         )

@@ -1,6 +1,6 @@
-"""A topology held against the topics that exist: its tasks, and the internal topics that are still to be created.
+"""Configures a topology by the topics that exist: its tasks, and the internal topics that have to be created.
 
-Pure: the partition counts come in as a function of the topic's name; creating topics is the API's business.
+A pure function: partition counts come from a function of the topic's name, and the API creates topics.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ottla.coordinator.group.streams.status import Status, StatusCode
-from ottla.coordinator.group.streams.tasks import Message
 from ottla.coordinator.group.streams.topology import Subtopology, TopicInfo, Topology, describe_subtopology
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.wire.messages import StreamsGroupDescribeResponse
 
-PartitionCount = Callable[[str], int | None]
-"""How many partitions a topic has; None if there is no such topic."""
+PartitionCount = Callable[[TopicName], int | None]
+"""How many partitions a topic has; None if it does not exist."""
 
 _NAMED_IN_A_SENTENCE = 3
 
@@ -36,13 +36,13 @@ class ConfiguredSubtopology:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopology:
-    """What came of a topology: ready to be assigned when `problem` is None."""
+    """A configured topology: its tasks can be assigned when `problem` is None."""
 
     epoch: int
     metadata_hash: int
     subtopologies: Mapping[str, ConfiguredSubtopology]
     """Sorted by id; empty if the topics do not fit."""
-    topics_to_create: Mapping[str, TopicInfo] = field(default_factory=dict)
+    topics_to_create: Mapping[TopicName, TopicInfo] = field(default_factory=dict)
     problem: Status | None = None
 
     @property
@@ -57,7 +57,7 @@ class _DoesNotFitError(Exception):
 
 
 def configure(topology: Topology, metadata_hash: int, partition_count: PartitionCount) -> ConfiguredTopology:
-    """Raises STREAMS_INVALID_TOPOLOGY for a topology that no topics could make work."""
+    """Configure a topology. Raises STREAMS_INVALID_TOPOLOGY for one that is invalid with any topics."""
     try:
         _check_source_topics(topology, partition_count)
         decided = _decide_partition_counts(topology, partition_count)
@@ -77,16 +77,16 @@ def configure(topology: Topology, metadata_hash: int, partition_count: Partition
 
 @dataclass(slots=True)
 class _Counts:
-    """Partition counts as they are, else as they have been decided so far."""
+    """Partition counts of existing topics, else those decided so far."""
 
     existing: PartitionCount
-    decided: dict[str, int] = field(default_factory=dict)
+    decided: dict[TopicName, int] = field(default_factory=dict)
 
-    def get(self, topic: str) -> int | None:
+    def get(self, topic: TopicName) -> int | None:
         count = self.existing(topic)
         return self.decided.get(topic) if count is None else count
 
-    def require(self, topic: str) -> int:
+    def require(self, topic: TopicName) -> int:
         count = self.get(topic)
         if count is None:
             raise _invalid(f"The number of partitions of topic {topic} cannot be decided.")
@@ -109,7 +109,7 @@ def _check_source_topics(topology: Topology, partition_count: PartitionCount) ->
         raise _DoesNotFitError(StatusCode.MISSING_SOURCE_TOPICS, detail)
 
 
-def _decide_partition_counts(topology: Topology, partition_count: PartitionCount) -> dict[str, int]:
+def _decide_partition_counts(topology: Topology, partition_count: PartitionCount) -> dict[TopicName, int]:
     subtopologies = topology.subtopologies.values()
     decided = _repartition_counts(subtopologies, partition_count)
     for one in subtopologies:
@@ -134,8 +134,8 @@ def _decide_partition_counts(topology: Topology, partition_count: PartitionCount
 
 def _repartition_counts(
     subtopologies: Iterable[Subtopology], partition_count: PartitionCount
-) -> dict[str, int]:
-    """A repartition topic without a count of its own gets the highest one that its writer reads from."""
+) -> dict[TopicName, int]:
+    """A repartition topic without a count gets the highest count of the topics that its writer reads."""
     counts = {
         topic.name: topic.partitions
         for one in subtopologies
@@ -166,9 +166,9 @@ def _repartition_counts(
 
 
 def _enforce_copartitioning(
-    group: set[str], repartition: set[str], fixed: set[str], counts: _Counts
-) -> dict[str, int]:
-    """The counts of a group's repartition topics, which follow its other topics or else its fixed ones."""
+    group: set[TopicName], repartition: set[TopicName], fixed: set[TopicName], counts: _Counts
+) -> dict[TopicName, int]:
+    """The counts of a group's repartition topics: those of its other topics, else of its fixed ones."""
     if not group:
         return {}
     inner = {topic: counts.require(topic) for topic in sorted(group & repartition)}
@@ -206,7 +206,7 @@ def _configure_one(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubto
 
 def _missing_internal_topics(
     configured: Iterable[ConfiguredSubtopology], partition_count: PartitionCount
-) -> dict[str, TopicInfo]:
+) -> dict[TopicName, TopicInfo]:
     missing = {}
     for one in configured:
         for topic in one.repartition_source_topics + one.state_changelog_topics:
@@ -229,7 +229,7 @@ def _summarize(topics: Iterable[str]) -> str:
     return f"{shown} and {more} additional topics" if more > 0 else shown
 
 
-def describe_configured(configured: ConfiguredTopology) -> Message:
+def describe_configured(configured: ConfiguredTopology) -> StreamsGroupDescribeResponse.Topology:
     """For StreamsGroupDescribe, with the final partition counts."""
     return StreamsGroupDescribeResponse.Topology(
         epoch=configured.epoch,

@@ -1,4 +1,4 @@
-"""Which partitions can be queried where: what members with an endpoint tell each other through the group."""
+"""The endpoints of a group's members and the partitions that can be queried there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla.coordinator.group.streams.configure import ConfiguredSubtopology, PartitionCount
 from ottla.coordinator.group.streams.member import StreamsMember
-from ottla.coordinator.group.streams.tasks import Message, TaskId, by_subtopology
+from ottla.coordinator.group.streams.tasks import TaskId, by_subtopology
 from ottla.wire.messages import StreamsGroupHeartbeatResponse
 
 
@@ -14,7 +14,7 @@ def endpoints_to_partitions(
     members: Iterable[StreamsMember],
     subtopologies: Mapping[str, ConfiguredSubtopology],
     partition_count: PartitionCount,
-) -> list[Message]:
+) -> list[StreamsGroupHeartbeatResponse.EndpointToPartitions]:
     """One entry per member that has an endpoint."""
     response = StreamsGroupHeartbeatResponse
     return [
@@ -32,8 +32,8 @@ def _partitions(
     tasks: Iterable[TaskId],
     subtopologies: Mapping[str, ConfiguredSubtopology],
     partition_count: PartitionCount,
-) -> list[Message]:
-    """The input partitions of tasks; a topic with fewer partitions than its subtopology has tasks is not in all."""
+) -> list[StreamsGroupHeartbeatResponse.TopicPartition]:
+    """The input partitions of tasks; a topic may have fewer partitions than its subtopology has tasks."""
     response = StreamsGroupHeartbeatResponse
     found = []
     for subtopology_id, numbers in by_subtopology(tasks).items():

@@ -1,4 +1,4 @@
-"""A streams group: its members, its topology and its target. Changed by replay alone, but for what is said below."""
+"""A streams group: its members, its topology and its target. Only replay changes it, with the exceptions below."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ottla.coordinator.group.streams.tasks import NO_TASKS, OwnedTasks, TaskId, 
 from ottla.coordinator.group.streams.topology import Topology
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId, TopicName
 
 if TYPE_CHECKING:
     from ottla.coordinator.timers import Timers
@@ -22,15 +23,15 @@ if TYPE_CHECKING:
 NO_EPOCH: Final = -1
 _UNKNOWN_GENERATION: Final = -1
 _FIRST_COMMIT_VERSION: Final = 9
-_NOBODY: Final[frozenset[str]] = frozenset()
+_NO_PROCESSES: Final[frozenset[str]] = frozenset()
 
 
 class StreamsGroupState(Enum):
-    """By the names that tools show."""
+    """The states, by the names that tools show."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
-    """The topics of its topology are not there, or not as they have to be."""
+    """Topics of its topology are missing or have the wrong number of partitions."""
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
@@ -59,7 +60,7 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         "validated_topology_epoch",
     )
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: GroupId) -> None:
         super().__init__(group_id, GroupType.STREAMS, epoch=1)
         self.assignment_epoch = 1
         self.validated_topology_epoch = 0
@@ -70,7 +71,7 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         self._active: dict[TaskId, str] = {}
         self._standby: dict[TaskId, set[str]] = {}
         self._warmup: dict[TaskId, set[str]] = {}
-        # In no record, so operations set these; after a load they are found anew.
+        # These are not in records: operations set them, also after a load.
         self.configured: ConfiguredTopology | None = None
         self.shutdown_requested_by: str | None = None
         self.endpoint_epoch = 0
@@ -95,16 +96,16 @@ class StreamsGroup(ModernGroup[StreamsMember]):
     def target(self, member_id: str) -> Tasks:
         return self.targets.get(member_id, NO_TASKS)
 
-    # -- which process has a task
+    # -- TaskOwners
 
     def active_process(self, task: TaskId) -> str | None:
         return self._active.get(task)
 
     def standby_processes(self, task: TaskId) -> Set[str]:
-        return self._standby.get(task, _NOBODY)
+        return self._standby.get(task, _NO_PROCESSES)
 
     def warmup_processes(self, task: TaskId) -> Set[str]:
-        return self._warmup.get(task, _NOBODY)
+        return self._warmup.get(task, _NO_PROCESSES)
 
     def _own(self, member: StreamsMember) -> None:
         for tasks in (member.assigned, member.pending_revocation):
@@ -130,7 +131,7 @@ class StreamsGroup(ModernGroup[StreamsMember]):
     def _replicas(self, tasks: OwnedTasks) -> tuple[tuple[dict[TaskId, set[str]], Set[TaskId]], ...]:
         return (self._standby, tasks.standby), (self._warmup, tasks.warmup)
 
-    # -- as every group
+    # -- Group
 
     @property
     def state(self) -> StreamsGroupState:
@@ -156,10 +157,10 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         self, member_id: str, instance_id: str | None, epoch: int, api_version: int, is_transactional: bool
     ) -> CommitPartitionValidator | None:
         if epoch < 0 and not self.members:
-            # Admin tools commit for a group that nobody is in.
+            # Admin tools commit for an empty group.
             return None
         if is_transactional and epoch == _UNKNOWN_GENERATION and not member_id and instance_id is None:
-            # Producers of before KIP-447 say nothing of the group.
+            # Producers before KIP-447 do not send the member.
             return None
         member = self.member(member_id)
         if not is_transactional and api_version < _FIRST_COMMIT_VERSION:
@@ -174,14 +175,14 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         return self._assignment_epoch_validator(member, epoch)
 
     def _assignment_epoch_validator(self, member: StreamsMember, epoch: int) -> CommitPartitionValidator:
-        """A commit on its way while the epoch rose is good for tasks that the member has had since before."""
+        """A commit that was sent before the epoch rose is valid for tasks that the member has had since then."""
         topology = self.topology
         if topology is None:
             raise _stale("The group has no topology to check the commit against.")
         since = {**member.pending_revocation.active, **member.assigned.active}
 
         def validate(topic: str, topic_id: bytes, partition: int) -> None:
-            subtopology = topology.subtopology_of(topic)
+            subtopology = topology.subtopology_of(TopicName(topic))
             if subtopology is None:
                 raise _stale(f"Topic {topic} is not in the topology.")
             task = TaskId(subtopology, partition)
@@ -200,13 +201,13 @@ class StreamsGroup(ModernGroup[StreamsMember]):
             raise _stale(f"The received member epoch {epoch} is not the member's, {member.epoch}.")
 
     def validate_offset_delete(self) -> None:
-        """Topics that are read are left out by `is_subscribed_to_topic`."""
+        """Always allowed; `is_subscribed_to_topic` protects the topics that members read."""
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
         return (
             bool(self.members)
             and self.topology is not None
-            and self.topology.subtopology_of(topic) is not None
+            and self.topology.subtopology_of(TopicName(topic)) is not None
         )
 
     def tombstones(self) -> list[CoordinatorRecord]:

@@ -1,10 +1,10 @@
-"""The streams groups of a shard: heartbeats, leaving, and what happens when time runs out or topics change."""
+"""The streams groups of a shard: their operations, their timers, and changes of their topics."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.context import GroupContext, Replay, RequestInfo
 from ottla.coordinator.group.group import GroupType
@@ -12,26 +12,27 @@ from ottla.coordinator.group.heartbeat_interval import heartbeat_interval_ms
 from ottla.coordinator.group.metadata_hash import metadata_hash
 from ottla.coordinator.group.streams.configure import describe_configured
 from ottla.coordinator.group.streams.group import StreamsGroup, initial_rebalance_key
-from ottla.coordinator.group.streams.heartbeat import Heartbeat, HeartbeatAnswer
+from ottla.coordinator.group.streams.heartbeat import Heartbeat, HeartbeatResult
 from ottla.coordinator.group.streams.member import MemberState, StreamsMember, describe_member
 from ottla.coordinator.group.streams.records import group_record, member_tombstones
 from ottla.coordinator.group.streams.replay import StreamsReplay
 from ottla.coordinator.group.streams.settings import StreamsSettings
 from ottla.coordinator.group.streams.target import compute_target
-from ottla.coordinator.group.streams.tasks import Message
 from ottla.coordinator.group.streams.topology import Topology, describe_topology
 from ottla.coordinator.group.streams.validate import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId, TopicName
 from ottla.wire.messages import StreamsGroupDescribeResponse, StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from ottla.metadata.delta import MetadataDelta
+    from ottla.wire.messages import StreamsGroupHeartbeatRequest
 
 _logger = logging.getLogger(__name__)
 
-_NOTHING: Final[CoordinatorResult[Any]] = CoordinatorResult([], None)
+_NOTHING: Final[CoordinatorResult[None]] = CoordinatorResult([], None)
 
 
 class StreamsGroups:
@@ -47,9 +48,9 @@ class StreamsGroups:
     # -- operations
 
     def heartbeat(
-        self, info: RequestInfo, request: Message, now_ms: int
-    ) -> CoordinatorResult[HeartbeatAnswer]:
-        """StreamsGroupHeartbeat, checked by `validate_heartbeat` before: joining, staying and leaving."""
+        self, info: RequestInfo, request: StreamsGroupHeartbeatRequest, now_ms: int
+    ) -> CoordinatorResult[HeartbeatResult]:
+        """A StreamsGroupHeartbeat that `validate_heartbeat` has accepted: join, stay or leave."""
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(request)
         settings = StreamsSettings.of(self._context, request.group_id)
@@ -64,11 +65,11 @@ class StreamsGroups:
         else:
             group = self._context.groups.get_as(StreamsGroup, request.group_id)
         heartbeat = Heartbeat(self, group, settings, request, now_ms)
-        answer = heartbeat.run(info)
-        self._time_session(group.group_id, request.member_id, settings)
-        return CoordinatorResult(records + heartbeat.records, answer)
+        result = heartbeat.run(info)
+        self._schedule_session_timeout(group.group_id, request.member_id, settings)
+        return CoordinatorResult(records + heartbeat.records, result)
 
-    def describe(self, group_id: str) -> Message:
+    def describe(self, group_id: GroupId) -> StreamsGroupDescribeResponse.DescribedGroup:
         """One group of StreamsGroupDescribe. Raises GROUP_ID_NOT_FOUND."""
         group = self._context.groups.get_as(StreamsGroup, group_id)
         topology = None
@@ -85,7 +86,7 @@ class StreamsGroups:
             members=[describe_member(member, group.target(id_)) for id_, member in group.members.items()],
         )
 
-    def _find_or_new(self, group_id: str, records: list[CoordinatorRecord]) -> StreamsGroup:
+    def _find_or_new(self, group_id: GroupId, records: list[CoordinatorRecord]) -> StreamsGroup:
         group = self._context.groups.get(group_id)
         if group is None:
             return StreamsGroup(group_id)
@@ -96,7 +97,7 @@ class StreamsGroups:
             return StreamsGroup(group_id)
         return self._context.groups.get_as(StreamsGroup, group_id)
 
-    def _leave(self, request: Message) -> CoordinatorResult[HeartbeatAnswer]:
+    def _leave(self, request: StreamsGroupHeartbeatRequest) -> CoordinatorResult[HeartbeatResult]:
         group = self._context.groups.get_as(StreamsGroup, request.group_id)
         if request.shutdown_application and group.shutdown_requested_by is None:
             group.shutdown_requested_by = request.member_id
@@ -105,7 +106,7 @@ class StreamsGroups:
         response = StreamsGroupHeartbeatResponse(
             member_id=member.id, member_epoch=request.member_epoch, status=[]
         )
-        return CoordinatorResult(self._remove(group, member), HeartbeatAnswer(response))
+        return CoordinatorResult(self._remove(group, member), HeartbeatResult(response))
 
     def _remove(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
         self._context.timers.cancel(_session_key(group.group_id, member.id))
@@ -122,40 +123,40 @@ class StreamsGroups:
         )
         return records
 
-    # -- time
+    # -- timers
 
-    def _time_session(self, group_id: str, member_id: str, settings: StreamsSettings) -> None:
+    def _schedule_session_timeout(self, group_id: str, member_id: str, settings: StreamsSettings) -> None:
         self._context.timers.schedule(
             _session_key(group_id, member_id),
             settings.session_timeout_ms,
             lambda now_ms: self._fence(group_id, member_id, "its session timed out"),
         )
 
-    def time_revocation(self, group_id: str, member: StreamsMember) -> None:
-        """A member that has to give tasks up must have done so within its rebalance timeout."""
+    def schedule_revocation_timeout(self, group_id: str, member: StreamsMember) -> None:
+        """Start the timeout within which a member has to revoke tasks, or cancel it."""
         key = _revocation_key(group_id, member.id)
         if member.state is not MemberState.UNREVOKED_TASKS:
             self._context.timers.cancel(key)
             return
         member_id, epoch = member.id, member.epoch
 
-        def expire(now_ms: int) -> CoordinatorResult[Any]:
-            return self._fence(group_id, member_id, "it did not give up its tasks in time", epoch)
+        def expire(now_ms: int) -> CoordinatorResult[None]:
+            return self._fence(group_id, member_id, "it did not revoke its tasks in time", epoch)
 
         self._context.timers.schedule(key, member.rebalance_timeout_ms, expire)
 
     def _fence(
         self, group_id: str, member_id: str, why: str, epoch: int | None = None
-    ) -> CoordinatorResult[Any]:
+    ) -> CoordinatorResult[None]:
         group = self._context.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
         if not isinstance(group, StreamsGroup) or member is None or epoch not in (None, member.epoch):
             return _NOTHING
-        _logger.info("Member %s is removed from streams group %s: %s.", member_id, group_id, why)
+        _logger.info("Removed member %s from streams group %s: %s.", member_id, group_id, why)
         return CoordinatorResult(self._remove(group, member), None)
 
     def delay_first_assignment(self, group: StreamsGroup, settings: StreamsSettings) -> None:
-        """Let the first members of a group gather before tasks are assigned."""
+        """Wait for more members of a new group before tasks are assigned."""
         if group.is_empty and settings.initial_rebalance_delay_ms > 0:
             group_id = group.group_id
             self._context.timers.schedule_if_absent(
@@ -167,7 +168,7 @@ class StreamsGroups:
     def first_assignment_delayed(self, group: StreamsGroup) -> bool:
         return self._context.timers.is_scheduled(initial_rebalance_key(group.group_id))
 
-    def _first_assignment(self, group_id: str, now_ms: int) -> CoordinatorResult[Any]:
+    def _first_assignment(self, group_id: str, now_ms: int) -> CoordinatorResult[None]:
         group = self._context.groups.get(group_id)
         if (
             not isinstance(group, StreamsGroup)
@@ -180,23 +181,23 @@ class StreamsGroups:
         records, _ = compute_target(group, group.epoch, None, group.configured, standby_replicas, now_ms)
         return CoordinatorResult(records, None)
 
-    # -- what a heartbeat asks
+    # -- used by heartbeats
 
     def holds(self, group: StreamsGroup) -> bool:
-        """Whether the group is in the registry: a new one is there once its records are replayed."""
+        """Whether the group is in the registry; a new one is in it once its records are replayed."""
         return self._context.groups.get(group.group_id) is group
 
     def heartbeat_interval_ms(self, group_id: str, members: int, settled: bool) -> int:
         return heartbeat_interval_ms(self._context, GroupType.STREAMS, group_id, members, settled)
 
-    def partition_count(self, topic: str) -> int | None:
+    def partition_count(self, topic: TopicName) -> int | None:
         image = self._context.image.topics.by_name.get(topic)
         return None if image is None else len(image.partitions)
 
     def metadata_hash(self, topology: Topology) -> int:
         return metadata_hash(topology.required_topics(), self._context.image, self._topic_hashes)
 
-    # -- the life of the shard
+    # -- GroupModule
 
     def replays(self) -> Mapping[str, Replay]:
         return self._replay.replays()
@@ -206,11 +207,11 @@ class StreamsGroups:
             if isinstance(group, StreamsGroup):
                 settings = StreamsSettings.of(self._context, group.group_id)
                 for member in group.members.values():
-                    self._time_session(group.group_id, member.id, settings)
-                    self.time_revocation(group.group_id, member)
+                    self._schedule_session_timeout(group.group_id, member.id, settings)
+                    self.schedule_revocation_timeout(group.group_id, member)
 
     def on_unloaded(self) -> None:
-        """Nothing of a streams group waits for an answer."""
+        """No request waits here."""
 
     def on_metadata_update(self, delta: MetadataDelta) -> None:
         changed = {topic.name for topic in delta.changed_topics.values()}

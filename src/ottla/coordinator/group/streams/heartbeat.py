@@ -1,6 +1,6 @@
-"""One heartbeat of a member: what it changes in the group, and what the member is told.
+"""One StreamsGroupHeartbeat of a member: the records of its changes, and the response.
 
-Works on the state as it is and gives records; timers and the lives of groups are `groups.py`'s business.
+`groups.py` has the timers and creates groups.
 """
 
 from __future__ import annotations
@@ -24,28 +24,30 @@ from ottla.coordinator.group.streams.records import (
 )
 from ottla.coordinator.group.streams.status import Status, StatusCode
 from ottla.coordinator.group.streams.target import Target, compute_target, current_target, may_assign
-from ottla.coordinator.group.streams.tasks import NO_TASKS, Message, Tasks, task_ids, task_structs
+from ottla.coordinator.group.streams.tasks import NO_TASKS, Tasks, task_ids, task_structs
 from ottla.coordinator.group.streams.topology import TopicInfo, Topology, parse_topology
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import TopicName
 from ottla.wire.messages import StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.streams.groups import StreamsGroups
     from ottla.coordinator.group.streams.settings import StreamsSettings
+    from ottla.wire.messages import StreamsGroupHeartbeatRequest
 
 _logger = logging.getLogger(__name__)
 
 REFRESH_INTERVAL_MS: Final = (1 << 31) - 1
-"""Changes of topics are told of, so nothing has to be looked at again for a long time."""
+"""The metadata reports changes of topics, so that a periodic check is not needed."""
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
-    """The response, and the internal topics that are missing: the API has them created."""
+class HeartbeatResult:
+    """The response, and the missing internal topics, which the API creates."""
 
-    response: Message
-    topics_to_create: Mapping[str, TopicInfo] = field(default_factory=dict)
+    response: StreamsGroupHeartbeatResponse
+    topics_to_create: Mapping[TopicName, TopicInfo] = field(default_factory=dict)
 
 
 class Heartbeat:
@@ -56,7 +58,7 @@ class Heartbeat:
         groups: StreamsGroups,
         group: StreamsGroup,
         settings: StreamsSettings,
-        request: Message,
+        request: StreamsGroupHeartbeatRequest,
         now_ms: int,
     ) -> None:
         self._groups = groups
@@ -68,7 +70,7 @@ class Heartbeat:
         self.records: list[CoordinatorRecord] = []
         self._statuses: list[Status] = []
 
-    def run(self, info: RequestInfo) -> HeartbeatAnswer:
+    def run(self, info: RequestInfo) -> HeartbeatResult:
         group, request = self._group, self._request
         before = self._member_before()
         member = _updated(before, info, request)
@@ -90,9 +92,9 @@ class Heartbeat:
         target = self._target(epoch, member, configured)
         member = self._reconcile(member, target)
         if request.shutdown_application and group.shutdown_requested_by is None:
-            _logger.info("Member %s asks group %s to shut down.", member.id, group.group_id)
+            _logger.info("Member %s requests the shutdown of group %s.", member.id, group.group_id)
             group.shutdown_requested_by = member.id
-        return self._answer(before, member, target, configured)
+        return self._result(before, member, target, configured)
 
     def _status(self, code: StatusCode, detail: str) -> None:
         self._statuses.append(Status(code, detail))
@@ -107,7 +109,7 @@ class Heartbeat:
         received = request.member_epoch
         if received == member.epoch:
             return member
-        # The answer with the new epoch may have been lost: then the member still has nothing that it should not.
+        # It may not have received the response with the new epoch: then it has no tasks beyond its assignment.
         if (
             received < member.epoch
             and received == member.previous_epoch
@@ -139,7 +141,7 @@ class Heartbeat:
         return known
 
     def _configure(self, topology: Topology) -> tuple[ConfiguredTopology, int]:
-        """The topology against the topics there are, computed anew where it is new or the topics have changed."""
+        """The configured topology, computed again if it is new or if the topics have changed."""
         group = self._group
         if (
             group.topology is not None
@@ -159,7 +161,7 @@ class Heartbeat:
                 "Topology epoch %d of group %s: %s",
                 topology.epoch,
                 group.group_id,
-                "all topics are there" if problem is None else problem.detail,
+                "all topics exist" if problem is None else problem.detail,
             )
         return group.configured, metadata_hash
 
@@ -180,7 +182,7 @@ class Heartbeat:
         ):
             epoch += 1
             self.records.append(group_record(group.group_id, epoch, metadata_hash, validated, configs))
-            _logger.info("Group %s: epoch %d", group.group_id, epoch)
+            _logger.info("Group %s is in epoch %d", group.group_id, epoch)
         if epoch != group.epoch or group.metadata_expired(self._now_ms):
             group.refreshed(self._now_ms, epoch, REFRESH_INTERVAL_MS)
         return epoch
@@ -212,14 +214,14 @@ class Heartbeat:
         moved = reconcile(member, target.epoch, target.tasks, self._group, self._owned)
         if moved != member:
             self.records.append(current_record(self._group.group_id, moved))
-            self._groups.time_revocation(self._group.group_id, moved)
+            self._groups.schedule_revocation_timeout(self._group.group_id, moved)
         return moved
 
-    # -- the answer
+    # -- the response
 
-    def _answer(
+    def _result(
         self, before: StreamsMember, member: StreamsMember, target: Target, configured: ConfiguredTopology
-    ) -> HeartbeatAnswer:
+    ) -> HeartbeatResult:
         group = self._group
         message = StreamsGroupHeartbeatResponse
         response = message(
@@ -227,14 +229,14 @@ class Heartbeat:
             member_epoch=member.epoch,
             heartbeat_interval_ms=self._interval_ms(member, target, configured),
         )
-        if self._must_tell(before, member):
+        if self._must_send_tasks(before, member):
             response.active_tasks = task_structs(message.TaskIds, member.assigned.active)
             response.standby_tasks = task_structs(message.TaskIds, member.assigned.standby)
             response.warmup_tasks = task_structs(message.TaskIds, member.assigned.warmup)
             if member.user_endpoint is not None:
                 group.endpoint_epoch += 1
         if self._groups.holds(group):
-            # A group that is only now created starts to count with the next heartbeat.
+            # A group that is created by this heartbeat starts to count with the next one.
             response.endpoint_information_epoch = group.endpoint_epoch
         if group.endpoint_epoch != self._request.endpoint_information_epoch:
             others = [one for id_, one in group.members.items() if id_ != member.id]
@@ -252,16 +254,16 @@ class Heartbeat:
         response.status = [
             message.Status(status_code=status.code, status_detail=status.detail) for status in self._statuses
         ]
-        return HeartbeatAnswer(response, configured.topics_to_create)
+        return HeartbeatResult(response, configured.topics_to_create)
 
-    def _must_tell(self, before: StreamsMember, member: StreamsMember) -> bool:
-        """Whether the answer carries the member's tasks. Also when it says that it has others: an answer was lost."""
+    def _must_send_tasks(self, before: StreamsMember, member: StreamsMember) -> bool:
+        """Whether the response has the member's tasks. It also has them if the member reports others."""
         if self._request.member_epoch == 0 or before.assigned != member.assigned:
             return True
         return self._owned is not None and self._owned != member.assigned.tasks
 
     def _interval_ms(self, member: StreamsMember, target: Target, configured: ConfiguredTopology) -> int:
-        """Short while the group is on its way: internal topics are being created, members hand tasks over."""
+        """Short while internal topics are created or members move tasks."""
         group = self._group
         others = [one for id_, one in group.members.items() if id_ != member.id]
         settled = (
@@ -272,15 +274,17 @@ class Heartbeat:
         return self._groups.heartbeat_interval_ms(group.group_id, len(others) + 1, settled)
 
 
-def _owned_tasks(request: Message) -> Tasks | None:
-    roles = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
-    if any(role is None for role in roles):
+def _owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
+    active, standby, warmup = request.active_tasks, request.standby_tasks, request.warmup_tasks
+    if active is None or standby is None or warmup is None:
         return None
-    return Tasks(*map(task_ids, roles))
+    return Tasks(task_ids(active), task_ids(standby), task_ids(warmup))
 
 
-def _updated(member: StreamsMember, info: RequestInfo, request: Message) -> StreamsMember:
-    """The member with what the request tells of it; what it leaves out stays."""
+def _updated(
+    member: StreamsMember, info: RequestInfo, request: StreamsGroupHeartbeatRequest
+) -> StreamsMember:
+    """The member with the fields that the request sets; the others stay."""
     endpoint, tags = request.user_endpoint, request.client_tags
     return replace(
         member,

@@ -1,4 +1,4 @@
-"""A member of a streams group: one stream thread. Immutable; `group.py` holds the newest of each."""
+"""A member of a streams group: one stream thread. Members are immutable; `group.py` keeps the newest of each."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ from typing import NamedTuple
 
 from ottla.coordinator.group.streams.tasks import (
     NO_OWNED_TASKS,
-    Message,
     OwnedTasks,
     TaskId,
     Tasks,
     task_ids,
     task_structs,
 )
-from ottla.wire.messages import StreamsGroupDescribeResponse
+from ottla.wire.messages import (
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupDescribeResponse,
+    StreamsGroupMemberMetadataValue,
+)
 
 
 class MemberState(IntEnum):
-    """Where a member stands on the way to its target; Kafka's numbers."""
+    """The state of a member on the way to its target; Kafka's numbers."""
 
     STABLE = 1
     UNREVOKED_TASKS = 2
-    """It has to give tasks up, and to say so, before it gets its new epoch."""
+    """It has to revoke tasks, and to report that, before it gets its new epoch."""
     UNRELEASED_TASKS = 3
-    """It waits for tasks that others have not given up yet."""
+    """It waits for tasks that others have not revoked yet."""
     UNKNOWN = 127
 
     @classmethod
@@ -35,7 +38,7 @@ class MemberState(IntEnum):
 
 
 class Endpoint(NamedTuple):
-    """Where an application's interactive queries are answered."""
+    """The address at which an application serves interactive queries."""
 
     host: str
     port: int
@@ -43,7 +46,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamsMember:
-    """What the group knows of a member; the defaults are those of one that has just come."""
+    """One member; the defaults are those of a new one."""
 
     id: str
     epoch: int = 0
@@ -64,8 +67,8 @@ class StreamsMember:
     def reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def with_metadata(self, value: Message) -> StreamsMember:
-        """As a StreamsGroupMemberMetadataValue tells."""
+    def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
+        """The member with the fields that its metadata record sets."""
         return replace(
             self,
             instance_id=value.instance_id,
@@ -81,8 +84,8 @@ class StreamsMember:
             client_tags={tag.key: tag.value for tag in value.client_tags},
         )
 
-    def with_assignment(self, value: Message) -> StreamsMember:
-        """As a StreamsGroupCurrentMemberAssignmentValue tells."""
+    def with_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
+        """The member with the fields that its current assignment record sets."""
         return replace(
             self,
             epoch=value.member_epoch,
@@ -101,8 +104,10 @@ class StreamsMember:
         )
 
 
-def _with_epochs(groups: list[Message], member_epoch: int) -> dict[TaskId, int]:
-    """Older records have no epochs of their own for tasks: the member's is as good."""
+def _with_epochs(
+    groups: list[StreamsGroupCurrentMemberAssignmentValue.TaskIds], member_epoch: int
+) -> dict[TaskId, int]:
+    """Tasks with their epochs; older records have none, so that the member's epoch is used."""
     owned = {}
     for group in groups:
         epochs = group.assignment_epochs
@@ -113,7 +118,7 @@ def _with_epochs(groups: list[Message], member_epoch: int) -> dict[TaskId, int]:
     return owned
 
 
-def describe_member(member: StreamsMember, target: Tasks) -> Message:
+def describe_member(member: StreamsMember, target: Tasks) -> StreamsGroupDescribeResponse.Member:
     """For StreamsGroupDescribe."""
     response = StreamsGroupDescribeResponse
     assigned = member.assigned

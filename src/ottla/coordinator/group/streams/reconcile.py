@@ -1,7 +1,7 @@
-"""One step of a member towards its target: first it gives up what others are to have, then it gets what is free.
+"""One step of a member towards its target: first it revokes tasks, then it gets tasks that are free.
 
-Pure. A task is free when no process runs it as active, and when the member's own process has it in no role (its state
-directory cannot be used twice).
+A pure function. A task is free when no process runs it as active, and when the member's own process has it in no role,
+since a state directory cannot be used twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.errors import ApiException, ErrorCode
 
 
 class TaskOwners(Protocol):
-    """Which processes have a task, counting what they have yet to give up."""
+    """The processes that have a task, including tasks that they have yet to revoke."""
 
     def active_process(self, task: TaskId) -> str | None: ...
 
@@ -28,7 +28,7 @@ class TaskOwners(Protocol):
 def reconcile(
     member: StreamsMember, target_epoch: int, target: Tasks, owners: TaskOwners, owned: Tasks | None
 ) -> StreamsMember:
-    """`owned` is what the member says that it has; None when it did not say."""
+    """The member after this step. `owned` are the tasks that it reports; None when it reports none at all."""
     match member.state:
         case MemberState.STABLE:
             if member.epoch == target_epoch:
@@ -37,12 +37,12 @@ def reconcile(
         case MemberState.UNREVOKED_TASKS:
             if owned is None or owned.overlaps(member.pending_revocation):
                 return member
-            # It has given everything up: that is an epoch of its own. Its target may be a newer one by now.
+            # It has revoked everything, which takes an epoch of its own. Its target may be a newer one by now.
             return _next_assignment(member, member.epoch + 1, target_epoch, target, owners, owned)
         case MemberState.UNRELEASED_TASKS:
             return _next_assignment(member, member.epoch, target_epoch, target, owners, owned)
         case MemberState.UNKNOWN:
-            # Written by a newer version: nothing is known but that the member has nothing any more.
+            # A newer version wrote the state: only a member without tasks can continue.
             if owned is None or not owned.empty:
                 raise ApiException(
                     ErrorCode.FENCED_MEMBER_EPOCH,

@@ -1,25 +1,27 @@
-"""Records of streams groups taken into the state: the only way it changes, just written or read at a load."""
+"""Replay of the records of streams groups, which alone changes their state."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ottla.coordinator.group.context import Replay
 from ottla.coordinator.group.group import GroupType
 from ottla.coordinator.group.groups import Groups
 from ottla.coordinator.group.streams.group import NO_EPOCH, StreamsGroup
 from ottla.coordinator.group.streams.member import StreamsMember
-from ottla.coordinator.group.streams.tasks import NO_OWNED_TASKS, Message, Tasks, task_ids
+from ottla.coordinator.group.streams.tasks import NO_OWNED_TASKS, Tasks, task_ids
 from ottla.coordinator.group.streams.topology import parse_topology
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import GroupId, TopicName
 
-_logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from ottla.wire import messages
 
 
 class StreamsReplay:
-    """Over the registry of one shard."""
+    """The replays of one shard, by the name of the key."""
 
     __slots__ = ("_groups",)
 
@@ -37,7 +39,7 @@ class StreamsReplay:
         }
 
     def _find(self, group_id: str) -> StreamsGroup | None:
-        """For tombstones: those of a group that is gone already (compaction) say nothing."""
+        """The group of a tombstone; None if the group is gone already (after compaction)."""
         group = self._groups.get(group_id)
         return group if isinstance(group, StreamsGroup) else None
 
@@ -48,14 +50,18 @@ class StreamsReplay:
         if group is not None and not (group.type is GroupType.CLASSIC and group.is_empty):
             raise ApiException(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"a record of a streams group names {group_id}, which is a {group.type.value} group",
+                f"A record of a streams group names {group_id}, which is a {group.type.value} group",
             )
-        # An empty classic group that only holds offsets has no records of its own: it came from replaying those.
-        created = StreamsGroup(group_id)
+        # An empty classic group may exist only because offsets were committed: it has no records of its own.
+        created = StreamsGroup(GroupId(group_id))
         self._groups.put(created)
         return created
 
-    def _group(self, key: Message, value: Message | None) -> None:
+    def _group(
+        self,
+        key: messages.StreamsGroupMetadataKey,
+        value: messages.StreamsGroupMetadataValue | None,
+    ) -> None:
         if value is None:
             group = self._find(key.group_id)
             if group is not None:
@@ -70,7 +76,11 @@ class StreamsReplay:
             config.key: config.value for config in value.last_assignment_configs or ()
         }
 
-    def _topology(self, key: Message, value: Message | None) -> None:
+    def _topology(
+        self,
+        key: messages.StreamsGroupTopologyKey,
+        value: messages.StreamsGroupTopologyValue | None,
+    ) -> None:
         if value is None:
             group = self._find(key.group_id)
             if group is not None:
@@ -82,14 +92,18 @@ class StreamsReplay:
         self._subscribe(group, topology.required_topics())
         group.topology = topology
 
-    def _subscribe(self, group: StreamsGroup, topics: set[str]) -> None:
-        before = set() if group.topology is None else group.topology.required_topics()
+    def _subscribe(self, group: StreamsGroup, topics: set[TopicName]) -> None:
+        before: set[TopicName] = set() if group.topology is None else group.topology.required_topics()
         for topic in before - topics:
             self._groups.unsubscribe(group.group_id, topic)
         for topic in topics - before:
             self._groups.subscribe(group.group_id, topic)
 
-    def _member(self, key: Message, value: Message | None) -> None:
+    def _member(
+        self,
+        key: messages.StreamsGroupMemberMetadataKey,
+        value: messages.StreamsGroupMemberMetadataValue | None,
+    ) -> None:
         if value is not None:
             group = self._find_or_create(key.group_id)
             before = group.members.get(key.member_id) or StreamsMember(key.member_id)
@@ -99,7 +113,11 @@ class StreamsReplay:
         if known is not None:
             known.remove_member(key.member_id)
 
-    def _target_epoch(self, key: Message, value: Message | None) -> None:
+    def _target_epoch(
+        self,
+        key: messages.StreamsGroupTargetAssignmentMetadataKey,
+        value: messages.StreamsGroupTargetAssignmentMetadataValue | None,
+    ) -> None:
         if value is not None:
             group = self._find_or_create(key.group_id)
             group.assignment_epoch = value.assignment_epoch
@@ -109,7 +127,11 @@ class StreamsReplay:
         if known is not None:
             known.assignment_epoch, known.assignment_ms = NO_EPOCH, 0
 
-    def _target(self, key: Message, value: Message | None) -> None:
+    def _target(
+        self,
+        key: messages.StreamsGroupTargetAssignmentMemberKey,
+        value: messages.StreamsGroupTargetAssignmentMemberValue | None,
+    ) -> None:
         if value is not None:
             self._find_or_create(key.group_id).targets[key.member_id] = Tasks(
                 task_ids(value.active_tasks), task_ids(value.standby_tasks), task_ids(value.warmup_tasks)
@@ -119,7 +141,11 @@ class StreamsReplay:
         if known is not None:
             known.targets.pop(key.member_id, None)
 
-    def _current(self, key: Message, value: Message | None) -> None:
+    def _current(
+        self,
+        key: messages.StreamsGroupCurrentMemberAssignmentKey,
+        value: messages.StreamsGroupCurrentMemberAssignmentValue | None,
+    ) -> None:
         if value is not None:
             group = self._find_or_create(key.group_id)
             before = group.members.get(key.member_id) or StreamsMember(key.member_id)

@@ -1,4 +1,4 @@
-"""What applies to one streams group: its own configs, else the broker's."""
+"""The settings of one streams group: its own configs, else the broker's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.coordinator.group.group_config import group_setting
 
 @dataclass(frozen=True, slots=True)
 class StreamsSettings:
-    """Read per operation: configs change at any time."""
+    """Read these for each operation, since configs change at any time."""
 
     session_timeout_ms: int
     standby_replicas: int
@@ -30,5 +30,5 @@ class StreamsSettings:
 
     @property
     def assignment_configs(self) -> dict[str, str]:
-        """What the target depends on: a change of it makes a new one. Kept in the group's record."""
+        """The configs on which the target depends, as the group's record keeps them. A change starts a new epoch."""
         return {"num.standby.replicas": str(self.standby_replicas)}

@@ -1,4 +1,4 @@
-"""What a streams group's members are told of their group's condition, beside errors."""
+"""The status of a streams group in responses to its members, in addition to errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StatusCode(IntEnum):
 
 
 class Status(NamedTuple):
-    """A condition and its sentence."""
+    """A status code and its explanation."""
 
     code: StatusCode
     detail: str

@@ -1,4 +1,4 @@
-"""A group's target assignment: who should run what, and the records that say so."""
+"""The target assignment of a group: which member should run which tasks, and its records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def current_target(group: StreamsGroup, member_id: str) -> Target:
 
 
 def may_assign(group: StreamsGroup, interval_ms: int, now_ms: int) -> bool:
-    """Whether the last assignment is long enough ago; older records do not tell when it was."""
+    """Whether the last assignment is long enough ago; older records do not have its time."""
     return group.assignment_ms == 0 or interval_ms == 0 or now_ms >= group.assignment_ms + interval_ms
 
 
@@ -39,7 +39,7 @@ def compute_target(
     standby_replicas: int,
     now_ms: int,
 ) -> tuple[list[CoordinatorRecord], Mapping[str, Tasks]]:
-    """The records of what changes, and all targets. `updated` is a member that is not in the group as it is now yet."""
+    """The records of the changes, and all targets. `updated` is a member whose change is not replayed yet."""
     members = dict(group.members)
     if updated is not None:
         members[updated.id] = updated

@@ -1,14 +1,11 @@
-"""The unit of work of a streams group: a partition of a subtopology, active, standby or warming up."""
+"""Tasks, the unit of work of a streams group: a partition of a subtopology, active, standby or warm-up."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
-
-Message = Any
-"""An instance of a message class compiled from the schema table (see `ottla.wire.messages`)."""
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 
 class TaskId(NamedTuple):
@@ -26,7 +23,7 @@ _NO_TASKS: Final[frozenset[TaskId]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """What a member should have, or says that it has."""
+    """The target tasks of a member, or those that it reports."""
 
     active: frozenset[TaskId] = _NO_TASKS
     standby: frozenset[TaskId] = _NO_TASKS
@@ -45,7 +42,7 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class OwnedTasks:
-    """What a member has been given; an active task with the epoch at which it was."""
+    """The assigned tasks of a member; active tasks with the epoch of their assignment."""
 
     active: Mapping[TaskId, int] = field(default_factory=dict)
     standby: frozenset[TaskId] = _NO_TASKS
@@ -77,21 +74,34 @@ NO_TASKS: Final = Tasks()
 NO_OWNED_TASKS: Final = OwnedTasks()
 
 
-def task_ids(groups: Iterable[Message]) -> frozenset[TaskId]:
-    """The `TaskIds` structs of a message, as tasks."""
+class TaskIds(Protocol):
+    """The `TaskIds` struct of a message or record: each has its own class."""
+
+    @property
+    def subtopology_id(self) -> str: ...
+
+    @property
+    def partitions(self) -> list[int]: ...
+
+
+Struct = TypeVar("Struct", bound=TaskIds)
+
+
+def task_ids(groups: Iterable[TaskIds]) -> frozenset[TaskId]:
+    """Tasks from the `TaskIds` structs of a message."""
     return frozenset(TaskId(group.subtopology_id, index) for group in groups for index in group.partitions)
 
 
 def by_subtopology(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
-    """The partitions of each subtopology, all in order: how messages and records carry tasks."""
+    """The partitions of each subtopology, sorted: the form of messages and records."""
     grouped: dict[str, list[int]] = defaultdict(list)
     for subtopology, partition in sorted(tasks):
         grouped[subtopology].append(partition)
     return grouped
 
 
-def task_structs(struct: type[Any], tasks: Iterable[TaskId]) -> list[Message]:
-    """Tasks as `TaskIds` structs of a message (`struct` is that message's class for them)."""
+def task_structs(struct: Callable[..., Struct], tasks: Iterable[TaskId]) -> list[Struct]:
+    """Tasks as `TaskIds` structs of the given class."""
     return [
         struct(subtopology_id=subtopology, partitions=partitions)
         for subtopology, partitions in by_subtopology(tasks).items()

@@ -1,22 +1,29 @@
-"""A Streams application's topology as its members describe it: which topics each subtopology reads and writes.
+"""A Streams application's topology as its members describe it: the topics that each subtopology reads and writes.
 
-How many partitions its internal topics get is `configure.py`'s business.
+`configure.py` decides how many partitions its internal topics get.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ottla.coordinator.group.streams.tasks import Message
-from ottla.wire.messages import StreamsGroupDescribeResponse, StreamsGroupTopologyValue
+from ottla.ids import TopicName
+from ottla.wire.messages import (
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupTopologyValue,
+)
+
+_SubtopologyMessage = StreamsGroupHeartbeatRequest.Subtopology | StreamsGroupTopologyValue.Subtopology
+_TopicInfoMessage = StreamsGroupHeartbeatRequest.TopicInfo | StreamsGroupTopologyValue.TopicInfo
 
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """An internal topic as the application wants it; 0 partitions or replicas leave the number to the broker."""
+    """An internal topic of the application; with 0 partitions or replicas the broker chooses the number."""
 
-    name: str
+    name: TopicName
     partitions: int
     replication_factor: int
     configs: tuple[tuple[str, str], ...] = ()
@@ -33,23 +40,23 @@ class CopartitionGroup:
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """A part of the topology that shares no data with others but through repartition topics."""
+    """A part of the topology that exchanges data with others only through repartition topics."""
 
     id: str
-    source_topics: tuple[str, ...]
+    source_topics: tuple[TopicName, ...]
     source_topic_regex: tuple[str, ...]
-    repartition_sink_topics: tuple[str, ...]
+    repartition_sink_topics: tuple[TopicName, ...]
     repartition_source_topics: tuple[TopicInfo, ...]
     state_changelog_topics: tuple[TopicInfo, ...]
     copartition_groups: tuple[CopartitionGroup, ...]
 
-    def input_topics(self) -> Iterator[str]:
-        """All topics it reads: the highest partition count among them is its number of tasks."""
+    def input_topics(self) -> Iterator[TopicName]:
+        """All topics that it reads: their highest partition count is its number of tasks."""
         yield from self.source_topics
         for topic in self.repartition_source_topics:
             yield topic.name
 
-    def copartitioned(self) -> list[set[str]]:
+    def copartitioned(self) -> list[set[TopicName]]:
         return [
             {self.source_topics[index] for index in group.source_topics}
             | {self.repartition_source_topics[index].name for index in group.repartition_source_topics}
@@ -63,35 +70,36 @@ class Topology:
 
     epoch: int
     subtopologies: Mapping[str, Subtopology]
-    _by_source_topic: dict[str, str] = field(init=False, repr=False, compare=False)
+    _by_source_topic: dict[TopicName, str] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         by_topic = {topic: one.id for one in self.subtopologies.values() for topic in one.input_topics()}
         object.__setattr__(self, "_by_source_topic", by_topic)
 
-    def subtopology_of(self, topic: str) -> str | None:
+    def subtopology_of(self, topic: TopicName) -> str | None:
         """The id of the subtopology that reads a topic."""
         return self._by_source_topic.get(topic)
 
-    def required_topics(self) -> set[str]:
-        """What has to exist before tasks can be assigned."""
+    def required_topics(self) -> set[TopicName]:
+        """The topics that must exist before tasks can be assigned."""
         topics = set(self._by_source_topic)
         for subtopology in self.subtopologies.values():
             topics.update(topic.name for topic in subtopology.state_changelog_topics)
         return topics
 
 
-def parse_topology(message: Message) -> Topology:
-    """From a heartbeat's Topology or from a StreamsGroupTopologyValue: both have the same fields."""
-    return Topology(message.epoch, {one.subtopology_id: _subtopology(one) for one in message.subtopologies})
+def parse_topology(message: StreamsGroupHeartbeatRequest.Topology | StreamsGroupTopologyValue) -> Topology:
+    """The topology in a heartbeat or a record, which have the same fields."""
+    subtopologies: Sequence[_SubtopologyMessage] = message.subtopologies
+    return Topology(message.epoch, {one.subtopology_id: _subtopology(one) for one in subtopologies})
 
 
-def _subtopology(message: Message) -> Subtopology:
+def _subtopology(message: _SubtopologyMessage) -> Subtopology:
     return Subtopology(
         id=message.subtopology_id,
-        source_topics=tuple(message.source_topics),
+        source_topics=tuple(map(TopicName, message.source_topics)),
         source_topic_regex=tuple(message.source_topic_regex),
-        repartition_sink_topics=tuple(message.repartition_sink_topics),
+        repartition_sink_topics=tuple(map(TopicName, message.repartition_sink_topics)),
         repartition_source_topics=tuple(map(_topic_info, message.repartition_source_topics)),
         state_changelog_topics=tuple(map(_topic_info, message.state_changelog_topics)),
         copartition_groups=tuple(
@@ -105,17 +113,17 @@ def _subtopology(message: Message) -> Subtopology:
     )
 
 
-def _topic_info(message: Message) -> TopicInfo:
+def _topic_info(message: _TopicInfoMessage) -> TopicInfo:
     return TopicInfo(
-        message.name,
+        TopicName(message.name),
         message.partitions,
         message.replication_factor,
         tuple((config.key, config.value) for config in message.topic_configs),
     )
 
 
-def topology_value(topology: Topology) -> Message:
-    """The record's value that keeps a topology."""
+def topology_value(topology: Topology) -> StreamsGroupTopologyValue:
+    """The value of a topology's record."""
     value = StreamsGroupTopologyValue
     return value(
         epoch=topology.epoch,
@@ -141,7 +149,7 @@ def topology_value(topology: Topology) -> Message:
     )
 
 
-def _info_value(topic: TopicInfo) -> Message:
+def _info_value(topic: TopicInfo) -> StreamsGroupTopologyValue.TopicInfo:
     value = StreamsGroupTopologyValue
     return value.TopicInfo(
         name=topic.name,
@@ -151,8 +159,8 @@ def _info_value(topic: TopicInfo) -> Message:
     )
 
 
-def describe_topology(topology: Topology) -> Message:
-    """For StreamsGroupDescribe, as the application wrote it."""
+def describe_topology(topology: Topology) -> StreamsGroupDescribeResponse.Topology:
+    """For StreamsGroupDescribe, as the application sent it."""
     response = StreamsGroupDescribeResponse
     return response.Topology(
         epoch=topology.epoch,
@@ -165,8 +173,8 @@ def describe_topology(topology: Topology) -> Message:
 
 def describe_subtopology(
     subtopology: Subtopology, repartition: tuple[TopicInfo, ...], changelog: tuple[TopicInfo, ...]
-) -> Message:
-    """For StreamsGroupDescribe; the internal topics may be given with their final numbers."""
+) -> StreamsGroupDescribeResponse.Subtopology:
+    """For StreamsGroupDescribe, with internal topics that may have their final partition counts."""
     return StreamsGroupDescribeResponse.Subtopology(
         subtopology_id=subtopology.id,
         source_topics=sorted(subtopology.source_topics),
@@ -176,7 +184,7 @@ def describe_subtopology(
     )
 
 
-def _described_topics(topics: tuple[TopicInfo, ...]) -> list[Message]:
+def _described_topics(topics: tuple[TopicInfo, ...]) -> list[StreamsGroupDescribeResponse.TopicInfo]:
     response = StreamsGroupDescribeResponse
     return [
         response.TopicInfo(

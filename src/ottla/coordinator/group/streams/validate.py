@@ -1,17 +1,19 @@
-"""StreamsGroupHeartbeat requests that no group could accept: refused before a shard sees them."""
+"""Checks of StreamsGroupHeartbeat requests that need no group."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ottla.coordinator.group.streams.tasks import Message
 from ottla.errors import ApiException, ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import StreamsGroupHeartbeatRequest
 
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 
 
-def validate_heartbeat(request: Message) -> None:
+def validate_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     """Raises INVALID_REQUEST, UNSUPPORTED_VERSION or STREAMS_INVALID_TOPOLOGY."""
     _check_supported(request)
     for name, text in (
@@ -35,8 +37,8 @@ def validate_heartbeat(request: Message) -> None:
         raise _bad("A topology can only be given when (re-)joining.")
 
 
-def _check_supported(request: Message) -> None:
-    """What Kafka 4.3 has in the protocol but does not serve yet."""
+def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
+    """Refuse fields that Kafka 4.3 has in the protocol but does not support yet."""
     if request.instance_id is not None:
         raise _bad("Static membership is not supported yet.")
     if request.task_offsets is not None or request.task_end_offsets is not None:
@@ -47,7 +49,10 @@ def _check_supported(request: Message) -> None:
         raise _bad("Regular expressions for source topics are not supported yet.")
 
 
-def _check_join(request: Message, roles: tuple[list[Message] | None, ...]) -> None:
+def _check_join(
+    request: StreamsGroupHeartbeatRequest,
+    roles: tuple[list[StreamsGroupHeartbeatRequest.TaskIds] | None, ...],
+) -> None:
     if request.rebalance_timeout_ms == -1:
         raise _bad("RebalanceTimeoutMs must be given in the first request.")
     if any(roles):
@@ -57,7 +62,7 @@ def _check_join(request: Message, roles: tuple[list[Message] | None, ...]) -> No
     _check_topology(request.topology)
 
 
-def _check_topology(topology: Message) -> None:
+def _check_topology(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
     seen: set[str] = set()
     for one in topology.subtopologies:
         if one.subtopology_id in seen:
@@ -74,13 +79,13 @@ def _check_topology(topology: Message) -> None:
                 f"A repartition topic of subtopology {one.subtopology_id} has a negative partition count."
             )
         for group in one.copartition_groups:
-            for indexes, topics in (
-                (group.source_topics, one.source_topics),
-                (group.repartition_source_topics, one.repartition_source_topics),
+            for indexes, count in (
+                (group.source_topics, len(one.source_topics)),
+                (group.repartition_source_topics, len(one.repartition_source_topics)),
             ):
-                if any(not 0 <= index < len(topics) for index in indexes):
+                if any(not 0 <= index < count for index in indexes):
                     raise _invalid(
-                        f"A copartition group of subtopology {one.subtopology_id} names a topic that is not there."
+                        f"A copartition group of subtopology {one.subtopology_id} names a topic that does not exist."
                     )
     if topology.epoch < 0:
         raise _invalid("The topology's epoch must not be negative.")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ottla.coordinator.group.context import RequestInfo
 from ottla.coordinator.group.share.assignor import assign
 from ottla.coordinator.group.share.group import ShareGroup
-from ottla.coordinator.group.share.heartbeat import HeartbeatAnswer, validate
+from ottla.coordinator.group.share.heartbeat import HeartbeatResult, validate
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 from unit.coordinator.group.consumer.consumer_rig import GROUP, Rig, topic_id
@@ -32,7 +32,7 @@ class ShareRig(Rig):
         )
         validate(request)
         info = RequestInfo(1, "c", "/127.0.0.1")
-        answer: HeartbeatAnswer = self.answer(self.shard.share.heartbeat(info, request, self.clock.now_ms()))
+        answer: HeartbeatResult = self.answer(self.shard.share.heartbeat(info, request, self.clock.now_ms()))
         if answer.initialize is not None:
             self.asked.append(answer.initialize)
         return answer.response

@@ -12,7 +12,7 @@ from ottla.coordinator.group.offsets import Offsets
 from ottla.coordinator.group.shard import SERDE
 from ottla.coordinator.group.streams.group import StreamsGroup
 from ottla.coordinator.group.streams.groups import StreamsGroups
-from ottla.coordinator.group.streams.heartbeat import HeartbeatAnswer
+from ottla.coordinator.group.streams.heartbeat import HeartbeatResult
 from ottla.coordinator.group.streams.tasks import TaskId
 from ottla.coordinator.group.streams.validate import validate_heartbeat
 from ottla.coordinator.records import CoordinatorRecord
@@ -153,18 +153,18 @@ class StreamsRig:
         self.context.image = new
         self.module.on_metadata_update(MetadataDelta.between(old, new))
 
-    def heartbeat(self, member_id: str, epoch: int, **fields: Any) -> HeartbeatAnswer:
+    def heartbeat(self, member_id: str, epoch: int, **fields: Any) -> HeartbeatResult:
         request = m.StreamsGroupHeartbeatRequest(
             group_id=GROUP, member_id=member_id, member_epoch=epoch, **fields
         )
         validate_heartbeat(request)
         info = RequestInfo(0, "client", "/127.0.0.1")
-        answer: HeartbeatAnswer = self._take(self.module.heartbeat(info, request, self.clock.now_ms()))
+        answer: HeartbeatResult = self._take(self.module.heartbeat(info, request, self.clock.now_ms()))
         return answer
 
     def join(
         self, member_id: str, topology: Any, process_id: str | None = None, **fields: Any
-    ) -> HeartbeatAnswer:
+    ) -> HeartbeatResult:
         return self.heartbeat(
             member_id,
             0,
@@ -187,13 +187,13 @@ class StreamThread:
         self.active: set[TaskId] = set()
         self.standby: set[TaskId] = set()
         self._report = False
-        self.last: HeartbeatAnswer
+        self.last: HeartbeatResult
 
-    def join(self, **fields: Any) -> HeartbeatAnswer:
+    def join(self, **fields: Any) -> HeartbeatResult:
         self.active, self.standby = set(), set()
         return self._take(self.rig.join(self.id, self.topology, self.process_id, **fields))
 
-    def beat(self, **fields: Any) -> HeartbeatAnswer:
+    def beat(self, **fields: Any) -> HeartbeatResult:
         if self._report:
             fields.update(
                 active_tasks=task_structs(self.active),
@@ -210,7 +210,7 @@ class StreamThread:
         """Say in the next heartbeat what is run, as after an answer that was lost."""
         self._report = True
 
-    def _take(self, answer: HeartbeatAnswer) -> HeartbeatAnswer:
+    def _take(self, answer: HeartbeatResult) -> HeartbeatResult:
         response = answer.response
         self.epoch = response.member_epoch
         active, standby = response_tasks(response.active_tasks), response_tasks(response.standby_tasks)
