@@ -7,6 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.broker.storage_format import (
+    DEFAULT_CONTROLLER_LISTENER,
+    format_directory,
+    node_directories,
+    plan_directories,
+    standalone_voters,
+)
 from ottla.cli.feature_levels import check_dependencies, parse_levels
 from ottla.cli.scram import parse_scram
 from ottla.clock import SystemClock
@@ -25,13 +32,6 @@ from ottla.metadata.features import (
     bootstrap_levels,
     metadata_version_level,
     metadata_version_name,
-)
-from ottla.metadata.node_format import (
-    DEFAULT_CONTROLLER_LISTENER,
-    format_directory,
-    node_directories,
-    plan_directories,
-    standalone_voters,
 )
 from ottla.raft.types import ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet

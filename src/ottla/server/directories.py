@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.broker.storage_format import format_new_node
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.fs import Fs
 from ottla.log.log_dir import LogDir
 from ottla.log.manager import LogManager
-from ottla.metadata.node_format import format_new_node
 from ottla.wire.uuid import uuid_to_str
 
 

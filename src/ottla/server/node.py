@@ -18,6 +18,7 @@ from ottla.broker.controller_channel import ControllerChannel
 from ottla.broker.lifecycle import BrokerLifecycle
 from ottla.broker.registration import Addresses, broker_registration, controller_registration
 from ottla.broker.services import Broker, Node
+from ottla.broker.storage_format import read_bootstrap_records
 from ottla.config.broker import BrokerConfig
 from ottla.controller.controller import Controller
 from ottla.controller.settings import Settings
@@ -26,7 +27,6 @@ from ottla.log.log_dir import LogDir
 from ottla.log.manager import LogManager
 from ottla.log.preallocation import SpaceReserver
 from ottla.log.write_gate import WriteGate
-from ottla.metadata.format import read_bootstrap_records
 from ottla.metadata.publisher import MetadataLoader
 from ottla.net.socket_peers import SocketPeers
 from ottla.raft.driver import RaftDriver

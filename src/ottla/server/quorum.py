@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from ottla.broker.storage_format import DEFAULT_CONTROLLER_LISTENER, standalone_voters
 from ottla.clock import Clock
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import parse_address
 from ottla.log.checkpoints import read_meta_properties
 from ottla.log.fs import Fs
-from ottla.metadata.node_format import DEFAULT_CONTROLLER_LISTENER, standalone_voters
 from ottla.metadata.publisher import MetadataLoader, SnapshotGenerator
 from ottla.metadata.records import MetadataSerde
 from ottla.net.socket_peers import PeerSettings

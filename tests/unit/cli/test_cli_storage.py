@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from ottla.broker.storage_format import read_bootstrap_records
 from ottla.cli.main import main
 from ottla.cli.scram import parse_scram
 from ottla.config.properties import parse_properties
 from ottla.errors import ApiException
 from ottla.log.fs import OsFs
-from ottla.metadata.format import read_bootstrap_records
 from ottla.wire.uuid import uuid_from_str
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"

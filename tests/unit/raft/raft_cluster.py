@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from ottla.broker.storage_format import format_metadata_dir
 from ottla.config.broker import BrokerConfig
 from ottla.errors import ApiException
-from ottla.metadata.format import format_metadata_dir
 from ottla.metadata.publisher import MetadataLoader, SnapshotGenerator
 from ottla.metadata.records import MetadataSerde
 from ottla.peers import Endpoint

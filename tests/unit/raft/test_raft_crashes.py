@@ -7,8 +7,8 @@ import random
 
 import pytest
 
+from ottla.broker.storage_format import format_metadata_dir
 from ottla.errors import ApiException, ErrorCode
-from ottla.metadata.format import format_metadata_dir
 from ottla.raft.voters import VoterSet
 from ottla.testing.memfs import MemFs
 from unit.raft.raft_cluster import Cluster

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.storage_format import format_metadata_dir, read_bootstrap_records
 from ottla.errors import ApiException, ErrorCode
-from ottla.metadata.format import format_metadata_dir, read_bootstrap_records
 from ottla.raft.types import OffsetAndEpoch, ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
 from ottla.testing.memfs import MemFs

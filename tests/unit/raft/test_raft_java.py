@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from oracle.kafka_tools import dump_log, needs_java
+from ottla.broker.storage_format import format_metadata_dir
 from ottla.log.fs import OsFs
-from ottla.metadata.format import format_metadata_dir
 from ottla.raft.voters import VoterSet
 from ottla.wire import messages as m
 from unit.raft.raft_harness import DYNAMIC, LOCAL, Quorum, feature

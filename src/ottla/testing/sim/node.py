@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.lifecycle import BrokerState
+from ottla.broker.storage_format import format_directory, node_directories, plan_directories
 from ottla.config.broker import BrokerConfig
-from ottla.metadata.node_format import format_directory, node_directories, plan_directories
 from ottla.server import Environment, Server
 from ottla.testing.memfs import MemFs
 from ottla.testing.sim.clock import SimClock

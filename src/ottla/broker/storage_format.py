@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Final
 from ottla.config.broker import BrokerConfig
 from ottla.log.checkpoints import read_meta_properties, write_meta_properties
 from ottla.log.fs import Fs
-from ottla.metadata.format import format_metadata_dir
+from ottla.metadata.bootstrap import bootstrap_records
+from ottla.metadata.records import MetadataSerde
+from ottla.raft.format import write_bootstrap, write_voters
+from ottla.raft.snapshots import BOOTSTRAP_FILE, SnapshotReader
 from ottla.raft.types import ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
 
@@ -99,3 +102,35 @@ def format_new_node(
             fs, directory, cluster_id=cluster_id, node_id=config.node_id, records=None, now_ms=now_ms
         )
     return True
+
+
+# The metadata directory
+
+
+def format_metadata_dir(
+    fs: Fs,
+    directory: str,
+    *,
+    now_ms: int,
+    records: Sequence[WireMessage] | None = None,
+    voters: VoterSet | None = None,
+) -> None:
+    """Write `bootstrap.checkpoint` and, for a dynamic quorum, the snapshot with its first voters.
+
+    `records` default to those of a new cluster of the newest release (see `bootstrap_records`). With `voters` the
+    quorum is dynamic (kraft.version 1), as `kafka-storage format --standalone` makes it. Without, the voters are those
+    of `controller.quorum.voters`. The log manager writes `meta.properties`.
+    """
+    serde = MetadataSerde()
+    values = [serde.encode(r) for r in (bootstrap_records() if records is None else records)]
+    write_bootstrap(fs, directory, values, now_ms)
+    if voters is not None:
+        write_voters(fs, directory, voters, now_ms)
+
+
+def read_bootstrap_records(fs: Fs, directory: str) -> Sequence[WireMessage]:
+    """The records of `bootstrap.checkpoint`; those of a new cluster where the file is missing."""
+    path = f"{directory}/{BOOTSTRAP_FILE}"
+    if not fs.exists(path):
+        return bootstrap_records()
+    return list(SnapshotReader(fs, path, MetadataSerde()).records())
