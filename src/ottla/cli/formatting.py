@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ottla.broker.storage_format import (
     DEFAULT_CONTROLLER_LISTENER,
@@ -35,6 +34,7 @@ from ottla.metadata.features import (
 )
 from ottla.raft.types import ReplicaKey
 from ottla.raft.voters import VoterEndpoint, VoterNode, VoterSet
+from ottla.wire.classes import WireMessage
 from ottla.wire.uuid import uuid_from_str
 
 
@@ -61,7 +61,7 @@ class Report:
     problems: bool
 
 
-def format_node(request: FormatRequest, echo: Callable[[str], Any]) -> None:
+def format_node(request: FormatRequest, echo: Callable[[str], object]) -> None:
     """Format the node's new directories. Everything that may be refused is refused before the first write."""
     fs, clock, config = OsFs(), SystemClock(), request.config
     voters = _first_voters(request, clock)
@@ -135,7 +135,7 @@ def _parse_controllers(text: str, config: BrokerConfig) -> VoterSet:
     return VoterSet.of(nodes)
 
 
-def _first_records(request: FormatRequest) -> tuple[int, list[Any]]:
+def _first_records(request: FormatRequest) -> tuple[int, list[WireMessage]]:
     """The metadata.version and the records of `bootstrap.checkpoint`."""
     levels = parse_levels(request.features)
     if METADATA_VERSION in levels and request.release is not None:
@@ -150,7 +150,7 @@ def _first_records(request: FormatRequest) -> tuple[int, list[Any]]:
             f"{KRAFT_VERSION}={kraft} does not go with {'a dynamic' if dynamic else 'a static'} quorum"
         )
     check_dependencies({**bootstrap_levels(version), **levels})
-    records = bootstrap_records(version, levels)
+    records: list[WireMessage] = [*bootstrap_records(version, levels)]
     if request.add_scram:
         if version < SCRAM_FROM:
             raise _invalid(f"--add-scram needs metadata.version {metadata_version_name(SCRAM_FROM)} or newer")

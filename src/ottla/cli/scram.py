@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from typing import Any, Final
+from typing import Final
 
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
@@ -19,7 +19,7 @@ _DEFAULT_ITERATIONS: Final = 4096
 _MAX_ITERATIONS: Final = 16384
 
 
-def parse_scram(word: str) -> Any:
+def parse_scram(word: str) -> messages.UserScramCredentialRecord:
     """The UserScramCredentialRecord of one `--add-scram`."""
     found = _WORD.match(word)
     if found is None:

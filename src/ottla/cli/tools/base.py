@@ -107,7 +107,7 @@ class Session:
             click.echo(line)
 
     def rows(
-        self, titles: Sequence[str], rows: Sequence[Sequence[Any]], widths: Sequence[int], end: str = ""
+        self, titles: Sequence[str], rows: Sequence[Sequence[object]], widths: Sequence[int], end: str = ""
     ) -> None:
         """A table: Kafka's columns for programs, with their last sign, and a readable one for people."""
         if self.at_terminal:
@@ -298,13 +298,13 @@ _COMPLETED: Final = {
 """Flags that name what a cluster has, and who knows it."""
 
 
-def _completing(name: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+def _completing(name: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """A completion that is loaded when a shell asks for it."""
 
-    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from ottla.cli.tools import name_completion
 
-        found: list[Any] = getattr(name_completion, name)(ctx, param, incomplete)
+        found: list[str] = getattr(name_completion, name)(ctx, param, incomplete)
         return [CompletionItem(word) for word in found]
 
     return complete

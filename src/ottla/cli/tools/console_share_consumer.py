@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
@@ -13,10 +11,15 @@ from ottla.cli.tools import engine
 from ottla.cli.tools.base import Session, not_with, require, tool
 from ottla.cli.tools.consume import FormatterFlags, advise_on_formatter, await_topic, formatter_properties
 from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.reading_loop import read_records
 from ottla.cli.tools.record_format import Formatter, formatter_of
 from ottla.errors import ApiException
 
-_POLL_S: Final = 0.5
+if TYPE_CHECKING:
+    from confluent_kafka import Message, ShareConsumer
+
+    from ottla.client.engine_types import EngineMessage
+
 _DEFAULT_GROUP: Final = "console-share-consumer"
 
 
@@ -70,9 +73,9 @@ def console_share_consumer(session: Session, flags: ConsoleShareConsumerFlags) -
     client = _client(session, flags)
     count: int | None = None
     try:
-        with engine.telling_errors():
+        with engine.translated_errors():
             client.subscribe([flags.topic])
-            count = _print_records(session, flags, client, formatter)
+            count = _Reading(session, flags, client, formatter).run()
             client.commit_sync()
     finally:
         client.close()
@@ -82,7 +85,7 @@ def console_share_consumer(session: Session, flags: ConsoleShareConsumerFlags) -
             click.echo("shutdown_complete")
 
 
-def _client(session: Session, flags: ConsoleShareConsumerFlags) -> Any:
+def _client(session: Session, flags: ConsoleShareConsumerFlags) -> ShareConsumer:
     from ottla.cli.properties_file import read_properties
 
     properties = {"client.id": "console-share-consumer"}
@@ -96,51 +99,62 @@ def _client(session: Session, flags: ConsoleShareConsumerFlags) -> Any:
     properties["share.acknowledgement.mode"] = "explicit"
     finder = engine.consumer(engine.settings(session, {"group.id": "none"}, allow_auto_create_topics=True))
     try:
-        with engine.telling_errors():
+        with engine.translated_errors():
             await_topic(finder, flags.topic)
     finally:
         finder.close()
     return engine.share_consumer(engine.settings(session, properties))
 
 
-def _print_records(
-    session: Session, flags: ConsoleShareConsumerFlags, client: Any, formatter: Formatter
-) -> int:
-    from confluent_kafka import AcknowledgeType
+class _Reading:
+    """Prints records and acknowledges each of them."""
 
-    verdict = AcknowledgeType.ACCEPT
-    if flags.reject or flags.release:
-        verdict = AcknowledgeType.REJECT if flags.reject else AcknowledgeType.RELEASE
-    count, out, last = 0, sys.stdout.buffer, time.monotonic()
-    limit = -1 if flags.max_messages is None else flags.max_messages
-    timeout_s = None if flags.timeout_ms is None or flags.timeout_ms < 0 else flags.timeout_ms / 1000
-    with contextlib.suppress(KeyboardInterrupt):
-        while limit < 0 or count < limit:
-            wait_s = (
-                _POLL_S if timeout_s is None else min(_POLL_S, max(0.0, last + timeout_s - time.monotonic()))
-            )
-            records = client.poll(wait_s) or []
-            for record in records:
-                if record.error() is not None:
-                    raise engine.failure(record.error())
-                if limit >= 0 and count >= limit:
-                    # More came than was asked for: somebody else shall have it.
-                    client.acknowledge(record, AcknowledgeType.RELEASE)
-                    continue
-                count += 1
-                shown = _shown(session, record, formatter, flags.reject_message_on_error)
-                out.write(shown or b"")
-                client.acknowledge(record, AcknowledgeType.REJECT if shown is None else verdict)
-            if records:
-                out.flush()
-                last = time.monotonic()
-            elif timeout_s is not None and time.monotonic() - last >= timeout_s:
-                session.warn(f"No record came within {flags.timeout_ms} ms.")
-                break
-    return count
+    def __init__(
+        self,
+        session: Session,
+        flags: ConsoleShareConsumerFlags,
+        client: ShareConsumer,
+        formatter: Formatter,
+    ) -> None:
+        from confluent_kafka import AcknowledgeType
+
+        self._session = session
+        self._flags = flags
+        self._client = client
+        self._formatter = formatter
+        self._limit = -1 if flags.max_messages is None else flags.max_messages
+        self._count = 0
+        self._verdict = AcknowledgeType.ACCEPT
+        if flags.reject or flags.release:
+            self._verdict = AcknowledgeType.REJECT if flags.reject else AcknowledgeType.RELEASE
+
+    def run(self) -> int:
+        """Print records; their number."""
+        read_records(self._session, self._flags.timeout_ms, self._more, self._poll, self._take)
+        return self._count
+
+    def _more(self) -> bool:
+        return self._limit < 0 or self._count < self._limit
+
+    def _poll(self, wait_s: float) -> list[EngineMessage]:
+        return engine.received(self._client.poll(wait_s) or [])
+
+    def _take(self, record: EngineMessage) -> None:
+        from confluent_kafka import AcknowledgeType
+
+        engine.check(record)
+        message = cast("Message", record)
+        if not self._more():
+            # More came than was asked for: another consumer of the group gets it.
+            self._client.acknowledge(message, AcknowledgeType.RELEASE)
+            return
+        self._count += 1
+        text = _shown(self._session, record, self._formatter, self._flags.reject_message_on_error)
+        sys.stdout.buffer.write(text or b"")
+        self._client.acknowledge(message, AcknowledgeType.REJECT if text is None else self._verdict)
 
 
-def _shown(session: Session, record: Any, formatter: Formatter, forgiving: bool) -> bytes | None:
+def _shown(session: Session, record: EngineMessage, formatter: Formatter, forgiving: bool) -> bytes | None:
     """The text of a record; None for one that cannot be shown."""
     try:
         return formatter.format(record, record.delivery_count())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,13 +13,19 @@ from ottla.admin.partitions import EARLIEST, LATEST, Partition, leaders, offsets
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, tool
 from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.reading_loop import read_records
 from ottla.cli.tools.record_filter import parse_filter
 from ottla.cli.tools.record_format import Formatter, advice_on, formatter_of
 from ottla.cli.tools.record_view import TerminalFormatter
 from ottla.cli.tools.values import parse_since
 from ottla.errors import ApiException, ErrorCode
 
-_POLL_S: Final = 0.5
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+    from confluent_kafka import KafkaError as EngineError
+
+    from ottla.client.engine_types import EngineMessage, EngineSettings
+
 _MAX_AT_ONCE: Final = 500
 _TOPIC_TIMEOUT_S: Final = 1.5
 _TOPIC_PAUSE_S: Final = 0.02
@@ -109,7 +114,7 @@ def consume(session: Session, flags: ConsumeFlags) -> None:
     client = engine.consumer(_consumer_settings(session, flags))
     count: int | None = None
     try:
-        with engine.telling_errors():
+        with engine.translated_errors():
             if flags.topic is not None:
                 await_topic(client, flags.topic)
             partitions = _begin(session, client, flags)
@@ -172,7 +177,7 @@ def formatter_properties(flags: FormatterFlags) -> dict[str, str]:
     return properties | engine.parse_properties(flags.formatter_property or flags.property)
 
 
-def _consumer_settings(session: Session, flags: ConsumeFlags) -> dict[str, Any]:
+def _consumer_settings(session: Session, flags: ConsumeFlags) -> EngineSettings:
     from ottla.cli.properties_file import read_properties
 
     from_file = read_properties(flags.consumer_config) if flags.consumer_config else {}
@@ -218,7 +223,7 @@ def _has_new_groups(session: Session) -> bool:
     return protocol == "PLAINTEXT" and bool(session.cluster.supports(ApiKey.CONSUMER_GROUP_HEARTBEAT))
 
 
-def await_topic(client: Any, topic: str) -> None:
+def await_topic(client: Consumer, topic: str) -> None:
     """Wait until a topic is there that a broker may create because it is asked for.
 
     It also has the connections and the metadata ready, which librdkafka would otherwise come to later.
@@ -238,7 +243,7 @@ def await_topic(client: Any, topic: str) -> None:
         time.sleep(_TOPIC_PAUSE_S)
 
 
-def _begin(session: Session, client: Any, flags: ConsumeFlags) -> int | None:
+def _begin(session: Session, client: Consumer, flags: ConsumeFlags) -> int | None:
     """Subscribe, or begin at a place; then the number of partitions."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
@@ -281,9 +286,9 @@ class _Reading:
         self,
         session: Session,
         flags: ConsumeFlags,
-        client: Any,
+        client: Consumer,
         formatter: Formatter,
-        fits: Callable[[Any], bool] | None,
+        fits: Callable[[EngineMessage], bool] | None,
         partitions: int | None,
     ) -> None:
         self._session = session
@@ -293,31 +298,26 @@ class _Reading:
         self._fits = fits
         self._partitions = partitions
         self._ended: set[Partition] = set()
+        self._limit = -1 if flags.max_messages is None else flags.max_messages
         self._count = 0
 
     def run(self) -> int:
-        """How many records were printed."""
-        flags, out = self._flags, sys.stdout.buffer
-        limit = -1 if flags.max_messages is None else flags.max_messages
-        timeout_s = None if flags.timeout_ms is None or flags.timeout_ms < 0 else flags.timeout_ms / 1000
-        last = time.monotonic()
-        with contextlib.suppress(KeyboardInterrupt):
-            while (limit < 0 or self._count < limit) and not self._at_end():
-                left = _MAX_AT_ONCE if limit < 0 or self._fits else min(limit - self._count, _MAX_AT_ONCE)
-                wait_s = _POLL_S if timeout_s is None else last + timeout_s - time.monotonic()
-                # One at first: more would wait for the batch to be full.
-                records = self._client.consume(1, max(0.0, min(_POLL_S, wait_s)))
-                if records and left > 1:
-                    records += self._client.consume(left - 1, 0)
-                for record in records:
-                    self._take(record, out, limit)
-                if records:
-                    out.flush()
-                    last = time.monotonic()
-                elif timeout_s is not None and time.monotonic() - last >= timeout_s:
-                    self._session.warn(f"No record came within {flags.timeout_ms} ms.")
-                    break
+        """Print records; their number."""
+        read_records(self._session, self._flags.timeout_ms, self._more, self._poll, self._take)
         return self._count
+
+    def _more(self) -> bool:
+        return (self._limit < 0 or self._count < self._limit) and not self._at_end()
+
+    def _poll(self, wait_s: float) -> list[EngineMessage]:
+        # First one record: a request for more would wait until the batch is full.
+        records = engine.received(self._client.consume(1, wait_s))
+        left = _MAX_AT_ONCE
+        if self._limit >= 0 and not self._fits:
+            left = min(self._limit - self._count, _MAX_AT_ONCE)
+        if records and left > 1:
+            records += engine.received(self._client.consume(left - 1, 0))
+        return records
 
     def _at_end(self) -> bool:
         if not self._flags.until_end:
@@ -325,7 +325,7 @@ class _Reading:
         known = self._partitions
         return len(self._ended) >= (len(self._client.assignment()) or 1 if known is None else known)
 
-    def _take(self, record: Any, out: Any, limit: int) -> None:
+    def _take(self, record: EngineMessage) -> None:
         from confluent_kafka import KafkaError as Codes
 
         error = record.error()
@@ -333,14 +333,14 @@ class _Reading:
             self._ended.add((record.topic(), record.partition()))
         elif error is not None:
             _note_error(self._session, error)
-        elif (limit < 0 or self._count < limit) and (self._fits is None or self._fits(record)):
+        elif (self._limit < 0 or self._count < self._limit) and (self._fits is None or self._fits(record)):
             self._count += 1
-            _print(self._session, record, self._formatter, self._flags.skip_message_on_error, out)
+            _print(self._session, record, self._formatter, self._flags.skip_message_on_error)
 
 
-def _print(session: Session, record: Any, formatter: Formatter, skip: bool, out: Any) -> None:
+def _print(session: Session, record: EngineMessage, formatter: Formatter, skip: bool) -> None:
     try:
-        out.write(formatter.format(record))
+        sys.stdout.buffer.write(formatter.format(record))
     except ApiException as error:
         if not skip:
             raise ApiException(
@@ -349,7 +349,7 @@ def _print(session: Session, record: Any, formatter: Formatter, skip: bool, out:
         session.warn(f"A record at offset {record.offset()} is left out: {error.message}")
 
 
-def _note_error(session: Session, error: Any) -> None:
+def _note_error(session: Session, error: EngineError) -> None:
     """Errors that pass are told; others end the tool."""
     from confluent_kafka import KafkaError as Codes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -186,8 +186,8 @@ def _show_offsets(session: Session, group: Group, verbose: bool) -> list[object]
 
 
 def _columns(
-    kept: list[int], titles: list[str], rows: list[list[Any]], widths: list[int]
-) -> tuple[list[str], list[list[Any]], list[int]]:
+    kept: list[int], titles: list[str], rows: list[list[object]], widths: list[int]
+) -> tuple[list[str], list[list[object]], list[int]]:
     """A table with only some of its columns."""
     return (
         [titles[index] for index in kept],
@@ -196,19 +196,19 @@ def _columns(
     )
 
 
-def _offset_rows(session: Session, group: Group) -> list[list[Any]]:
+def _offset_rows(session: Session, group: Group) -> list[list[object]]:
     committed = committed_offsets(session.cluster, group.group_id)
     assigned = [(member, sorted(member.assignment)) for member in group.members if member.assignment]
     assigned.sort(key=lambda pair: -len(pair[1]))
     taken = {partition for _, partitions in assigned for partition in partitions}
     free = [partition for partition in committed if partition not in taken]
     ends = _ends(session.cluster, [*taken, *free])
-    rows: list[list[Any]] = []
+    rows: list[list[object]] = []
     for member, partitions in [*assigned, (None, free)]:
         for topic, number in partitions:
             known, end = committed.get((topic, number)), ends.get((topic, number))
             lag = None if known is None or end is None else end - known.offset
-            cells: list[Any] = [group.group_id, topic, number]
+            cells: list[object] = [group.group_id, topic, number]
             cells += [known and known.leader_epoch, known and known.offset, end, lag]
             cells += [MISSING] * 3 if member is None else [member.member_id, member.host, member.client_id]
             rows.append(cells)
@@ -224,7 +224,7 @@ def _ends(cluster: Cluster, partitions: list[Partition]) -> dict[Partition, int]
 def _show_members(session: Session, group: Group, verbose: bool) -> list[object]:
     members = group.members
     titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
-    table: list[list[Any]] = [
+    table: list[list[object]] = [
         [group.group_id, each.member_id, each.instance_id, each.host, each.client_id, len(each.assignment)]
         for each in members
     ]
@@ -252,7 +252,7 @@ def _is_shown(title: str, members: list[Member]) -> bool:
     return True
 
 
-def _assignment_cells(group: Group, member: Member) -> list[Any]:
+def _assignment_cells(group: Group, member: Member) -> list[object]:
     upgraded = None if member.upgraded is None else str(member.upgraded).lower()
     return [
         shown(member.epoch),
@@ -265,7 +265,7 @@ def _assignment_cells(group: Group, member: Member) -> list[Any]:
 
 def _show_state(session: Session, group: Group, verbose: bool) -> list[object]:
     coordinator = f"{group.coordinator.host}:{group.coordinator.port}  ({group.coordinator.id})"
-    columns: list[tuple[str, Any, int]] = [
+    columns: list[tuple[str, object, int]] = [
         ("GROUP", group.group_id, widest(15, [group.group_id])),
         ("COORDINATOR (ID)", coordinator, widest(25, [coordinator])),
         ("ASSIGNMENT-STRATEGY", group.assignor or MISSING, 20),

@@ -6,13 +6,16 @@ import random
 import re
 import time
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, tool
 from ottla.cli.tools.values import now_ms
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
 
 _MB: Final = 1024.0 * 1024.0
 _AT_ONCE: Final = 2000
@@ -84,7 +87,7 @@ def consumer_perf_test(session: Session, flags: ConsumerPerfTestFlags) -> None:
             ("time, threadId, " if flags.show_detailed_stats else "start.time, end.time, ") + _RATES
         )
     try:
-        with engine.telling_errors():
+        with engine.translated_errors():
             _Run(session, flags, client).read()
             metrics.wait(client)
     finally:
@@ -130,7 +133,7 @@ def java_date(form: str, moment_ms: int) -> str:
 class _Run:
     """One run: joins, reads and counts."""
 
-    def __init__(self, session: Session, flags: ConsumerPerfTestFlags, client: Any) -> None:
+    def __init__(self, session: Session, flags: ConsumerPerfTestFlags, client: Consumer) -> None:
         self._session = session
         self._flags = flags
         self._client = client
@@ -149,10 +152,10 @@ class _Run:
         last = time.monotonic()
         reported = (now_ms(), 0, 0)
         while self._records < self._wanted and (time.monotonic() - last) * 1000 <= flags.timeout:
-            messages = self._client.consume(min(_AT_ONCE, self._wanted - self._records), _POLL_S)
+            count = min(_AT_ONCE, self._wanted - self._records)
+            messages = engine.received(self._client.consume(count, _POLL_S))
             for message in messages:
-                if message.error() is not None:
-                    raise engine.failure(message.error())
+                engine.check(message)
                 self._bytes += len(message) + len(message.key() or b"")
             self._records += len(messages)
             if messages:
@@ -165,14 +168,14 @@ class _Run:
             )
         self._report_total()
 
-    def _on_assign(self, client: Any, partitions: Any) -> None:
+    def _on_assign(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         if not self._assigned:
             elapsed = now_ms() - self._join_start_ms
             self._join_ms += elapsed
             self._round_join_ms += elapsed
         self._assigned = True
 
-    def _on_revoke(self, client: Any, partitions: Any) -> None:
+    def _on_revoke(self, client: Consumer, partitions: list[TopicPartition]) -> None:
         self._assigned = False
         self._join_start_ms = now_ms()
 

@@ -9,15 +9,16 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from ottla.cli.tools.failures import UsageProblem
-from ottla.cli.tools.message_json import as_document, as_text
+from ottla.cli.tools.message_json import Document, as_document, as_text
 from ottla.errors import ApiException
 from ottla.records.record import Record
-from ottla.wire.classes import message_class
+from ottla.wire.classes import WireMessage, message_class
 from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
+from ottla.wire.messages import GroupMetadataValue
 from ottla.wire.schema import message, message_names
 
 Decoder = Callable[[Record], tuple[str | None, str | None]]
@@ -56,17 +57,17 @@ class CoordinatorRecord:
     """A record of a coordinator's topic as documents; without a value it is the mark of a deletion."""
 
     kind: int
-    key: dict[str, Any]
+    key: Document
     version: int | None = None
-    value: dict[str, Any] | None = None
-    message: Any = None
+    value: Document | None = None
+    message: WireMessage | None = None
     """The value as it was read."""
 
 
 @cache
-def _keys(module: str) -> dict[int, tuple[Any, Any]]:
+def _keys(module: str) -> dict[int, tuple[type[WireMessage], type[WireMessage]]]:
     """The classes of keys and values of a coordinator's records, by their type."""
-    found: dict[int, tuple[Any, Any]] = {}
+    found: dict[int, tuple[type[WireMessage], type[WireMessage]]] = {}
     for name in message_names():
         known = message(name)
         if known.module == module and known.kind == "coordinator-key" and known.api_key is not None:
@@ -120,7 +121,7 @@ def _coordinator_texts(module: str, key: bytes, value: bytes | None, offset: int
     if found.value is None:
         return key_text, "<DELETE>"
     told, document = found.message, found.value
-    if told.NAME == "GroupMetadataValue" and told.protocol_type == "consumer":
+    if isinstance(told, GroupMetadataValue) and told.protocol_type == "consumer":
         for member, shown in zip(told.members, document["members"], strict=True):
             for name in ("subscription", "assignment"):
                 known = _embedded(f"ConsumerProtocol{name.capitalize()}", getattr(member, name))
@@ -128,7 +129,7 @@ def _coordinator_texts(module: str, key: bytes, value: bytes | None, offset: int
     return key_text, as_text({"version": str(found.version), "data": document})
 
 
-def _embedded(name: str, data: bytes) -> dict[str, Any] | None:
+def _embedded(name: str, data: bytes) -> Document | None:
     """A message of the consumers' own protocol inside of a record; None for bytes that are none."""
     try:
         (version,) = _INT16.unpack_from(data)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -169,7 +169,7 @@ def _title(path: Path) -> str:
     return f"Snapshot end offset: {int(found[1])}, epoch: {int(found[2])}"
 
 
-def _batch_document(position: int, header: BatchHeader, is_valid: bool) -> dict[str, Any]:
+def _batch_document(position: int, header: BatchHeader, is_valid: bool) -> dict[str, object]:
     horizon = header.delete_horizon_ms
     return {
         "baseOffset": header.base_offset,
@@ -240,8 +240,10 @@ def _control_text(record: Record) -> str:
     return f"controlType: {kind.name}({kind.value})"
 
 
-def _record_document(header: BatchHeader, record: Record, decoder: decoders.Decoder | None) -> dict[str, Any]:
-    document: dict[str, Any] = {
+def _record_document(
+    header: BatchHeader, record: Record, decoder: decoders.Decoder | None
+) -> dict[str, object]:
+    document: dict[str, object] = {
         "offset": record.offset,
         "timestamp": record.timestamp,
         "sequence": _sequence(header, record),

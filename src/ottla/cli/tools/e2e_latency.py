@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
@@ -13,6 +13,12 @@ from ottla.cli.tools.base import Flags, Session, require, tool
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import java_double, parse_int
 from ottla.errors import ApiException, ErrorCode
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import KafkaError as EngineError
+
+    from ottla.client.engine_types import EngineMessage
 
 _TIMEOUT_S: Final = 60.0
 _CREATION_MS: Final = 30_000
@@ -69,7 +75,7 @@ def e2e_latency(session: Session, flags: E2eLatencyFlags) -> None:
         raise UsageProblem("--num-records must be positive")
     engine.require_broker(session)
     _create_missing(session, flags.topic)
-    with engine.telling_errors():
+    with engine.translated_errors():
         latencies = _measure(session, flags, count)
     ordered = sorted(int(each) for each in latencies)
     parts = {name: ordered[int(len(ordered) * part)] for name, part in _PARTS}
@@ -132,7 +138,7 @@ def _measure(session: Session, flags: E2eLatencyFlags, count: int) -> list[float
         consumer.close()
 
 
-def _place_at_end(consumer: Any, topic: str) -> None:
+def _place_at_end(consumer: Consumer, topic: str) -> None:
     from confluent_kafka import TopicPartition
 
     deadline = time.monotonic() + engine.METADATA_TIMEOUT_S
@@ -148,7 +154,8 @@ def _place_at_end(consumer: Any, topic: str) -> None:
     consumer.assign(partitions)
 
 
-Parts = tuple[bytes | None, bytes, list[tuple[str, bytes | None]]]
+Headers = list[tuple[str, str | bytes | None]]
+Parts = tuple[bytes | None, bytes, Headers]
 
 
 def _record(chance: random.Random, flags: E2eLatencyFlags) -> Parts:
@@ -156,7 +163,7 @@ def _record(chance: random.Random, flags: E2eLatencyFlags) -> Parts:
         return bytes([chance.randrange(26) + 65]) * size
 
     key = letters(flags.record_key_size) if flags.record_key_size > 0 else None
-    headers: list[tuple[str, bytes | None]] = [
+    headers: Headers = [
         (
             letters(flags.record_header_key_size).decode(),
             None if flags.record_header_size < 0 else letters(flags.record_header_size),
@@ -166,9 +173,9 @@ def _record(chance: random.Random, flags: E2eLatencyFlags) -> Parts:
     return key, letters(parse_int("--record-size", flags.record_size)), headers
 
 
-def _round_trip(producer: Any, consumer: Any, topic: str, record: Parts) -> float:
+def _round_trip(producer: Producer, consumer: Consumer, topic: str, record: Parts) -> float:
     key, value, headers = record
-    problems: list[Any] = []
+    problems: list[EngineError | None] = []
     begin = time.perf_counter()
     producer.produce(
         topic, value, key, headers=headers or None, on_delivery=lambda error, _: problems.append(error)
@@ -182,8 +189,7 @@ def _round_trip(producer: Any, consumer: Any, topic: str, record: Parts) -> floa
         raise ApiException(
             ErrorCode.REQUEST_TIMED_OUT, f"the record did not come back within {_TIMEOUT_S:.0f} s"
         )
-    if got.error() is not None:
-        raise engine.failure(got.error())
+    engine.check(cast("EngineMessage", got))
     if (got.key(), got.value() or b"", got.headers() or []) != (key, value, headers):
         raise ApiException(
             ErrorCode.CORRUPT_MESSAGE, "another record came back than was sent: is the topic in use?"

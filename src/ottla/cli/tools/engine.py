@@ -10,7 +10,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ottla.admin.connection import ConnectionFailed
 from ottla.admin.errors import advice
@@ -18,6 +18,12 @@ from ottla.cli.tools.base import Session, parse_bootstrap
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.security import is_pem, jaas_options
 from ottla.errors import ApiException, ErrorCode
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaException, Message, Producer, ShareConsumer
+    from confluent_kafka import KafkaError as EngineError
+
+    from ottla.client.engine_types import EngineMessage, EngineSettings
 
 METADATA_TIMEOUT_S: Final = 10.0
 _REPORT_EACH_MS: Final = 200
@@ -66,9 +72,9 @@ def parse_properties(words: Iterable[str]) -> dict[str, str]:
     return {key.strip(): value for key, _, value in pairs}
 
 
-def settings(session: Session, properties: Mapping[str, str], **more: object) -> dict[str, Any]:
+def settings(session: Session, properties: Mapping[str, str], **more: object) -> EngineSettings:
     """librdkafka's settings for a client of this session."""
-    merged: dict[str, Any] = {"log_level": 0}
+    merged: EngineSettings = {"log_level": 0}
     for key, value in {**session.properties, **properties}.items():
         if key == "sasl.jaas.config":
             words = jaas_options(value)
@@ -100,20 +106,20 @@ def require_broker(session: Session) -> None:
 
 
 class Metrics:
-    """What librdkafka counts, for --print-metrics: the last of its reports, as a name and a value a line."""
+    """librdkafka's statistics for --print-metrics: its last report, with one name and value on each line."""
 
     def __init__(self, *, wanted: bool) -> None:
         self._wanted = wanted
         self._report = ""
-        self.settings: dict[str, Any] = {}
+        self.settings: EngineSettings = {}
         if wanted:
             self.settings = {"statistics.interval.ms": _REPORT_EACH_MS, "stats_cb": self._take}
 
     def _take(self, report: str) -> None:
         self._report = report
 
-    def wait(self, client: Any) -> None:
-        """Until there is a report: a short run may end before the first."""
+    def wait(self, client: Producer | Consumer | ShareConsumer) -> None:
+        """Wait until there is a report: a short run may end before the first."""
         deadline = time.monotonic() + 10 * _REPORT_EACH_MS / 1000
         while self._wanted and not self._report and time.monotonic() < deadline:
             client.poll(_REPORT_EACH_MS / 1000)
@@ -130,7 +136,7 @@ class Metrics:
             session.print(f"{name.ljust(width)} : {value}")
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _flat(name: str, value: object) -> Iterator[tuple[str, object]]:
     """The values in a document, by the path to each."""
     if not isinstance(value, dict):
         yield name, value
@@ -139,7 +145,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _flat(f"{name}:{key}" if name else key, each)
 
 
-def producer(config: dict[str, Any]) -> Any:
+def producer(config: EngineSettings) -> Producer:
     """A librdkafka producer; keys land on the partitions that the Java clients choose."""
     from confluent_kafka import KafkaException, Producer
 
@@ -150,7 +156,7 @@ def producer(config: dict[str, Any]) -> Any:
         raise refused(error) from None
 
 
-def consumer(config: dict[str, Any]) -> Any:
+def consumer(config: EngineSettings) -> Consumer:
     from confluent_kafka import Consumer, KafkaException
 
     try:
@@ -159,7 +165,7 @@ def consumer(config: dict[str, Any]) -> Any:
         raise refused(error) from None
 
 
-def share_consumer(config: dict[str, Any]) -> Any:
+def share_consumer(config: EngineSettings) -> ShareConsumer:
     """A librdkafka consumer of a share group."""
     import confluent_kafka
 
@@ -171,12 +177,12 @@ def share_consumer(config: dict[str, Any]) -> Any:
         raise refused(error) from None
 
 
-def refused(error: Any) -> UsageProblem:
+def refused(error: KafkaException) -> UsageProblem:
     return UsageProblem(f"the client refuses its settings: {error.args[0].str()}")
 
 
 @contextlib.contextmanager
-def telling_errors() -> Any:
+def translated_errors() -> Iterator[None]:
     """Turns librdkafka's exceptions into ours."""
     from confluent_kafka import KafkaException
 
@@ -186,8 +192,20 @@ def telling_errors() -> Any:
         raise failure(error.args[0]) from None
 
 
-def failure(error: Any, about: str = "") -> ApiException:
+def received(messages: Iterable[Message]) -> list[EngineMessage]:
+    """Records from a consumer, with the types that consumed records have."""
+    return cast("list[EngineMessage]", list(messages))
+
+
+def check(record: EngineMessage) -> None:
+    """Raise the error that came in place of a record."""
+    error = record.error()
+    if error is not None:
+        raise failure(error)
+
+
+def failure(error: EngineError, about: str = "") -> ApiException:
     """An error of librdkafka as one of ours; its local errors have negative codes of its own."""
     code = ErrorCode.of(error.code()) if error.code() > 0 else ErrorCode.NETWORK_EXCEPTION
-    told = advice(code) or error.str()
-    return ApiException(code, f"{about}: {told}" if about else told)
+    text = advice(code) or error.str()
+    return ApiException(code, f"{about}: {text}" if about else text)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Final, cast
 
+from ottla.wire.classes import WireStruct
+from ottla.wire.primitives import Buffer
 from ottla.wire.schema import NEW, Field
 from ottla.wire.uuid import uuid_to_str
 
@@ -24,9 +27,13 @@ def _in_capitals(found: re.Match[str]) -> str:
     return f"\\u{found[1][1:].upper()}" if len(found[1]) > 1 else found[0]
 
 
-def as_document(message: Any, version: int) -> dict[str, Any]:
+Document = dict[str, Any]
+"""A JSON object."""
+
+
+def as_document(message: WireStruct, version: int) -> Document:
     """A message or struct by the names of its fields; a tagged field is left out where it says nothing new."""
-    document: dict[str, Any] = {}
+    document: Document = {}
     for field in message.SCHEMA.fields:
         value = getattr(message, field.name)
         if version not in field.versions or (field.is_tagged(version) and _is_default(field, value)):
@@ -41,25 +48,25 @@ def camel_case(name: str) -> str:
     return "kRaft" + spelled[5:] if spelled.startswith("kraft") else spelled
 
 
-def _is_default(field: Field, value: Any) -> bool:
+def _is_default(field: Field, value: object) -> bool:
     if field.default is not NEW:
         return bool(value == field.default)
     return value is not None and bool(value == type(value)())
 
 
-def _value(field: Field, value: Any, version: int) -> Any:
+def _value(field: Field, value: object, version: int) -> object:
     if value is None:
         return None
     if field.is_array:
-        return [_element(field, each, version) for each in value]
+        return [_element(field, each, version) for each in cast("Iterable[object]", value)]
     return _element(field, value, version)
 
 
-def _element(field: Field, value: Any, version: int) -> Any:
+def _element(field: Field, value: object, version: int) -> object:
     if field.struct is not None:
-        return as_document(value, version)
+        return as_document(cast("WireStruct", value), version)
     if field.type == "uuid":
-        return uuid_to_str(value)
+        return uuid_to_str(cast("bytes", value))
     if field.type in ("bytes", "records"):
-        return base64.b64encode(bytes(value)).decode()
+        return base64.b64encode(bytes(cast("Buffer", value))).decode()
     return value

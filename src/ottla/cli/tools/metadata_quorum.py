@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import click
 
@@ -14,10 +15,25 @@ from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import now_ms
 from ottla.wire.uuid import ZERO_UUID, uuid_from_str, uuid_to_str
 
+if TYPE_CHECKING:
+    from ottla.wire.messages import DescribeQuorumResponse
+
+    Quorum = DescribeQuorumResponse.PartitionData
+    ReplicaState = DescribeQuorumResponse.ReplicaState
+    Listeners = dict[int, list[DescribeQuorumResponse.Listener]]
+
 _TITLES: Final = (
     *("NodeId", "DirectoryId", "LogEndOffset", "Lag"),
     *("LastFetchTimestamp", "LastCaughtUpTimestamp", "Status"),
 )
+
+
+class ReplicaDocument(TypedDict, total=False):
+    """A voter or observer, as JSON."""
+
+    id: int
+    directoryId: str
+    endpoints: list[str]
 
 
 class MetadataQuorumFlags(Flags):
@@ -60,7 +76,7 @@ def metadata_quorum(session: Session, flags: MetadataQuorumFlags) -> None:
         _show_status(session)
 
 
-def _quorum(session: Session) -> tuple[Any, dict[int, Any]]:
+def _quorum(session: Session) -> tuple[Quorum, Listeners]:
     """The quorum as its leader tells it, and the listeners of its nodes."""
     answer = describe_quorum(session.cluster)
     raise_for(answer.error_code, answer.error_message)
@@ -78,6 +94,7 @@ def _show_status(session: Session) -> None:
     if slowest is not leader:
         times = leader.last_caught_up_timestamp, slowest.last_caught_up_timestamp
         lag_ms = times[0] - times[1] if min(times) >= 0 else -1
+    voters, observers = _replicas(quorum.current_voters, nodes), _replicas(quorum.observers, nodes)
     values = {
         "ClusterId": described.cluster_id,
         "LeaderId": quorum.leader_id,
@@ -85,19 +102,19 @@ def _show_status(session: Session) -> None:
         "HighWatermark": quorum.high_watermark,
         "MaxFollowerLag": leader.log_end_offset - slowest.log_end_offset,
         "MaxFollowerLagTimeMs": lag_ms,
-        "CurrentVoters": _replicas(quorum.current_voters, nodes),
-        "CurrentObservers": _replicas(quorum.observers, nodes),
+        "CurrentVoters": voters,
+        "CurrentObservers": observers,
     }
     lines = [f"{name + ':':<24}{value}" for name, value in list(values.items())[:6]]
-    for name in ("CurrentVoters", "CurrentObservers"):
-        lines.append(f"{name + ':':<24}[{', '.join(map(_replica_text, values[name]))}]")
+    for name, replicas in (("CurrentVoters", voters), ("CurrentObservers", observers)):
+        lines.append(f"{name + ':':<24}[{', '.join(map(_replica_text, replicas))}]")
     session.result(values, lines)
 
 
-def _replicas(replicas: Any, nodes: dict[int, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+def _replicas(replicas: Sequence[ReplicaState], nodes: Listeners) -> list[ReplicaDocument]:
+    found: list[ReplicaDocument] = []
     for each in replicas:
-        document: dict[str, Any] = {"id": each.replica_id}
+        document: ReplicaDocument = {"id": each.replica_id}
         if each.replica_directory_id != ZERO_UUID:
             document["directoryId"] = uuid_to_str(each.replica_directory_id)
         if listeners := nodes.get(each.replica_id):
@@ -106,7 +123,7 @@ def _replicas(replicas: Any, nodes: dict[int, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _replica_text(document: dict[str, Any]) -> str:
+def _replica_text(document: ReplicaDocument) -> str:
     words = [f'"id": {document["id"]}']
     if "directoryId" in document:
         words.append(f'"directoryId": "{document["directoryId"]}"')
@@ -123,22 +140,26 @@ def _endpoint(listener: str, host: str, port: int) -> str:
 def _show_replication(session: Session, flags: MetadataQuorumFlags) -> None:
     quorum, _ = _quorum(session)
     end = next(each.log_end_offset for each in quorum.current_voters if each.replica_id == quorum.leader_id)
-    rows: list[list[Any]] = []
+    rows: list[list[object]] = []
     for status, replicas in (
         ("Leader", [each for each in quorum.current_voters if each.replica_id == quorum.leader_id]),
         ("Follower", [each for each in quorum.current_voters if each.replica_id != quorum.leader_id]),
         ("Observer", quorum.observers),
     ):
         for each in replicas:
-            times = [each.last_fetch_timestamp, each.last_caught_up_timestamp]
+            times: list[object] = [each.last_fetch_timestamp, each.last_caught_up_timestamp]
             if flags.human_readable:
-                times = [f"{now_ms() - time} ms ago" if time >= 0 else time for time in times]
+                times = [_age(each.last_fetch_timestamp), _age(each.last_caught_up_timestamp)]
             directory = uuid_to_str(each.replica_directory_id)
             rows.append(
                 [each.replica_id, directory, each.log_end_offset, end - each.log_end_offset, *times, status]
             )
     names = [title[0].lower() + title[1:] for title in _TITLES]
     session.result([dict(zip(names, cells, strict=True)) for cells in rows], tabbed(_TITLES, rows))
+
+
+def _age(timestamp_ms: int) -> object:
+    return f"{now_ms() - timestamp_ms} ms ago" if timestamp_ms >= 0 else timestamp_ms
 
 
 def _add_controller(session: Session, flags: MetadataQuorumFlags) -> None:

@@ -7,7 +7,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -91,7 +91,7 @@ class Shell:
             found.append(f"{directory}{slash}{path[-1]}{end}" if path else text)
         return found
 
-    def _found(self, glob: str) -> list[tuple[list[str], Any]]:
+    def _found(self, glob: str) -> list[tuple[list[str], object]]:
         return list(find(self._tree, glob, self.directory))
 
     def _cat(self, targets: list[str]) -> None:
@@ -171,16 +171,16 @@ class Shell:
             click.echo(f"{number:5d}  {line}")
 
 
-def _print_tree(node: Any, depth: int) -> None:
+def _print_tree(node: object, depth: int) -> None:
     if not isinstance(node, Mapping):
-        click.echo("  " * depth + node)
+        click.echo(f"{'  ' * depth}{node}")
         return
     for name in sorted(node):
         click.echo("  " * depth + f"{name}:")
         _print_tree(node[name], depth + 1)
 
 
-def _print_paths(path: str, node: Any) -> None:
+def _print_paths(path: str, node: object) -> None:
     click.echo(path)
     if isinstance(node, Mapping):
         for name in sorted(node):

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ottla import __version__
 from ottla.cli.tools.failures import UsageProblem
@@ -17,6 +17,7 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import METADATA_VERSIONS
 from ottla.metadata.image import (
     EMPTY_IMAGE,
+    AclEntry,
     BrokerRegistration,
     ControllerRegistration,
     DelegationToken,
@@ -33,7 +34,7 @@ from ottla.records.batch import check_crc, iter_batches, iter_records
 from ottla.wire.enums import AclOperation, AclPermissionType, ConfigResourceType, PatternType, ResourceType
 from ottla.wire.uuid import uuid_to_str
 
-Tree = Mapping[str, Any]
+Tree = Mapping[str, object]
 """Names to subtrees, which are mappings, or to texts."""
 
 _SIGNED: Final = struct.Struct(">qq")
@@ -188,7 +189,7 @@ def _controller(each: ControllerRegistration) -> str:
     )
 
 
-def _acl(entry: Any) -> str:
+def _acl(entry: AclEntry) -> str:
     return (
         f"StandardAcl[resourceType={ResourceType(entry.resource_type).name}, resourceName={entry.resource_name},"
         f" patternType={PatternType(entry.pattern_type).name}, principal={entry.principal},"
@@ -218,7 +219,7 @@ def _token(token: DelegationToken) -> str:
     )
 
 
-def find(tree: Tree, glob: str, directory: str = "/") -> Iterator[tuple[list[str], Any]]:
+def find(tree: Tree, glob: str, directory: str = "/") -> Iterator[tuple[list[str], object]]:
     """The paths that fit a glob, with what lies there."""
     full = glob if glob.startswith("/") else f"{directory}/{glob}"
     parts: list[str] = []
@@ -230,7 +231,7 @@ def find(tree: Tree, glob: str, directory: str = "/") -> Iterator[tuple[list[str
     yield from _find(tree, parts, [])
 
 
-def _find(node: Any, parts: list[str], path: list[str]) -> Iterator[tuple[list[str], Any]]:
+def _find(node: object, parts: list[str], path: list[str]) -> Iterator[tuple[list[str], object]]:
     if not parts:
         yield path, node
     elif isinstance(node, Mapping):

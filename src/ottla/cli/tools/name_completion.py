@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -46,7 +46,7 @@ def _names(ctx: click.Context, incomplete: str, ask: Callable[[Cluster], list[st
     return []
 
 
-def _cluster(values: dict[str, Any]) -> Cluster:
+def _cluster(values: dict[str, object]) -> Cluster:
     session = open_session(values, quiet=True)
     session.timeout_s = _TIMEOUT_S
     return session.cluster

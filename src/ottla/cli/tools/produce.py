@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 
@@ -15,6 +15,12 @@ from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, given, not_with, require, tool
 from ottla.cli.tools.failures import UsageProblem
 from ottla.errors import ApiException, ErrorCode
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError as EngineError
+    from confluent_kafka import Message, Producer
+
+    from ottla.client.engine_types import EngineSettings
 
 _SETTINGS_OF_FLAGS: Final = {
     "timeout": "linger.ms",
@@ -31,13 +37,13 @@ _LINE_READER: Final = "org.apache.kafka.tools.LineMessageReader"
 _MAX_QUEUED: Final = 100_000
 _LOOK_EACH_S: Final = 0.05
 
-Headers = list[tuple[str, bytes | None]]
+Headers = list[tuple[str, str | bytes | None]]
 
 
 class ProduceFlags(Flags):
     """The flags of `ottla produce`."""
 
-    topic: str | None
+    topic: str
     sync: bool
     compression_codec: str | None
     reader_property: tuple[str, ...]
@@ -118,7 +124,7 @@ def _reader_properties(flags: ProduceFlags) -> dict[str, str]:
     return properties | engine.parse_properties(flags.reader_property or flags.property)
 
 
-def _producer_settings(session: Session, flags: ProduceFlags) -> dict[str, Any]:
+def _producer_settings(session: Session, flags: ProduceFlags) -> EngineSettings:
     from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.producer_config) if flags.producer_config else {}
@@ -134,12 +140,12 @@ def _producer_settings(session: Session, flags: ProduceFlags) -> dict[str, Any]:
     return engine.settings(session, properties)
 
 
-def _send_all(session: Session, client: Any, flags: ProduceFlags, reader: LineReader) -> int:
+def _send_all(session: Session, client: Producer, flags: ProduceFlags, reader: LineReader) -> int:
     from confluent_kafka import KafkaException
 
     sent = 0
 
-    def delivered(error: Any, message: Any) -> None:
+    def delivered(error: EngineError | None, message: Message) -> None:
         nonlocal sent
         if error is not None:
             session.error(f"a record was not stored in {flags.topic}: {error.str()}")
@@ -149,9 +155,8 @@ def _send_all(session: Session, client: Any, flags: ProduceFlags, reader: LineRe
         for headers, key, value in reader.read(sys.stdin.buffer, prompting=sys.stdin.isatty()):
             if len(client) >= _MAX_QUEUED:
                 client.poll(1.0)
-            record = {"value": value, "key": key, "headers": headers or None, "on_delivery": delivered}
             try:
-                _enqueue(client, flags, record)
+                _enqueue(client, flags, key, value, headers, delivered)
             except KafkaException as error:
                 session.error(f"a record was not stored in {flags.topic}: {error.args[0].str()}")
             client.flush() if flags.sync else client.poll(0)
@@ -163,12 +168,19 @@ def _send_all(session: Session, client: Any, flags: ProduceFlags, reader: LineRe
     return sent
 
 
-def _enqueue(client: Any, flags: ProduceFlags, record: dict[str, Any]) -> None:
-    """Hand a record over; where the memory for records is full, wait as long as --max-block-ms says."""
+def _enqueue(
+    client: Producer,
+    flags: ProduceFlags,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    delivered: Callable[[EngineError | None, Message], None],
+) -> None:
+    """Hand a record to the client; while its memory is full, wait as long as --max-block-ms allows."""
     deadline = time.monotonic() + flags.max_block_ms / 1000
     while True:
         try:
-            client.produce(flags.topic, **record)
+            client.produce(flags.topic, value, key, -1, delivered, headers=headers or None)
             return
         except BufferError:
             if time.monotonic() >= deadline:

@@ -7,13 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, require, tool
 from ottla.cli.tools.failures import UsageProblem
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError as EngineError
+    from confluent_kafka import Message, Producer
 
 _MB: Final = 1024.0 * 1024.0
 _MAX_SAMPLES: Final = 500_000
@@ -81,7 +85,7 @@ def producer_perf_test(session: Session, flags: ProducerPerfTestFlags) -> None:
     engine.require_broker(session)
     metrics = engine.Metrics(wanted=flags.print_metrics)
     client = engine.producer(engine.settings(session, properties) | metrics.settings)
-    with engine.telling_errors():
+    with engine.translated_errors():
         stats = _Run(session, flags, client, properties.get("transactional.id")).send(payloads)
     for each in stats:
         session.result(each.document(), [each.total_line()])
@@ -174,27 +178,30 @@ class Stats:
             )
         self.window, self.window_max_ms = (now, self.count, self.bytes, self.latency_sum_ms), 0.0
 
-    def document(self) -> dict[str, Any]:
-        elapsed = max(time.monotonic() - self.start, 1e-9)
+    def _percentiles(self) -> dict[str, int]:
         ordered = sorted(self.samples) or [0.0]
-        parts = {name: int(ordered[min(int(part * len(ordered)), len(ordered) - 1)]) for name, part in _PARTS}
+        return {name: int(ordered[min(int(part * len(ordered)), len(ordered) - 1)]) for name, part in _PARTS}
+
+    def _rates(self) -> dict[str, float]:
+        elapsed = max(time.monotonic() - self.start, 1e-9)
         return {
-            "records": self.count,
-            "steadyState": self.steady,
             "recordsPerSec": self.count / elapsed,
             "mbPerSec": self.bytes / elapsed / _MB,
             "avgLatencyMs": self.latency_sum_ms / max(1, self.count),
             "maxLatencyMs": self.latency_max_ms,
-            "percentilesMs": parts,
         }
 
+    def document(self) -> dict[str, object]:
+        counts = {"records": self.count, "steadyState": self.steady}
+        return {**counts, **self._rates(), "percentilesMs": self._percentiles()}
+
     def total_line(self) -> str:
-        told = self.document()
-        parts = ", ".join(f"{value} ms {name}" for name, value in told["percentilesMs"].items())
+        rates = self._rates()
+        parts = ", ".join(f"{value} ms {name}" for name, value in self._percentiles().items())
         return (
             f"{self.count}{' steady state' if self.steady else ''} records sent,"
-            f" {told['recordsPerSec']:f} records/sec ({told['mbPerSec']:.2f} MB/sec),"
-            f" {told['avgLatencyMs']:.2f} ms avg latency, {told['maxLatencyMs']:.2f} ms max latency, {parts}."
+            f" {rates['recordsPerSec']:f} records/sec ({rates['mbPerSec']:.2f} MB/sec),"
+            f" {rates['avgLatencyMs']:.2f} ms avg latency, {rates['maxLatencyMs']:.2f} ms max latency, {parts}."
         )
 
 
@@ -205,7 +212,7 @@ class _Run:
     """One run: sends, waits, and counts what was stored."""
 
     def __init__(
-        self, session: Session, flags: ProducerPerfTestFlags, client: Any, transactional_id: str | None
+        self, session: Session, flags: ProducerPerfTestFlags, client: Producer, transactional_id: str | None
     ) -> None:
         self._session = session
         self._flags = flags
@@ -263,11 +270,11 @@ class _Run:
             for stats in self._stats:
                 stats.maybe_report()
 
-    def _delivered(self, error: Any, message: Any) -> None:
+    def _delivered(self, error: EngineError | None, message: Message) -> None:
         if error is not None:
             self._failed += 1
             return
-        latency_ms = message.latency() * 1000
+        latency_ms = (message.latency() or 0.0) * 1000
         whole, *steady = self._stats
         whole.record(latency_ms, len(message))
         # What was on its way when the steady state began does not belong to it.

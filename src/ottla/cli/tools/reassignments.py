@@ -7,13 +7,14 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.admin.errors import describe_error, raise_for
 from ottla.admin.log_dirs import Replica, alter_replica_log_dirs, describe_log_dirs
 from ottla.admin.partitions import Partition
 from ottla.admin.reassignments import alter_reassignments
 from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.message_json import Document
 from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def read_topics(file: str) -> list[str]:
     return topics
 
 
-def _read_json(file: str) -> dict[str, Any]:
+def _read_json(file: str) -> Document:
     try:
         document = json.loads(Path(file).read_text())
     except ValueError as error:

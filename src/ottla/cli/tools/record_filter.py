@@ -9,26 +9,29 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sized
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.cli.tools.failures import UsageProblem
+
+if TYPE_CHECKING:
+    from ottla.client.engine_types import EngineMessage
 
 MAX_LENGTH: Final = 2_000
 _MAX_DEPTH: Final = 50
 
-Read = Callable[["Fields"], Any]
+Read = Callable[["Fields"], object]
 """A part of a condition: what it is for a record."""
 
 
 class Fields:
     """A record as conditions see it: texts, and the value's JSON when it is asked for."""
 
-    def __init__(self, record: Any) -> None:
+    def __init__(self, record: EngineMessage) -> None:
         self._record = record
-        self._json: dict[str, Any] = {}
+        self._json: dict[str, object] = {}
 
-    def text(self, name: str) -> Any:
+    def text(self, name: str) -> object:
         record = self._record
         if name in ("key", "value"):
             return _decoded(getattr(record, name)())
@@ -38,7 +41,7 @@ class Fields:
             return {key: _decoded(value) for key, value in record.headers() or []}
         return getattr(record, name)()
 
-    def structure(self, name: str) -> Any:
+    def structure(self, name: str) -> object:
         """The JSON of a key or a value; None where it is none."""
         if name not in ("key", "value"):
             return self.text(name)
@@ -60,7 +63,7 @@ _NAMES: Final = ("key", "value", "headers", "topic", "partition", "offset", "tim
 _CONSTANTS: Final = {"true": True, "false": False, "null": None, "none": None}
 
 
-def _contains(container: Any, item: Any) -> bool:
+def _contains(container: Any, item: object) -> bool:
     return container is not None and item in container
 
 
@@ -76,7 +79,7 @@ _COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
     ast.Is: operator.eq,
     ast.IsNot: operator.ne,
 }
-_METHODS: Final[dict[str, tuple[int, Callable[..., Any]]]] = {
+_METHODS: Final[dict[str, tuple[int, Callable[..., object]]]] = {
     "startswith": (1, lambda text, other: str(text).startswith(str(other))),
     "endswith": (1, lambda text, other: str(text).endswith(str(other))),
     "lower": (0, lambda text: str(text).lower()),
@@ -86,7 +89,7 @@ _METHODS: Final[dict[str, tuple[int, Callable[..., Any]]]] = {
 """What texts can be asked, and how many arguments it takes."""
 
 
-def parse_filter(text: str) -> Callable[[Any], bool]:
+def parse_filter(text: str) -> Callable[[EngineMessage], bool]:
     """Whether a record fits. UsageProblem where the condition is not one."""
     if len(text) > MAX_LENGTH:
         raise UsageProblem(f"--filter is longer than {MAX_LENGTH} characters")
@@ -96,7 +99,7 @@ def parse_filter(text: str) -> Callable[[Any], bool]:
         raise _wrong(text, "it cannot be read") from None
     read = _Reader(text).read(tree.body, 0)
 
-    def fits(record: Any) -> bool:
+    def fits(record: EngineMessage) -> bool:
         try:
             return bool(read(Fields(record)))
         except (TypeError, re.error):
@@ -166,7 +169,7 @@ class _Reader:
 
     @staticmethod
     def _lookup(inside: Read, key: Read) -> Read:
-        def look(fields: Fields) -> Any:
+        def look(fields: Fields) -> object:
             container, wanted = inside(fields), key(fields)
             if isinstance(container, dict):
                 return container.get(wanted)
@@ -190,7 +193,7 @@ class _Reader:
         if isinstance(node.op, ast.Not):
             return lambda fields: not inner(fields)
         if isinstance(node.op, ast.USub):
-            return lambda fields: -inner(fields)
+            return lambda fields: -cast("float", inner(fields))
         raise _wrong(self._text, f"'{ast.unparse(node)}' is not allowed")
 
     def _compare(self, node: ast.Compare, depth: int) -> Read:
@@ -208,7 +211,7 @@ class _Reader:
             raise _wrong(self._text, f"'{ast.unparse(node)}' is not allowed")
         arguments = [self.read(each, depth) for each in node.args]
         if isinstance(node.func, ast.Name) and node.func.id == "len" and len(arguments) == 1:
-            return lambda fields: len(arguments[0](fields) or ())
+            return lambda fields: len(cast("Sized", arguments[0](fields) or ()))
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in _METHODS:
             raise _wrong(self._text, f"there is no '{ast.unparse(node.func)}()'")
         count, method = _METHODS[node.func.attr]
@@ -216,7 +219,7 @@ class _Reader:
             raise _wrong(self._text, f"{node.func.attr}() takes {count} arguments")
         subject = self.read(node.func.value, depth)
 
-        def call(fields: Fields) -> Any:
+        def call(fields: Fields) -> object:
             value = subject(fields)
             return None if value is None else method(value, *(each(fields) for each in arguments))
 

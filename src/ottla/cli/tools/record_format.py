@@ -7,9 +7,12 @@ import struct
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.cli.tools.failures import UsageProblem
+
+if TYPE_CHECKING:
+    from ottla.client.engine_types import EngineMessage
 
 _TIMESTAMP_TYPES: Final = {1: "CreateTime", 2: "LogAppendTime"}
 """librdkafka's names for what a record's timestamp is."""
@@ -90,7 +93,7 @@ class DefaultFormatter:
         shown = self.null_literal if data is None else data
         return shown if reader is None else reader(shown).encode()
 
-    def format(self, record: Any, delivery_count: int | None = None) -> bytes:
+    def format(self, record: EngineMessage, delivery_count: int | None = None) -> bytes:
         columns: list[bytes] = []
         if self.print_timestamp:
             kind, moment = record.timestamp()
@@ -113,7 +116,7 @@ class DefaultFormatter:
             columns.append(self._show("value", record.value()))
         return self.key_separator.join(columns) + (self.line_separator if columns else b"")
 
-    def _headers(self, record: Any) -> bytes:
+    def _headers(self, record: EngineMessage) -> bytes:
         headers = record.headers() or []
         if not headers:
             return b"NO_HEADERS"
@@ -124,7 +127,7 @@ class DefaultFormatter:
 class NoOpFormatter:
     """Prints nothing."""
 
-    def format(self, record: Any, delivery_count: int | None = None) -> bytes:
+    def format(self, record: EngineMessage, delivery_count: int | None = None) -> bytes:
         return b""
 
 
@@ -134,19 +137,21 @@ class LoggingFormatter:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._inner = DefaultFormatter.configured(properties)
 
-    def format(self, record: Any, delivery_count: int | None = None) -> bytes:
+    def format(self, record: EngineMessage, delivery_count: int | None = None) -> bytes:
         kind, moment = record.timestamp()
         name = _TIMESTAMP_TYPES.get(kind)
         told = f"{name}:{moment}, " if name else ""
-        key = "null" if record.key() is None else record.key().decode(errors="replace")
-        value = "null" if record.value() is None else record.value().decode(errors="replace")
+        key, value = (
+            "null" if data is None else data.decode(errors="replace")
+            for data in (record.key(), record.value())
+        )
         return self._inner.format(record) + f"{told}key:{key}, value:{value}\n".encode()
 
 
 class JsonFormatter:
     """One JSON object per record."""
 
-    def format(self, record: Any, delivery_count: int | None = None) -> bytes:
+    def format(self, record: EngineMessage, delivery_count: int | None = None) -> bytes:
         import json
 
         kind, moment = record.timestamp()
@@ -180,7 +185,7 @@ def _text(data: bytes | None) -> object:
 class Formatter(Protocol):
     """Whatever makes text of a record."""
 
-    def format(self, record: Any, delivery_count: int | None = None) -> bytes: ...
+    def format(self, record: EngineMessage, delivery_count: int | None = None) -> bytes: ...
 
 
 _PLAIN: Final = ("DefaultMessageFormatter", "LoggingMessageFormatter", "NoOpMessageFormatter")

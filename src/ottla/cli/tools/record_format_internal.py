@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.cli.tools.decoders import read_coordinator_record
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.message_json import as_text
 from ottla.cli.tools.remote_log_metadata import metadata_text
 from ottla.errors import ApiException
+
+if TYPE_CHECKING:
+    from ottla.client.engine_types import EngineMessage
 
 _REMOTE: Final = "RemoteLogMetadataFormatter"
 _TOOLS: Final = "org.apache.kafka.tools.consumer."
@@ -57,7 +60,7 @@ class CoordinatorFormatter:
     kinds: range | None
     line_end: bytes = b""
 
-    def format(self, record: Any, delivery_count: int | None = None) -> bytes:
+    def format(self, record: EngineMessage, delivery_count: int | None = None) -> bytes:
         key = record.key()
         if key is None:
             return b""
@@ -79,7 +82,7 @@ class RemoteLogFormatter:
 
     as_json: bool = False
 
-    def format(self, record: Any, delivery_count: int | None = None) -> bytes:
+    def format(self, record: EngineMessage, delivery_count: int | None = None) -> bytes:
         try:
             value = metadata_text(record.value())
         except ApiException as error:
@@ -90,7 +93,7 @@ class RemoteLogFormatter:
         return f"partition: {record.partition()}, offset: {record.offset()}, value: {value}\n".encode()
 
 
-def _unreadable(record: Any, error: ApiException) -> UsageProblem:
+def _unreadable(record: EngineMessage, error: ApiException) -> UsageProblem:
     why = error.message.rstrip(".")
     return UsageProblem(
         f"could not read the record at offset {record.offset()} of partition {record.partition()}: {why}"

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
+
+if TYPE_CHECKING:
+    from ottla.client.engine_types import EngineMessage
 
 _JSON_WORD: Final = re.compile(
     r'("(?:[^"\\]|\\.)*")(\s*:)?|\b(true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?'
@@ -23,7 +26,7 @@ class TerminalFormatter:
         self._show_topic = show_topic
         self._key_width = 0
 
-    def format(self, record: Any, delivery_count: int | None = None) -> bytes:
+    def format(self, record: EngineMessage, delivery_count: int | None = None) -> bytes:
         kind, moment = record.timestamp()
         when = (
             datetime.fromtimestamp(moment / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

@@ -7,7 +7,7 @@ words of Kafka's tool.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ApiException
 from ottla.records.record import Record
@@ -16,6 +16,14 @@ from ottla.wire.codec import decode_prefix
 from ottla.wire.errors import DecodeError
 from ottla.wire.primitives import read_uvarint
 from ottla.wire.uuid import uuid_to_str
+
+if TYPE_CHECKING:
+    from ottla.wire.messages import RemoteLogSegmentMetadataRecord as Segment
+    from ottla.wire.messages import RemoteLogSegmentMetadataSnapshotRecord as Snapshot
+    from ottla.wire.messages import RemoteLogSegmentMetadataUpdateRecord as Update
+    from ottla.wire.messages import RemotePartitionDeleteMetadataRecord as Deletion
+
+    _Partition = Segment.TopicIdPartitionEntry | Update.TopicIdPartitionEntry | Deletion.TopicIdPartitionEntry
 
 _FRAME_VERSION: Final = 1
 
@@ -83,7 +91,7 @@ def _read_short(value: bytes, position: int, what: str) -> tuple[int, int]:
     return short - 0x1_0000 if short > 0x7FFF else short, position
 
 
-def _segment(told: Any) -> str:
+def _segment(told: Segment) -> str:
     if told.start_offset < 0:
         raise DecodeError(
             f"Unexpected start offset = {told.start_offset}. StartOffset for a remote segment cannot be negative"
@@ -110,7 +118,7 @@ def _segment(told: Any) -> str:
     )
 
 
-def _update(told: Any) -> str:
+def _update(told: Update) -> str:
     return _braced(
         "RemoteLogSegmentMetadataUpdate",
         remoteLogSegmentId=_segment_id(told),
@@ -121,7 +129,7 @@ def _update(told: Any) -> str:
     )
 
 
-def _deletion(told: Any) -> str:
+def _deletion(told: Deletion) -> str:
     if not 0 <= told.remote_partition_delete_state < len(_PARTITION_STATES):
         raise DecodeError("null")  # all that Kafka says of it
     return _braced(
@@ -133,7 +141,7 @@ def _deletion(told: Any) -> str:
     )
 
 
-def _snapshot(told: Any) -> str:
+def _snapshot(told: Snapshot) -> str:
     state = _segment_state(told)
     return _braced(
         "RemoteLogSegmentMetadataSnapshot",
@@ -149,7 +157,7 @@ def _snapshot(told: Any) -> str:
     )
 
 
-_TEXTS: Final[dict[int, tuple[str, Callable[[Any], str]]]] = {
+_TEXTS: Final[dict[int, tuple[str, Callable[..., str]]]] = {
     0: ("RemoteLogSegmentMetadataRecord", _segment),
     1: ("RemoteLogSegmentMetadataUpdateRecord", _update),
     2: ("RemotePartitionDeleteMetadataRecord", _deletion),
@@ -162,7 +170,7 @@ def _braced(name: str, **fields: object) -> str:
     return f"{name}{{{', '.join(f'{field}={value}' for field, value in fields.items())}}}"
 
 
-def _segment_id(told: Any) -> str:
+def _segment_id(told: Segment | Update) -> str:
     known = told.remote_log_segment_id
     return _braced(
         "RemoteLogSegmentId",
@@ -171,11 +179,11 @@ def _segment_id(told: Any) -> str:
     )
 
 
-def _partition(entry: Any) -> str:
+def _partition(entry: _Partition) -> str:
     return f"{uuid_to_str(entry.id)}:{entry.name}-{entry.partition}"
 
 
-def _epochs(told: Any) -> str:
+def _epochs(told: Segment | Snapshot) -> str:
     """Where each leader's records begin, in the order of the leaders; of two entries for one, the later counts."""
     if not told.segment_leader_epochs:
         raise DecodeError("segmentLeaderEpochs can not be null or empty")
@@ -183,12 +191,12 @@ def _epochs(told: Any) -> str:
     return f"{{{', '.join(f'{epoch}={starts[epoch]}' for epoch in sorted(starts))}}}"
 
 
-def _custom(told: Any) -> str:
+def _custom(told: Segment | Update | Snapshot) -> str:
     data = told.custom_metadata
     return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
 
 
-def _segment_state(told: Any) -> str:
+def _segment_state(told: Segment | Update | Snapshot) -> str:
     if not 0 <= told.remote_log_segment_state < len(_SEGMENT_STATES):
         raise DecodeError("state can not be null")
     return _SEGMENT_STATES[told.remote_log_segment_state]

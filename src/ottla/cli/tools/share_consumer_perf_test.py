@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,6 +14,9 @@ from ottla.cli.tools.consumer_perf_test import java_date
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import now_ms
 from ottla.errors import ApiException
+
+if TYPE_CHECKING:
+    from confluent_kafka import ShareConsumer
 
 _MB: Final = 1024.0 * 1024.0
 _POLL_S: Final = 0.1
@@ -89,7 +92,7 @@ def share_consumer_perf_test(session: Session, flags: ShareConsumerPerfTestFlags
     run = _Run(session, flags)
     if not flags.hide_header:
         session.print(_TITLES)
-    with engine.telling_errors():
+    with engine.translated_errors():
         run.read()
     run.report()
 
@@ -97,7 +100,7 @@ def share_consumer_perf_test(session: Session, flags: ShareConsumerPerfTestFlags
 class _Reader:
     """One consumer of the group, on a thread of its own."""
 
-    def __init__(self, client_id: str, client: Any, metrics: engine.Metrics) -> None:
+    def __init__(self, client_id: str, client: ShareConsumer, metrics: engine.Metrics) -> None:
         self.client_id = client_id
         self.client = client
         self.metrics = metrics
@@ -158,10 +161,11 @@ class _Run:
         while self._failure is None and self._records < self._wanted:
             if (time.monotonic() - last) * 1000 > self._flags.timeout:
                 return
-            messages = reader.client.poll(_POLL_S)
+            messages = engine.received(reader.client.poll(_POLL_S))
             for message in messages:
-                if message.error() is not None:
-                    self._failure = engine.failure(message.error())
+                error = message.error()
+                if error is not None:
+                    self._failure = engine.failure(error)
                     return
                 reader.bytes += len(message) + len(message.key() or b"")
             reader.records += len(messages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -130,7 +130,7 @@ def _describe(session: Session, flags: ShareGroupsFlags) -> None:
 
 
 def _show(
-    session: Session, titles: list[str], rows: list[list[Any]], widths: list[int]
+    session: Session, titles: list[str], rows: list[list[object]], widths: list[int]
 ) -> list[dict[str, object]]:
     session.print()
     return show_table(session, titles, rows, widths)
@@ -140,7 +140,7 @@ def _show_members(session: Session, told: ShareGroup, verbose: bool) -> list[dic
     members = sorted(told.members, key=lambda member: str(member.member_id))
     if not members:
         return []
-    rows: list[list[Any]] = []
+    rows: list[list[object]] = []
     for each in members:
         assigned = [
             (topic.topic_name, number)
@@ -159,7 +159,7 @@ def _show_members(session: Session, told: ShareGroup, verbose: bool) -> list[dic
 
 def _show_state(session: Session, node: Node, told: ShareGroup, verbose: bool) -> list[dict[str, object]]:
     coordinator = f"{node.host}:{node.port}  ({node.id})"
-    columns: list[tuple[str, Any, int]] = [
+    columns: list[tuple[str, object, int]] = [
         ("GROUP", told.group_id, widest(15, [told.group_id])),
         ("COORDINATOR (ID)", coordinator, widest(25, [coordinator])),
         ("STATE", told.group_state, 15),
@@ -176,7 +176,7 @@ def _show_offsets(session: Session, group_id: str, verbose: bool) -> list[dict[s
     if not offsets:
         session.print(f"\nShare group '{group_id}' has no offset information.")
         return []
-    rows: list[list[Any]] = []
+    rows: list[list[object]] = []
     for (topic, number), each in offsets.items():
         known = each.start_offset >= 0
         epoch = each.leader_epoch if known and each.leader_epoch >= 0 else None
@@ -221,7 +221,7 @@ def _reset(session: Session, flags: ShareGroupsFlags) -> None:
 def _delete_offsets(session: Session, flags: ShareGroupsFlags) -> None:
     (group_id,) = flags.group[-1:]
     answer = delete_share_offsets(session.cluster, group_id, dict.fromkeys(flags.topic))
-    rows: list[list[Any]] = []
+    rows: list[list[object]] = []
     for each in sorted(answer.responses, key=lambda each: str(each.topic_name)):
         failed = each.error_code != ErrorCode.NONE
         told = describe_error(each.error_code, each.error_message) if failed else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -146,7 +146,9 @@ def _describe(session: Session, flags: StreamsGroupsFlags) -> None:
         session.dump(documents)
 
 
-def _show(session: Session, columns: list[tuple[str, int]], rows: list[list[Any]]) -> list[dict[str, object]]:
+def _show(
+    session: Session, columns: list[tuple[str, int]], rows: list[list[object]]
+) -> list[dict[str, object]]:
     titles, widths = [title for title, _ in columns], [width for _, width in columns]
     return show_table(session, titles, rows, widths)
 
@@ -158,7 +160,7 @@ def _show_state(session: Session, node: Node, told: StreamsGroup, verbose: bool)
         ("COORDINATOR (ID)", widest(25, [coordinator])),
         ("STATE", 25),
     ]
-    cells: list[Any] = [told.group_id, coordinator, told.group_state]
+    cells: list[object] = [told.group_id, coordinator, told.group_state]
     if verbose:
         columns += [("GROUP-EPOCH", 15), ("TARGET-ASSIGNMENT-EPOCH", 25)]
         cells += [told.group_epoch, told.assignment_epoch]
@@ -245,7 +247,7 @@ def _show_offsets(session: Session, told: StreamsGroup, verbose: bool) -> list[d
     starts = offsets_at(session.cluster, partitions, EARLIEST)
     ends = offsets_at(session.cluster, partitions, LATEST)
     committed = committed_offsets(session.cluster, told.group_id)
-    rows: list[list[Any]] = []
+    rows: list[list[object]] = []
     for partition in partitions:
         known = committed.get(partition)
         lag = ends[partition] - (known.offset if known else starts[partition])

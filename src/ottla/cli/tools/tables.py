@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 
-def as_rows(document: object) -> tuple[list[str], list[list[Any]]] | None:
+def as_rows(document: object) -> tuple[list[str], list[list[object]]] | None:
     """Titles and rows of a list of plain objects; None for everything else."""
     if not isinstance(document, list) or not document:
         return None
@@ -18,7 +17,7 @@ def as_rows(document: object) -> tuple[list[str], list[list[Any]]] | None:
     return list(titles), [[each.get(title) for title in titles] for each in document]
 
 
-def show(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def show(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table as wide as the terminal allows: numbers to the right, nothing as a dash."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -41,7 +40,7 @@ def _title(title: str) -> str:
     return title.replace("-", " ").replace("_", " ").lower()
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):

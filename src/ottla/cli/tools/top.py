@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ottla.cli.tools.base import Flags, Session, tool
 from ottla.cli.tools.cluster_sample import Sample, group_rates, take, topic_rates
 from ottla.cli.tools.failures import UsageProblem
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.live import Live
 
 _ROWS: Final = 20
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -52,7 +57,7 @@ def top(session: Session, flags: TopFlags) -> None:
 
 
 @contextlib.contextmanager
-def _screen(live: bool) -> Any:
+def _screen(live: bool) -> Iterator[Live | None]:
     if not live:
         yield None
         return
@@ -70,7 +75,7 @@ def size_text(count: float) -> str:
     return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
 
 
-def _document(before: Sample, now: Sample) -> dict[str, Any]:
+def _document(before: Sample, now: Sample) -> dict[str, object]:
     return {
         "brokers": now.brokers,
         "controller": now.controller,
@@ -135,12 +140,12 @@ def _lines(before: Sample, now: Sample) -> list[str]:
     return lines
 
 
-def _page(session: Session, before: Sample, now: Sample) -> Any:
+def _page(session: Session, before: Sample, now: Sample) -> Group:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    parts: list[Any] = [
+    parts: list[RenderableType] = [
         Text(f"{session.bootstrap}  {time.strftime('%H:%M:%S')}", style="dim"),
         Text(_summary(before, now), style="red bold" if now.headless or now.lacking else "bold"),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -21,6 +21,7 @@ from ottla.admin.topics import (
 )
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, require, tool
 from ottla.cli.tools.failures import UsageProblem
+from ottla.cli.tools.message_json import Document
 from ottla.cli.tools.names import topic_names
 from ottla.cli.tools.values import parse_int
 from ottla.errors import ApiException, ErrorCode
@@ -250,7 +251,7 @@ def _describe(session: Session, flags: TopicsFlags) -> None:
     configs = describe_configs(cluster, [(ConfigResourceType.TOPIC, name) for name in names]) if names else {}
     moving = _reassignments(cluster, described)
     reports = [report for report in _REPORTS if getattr(flags, report)]
-    documents: list[dict[str, Any]] = []
+    documents: list[Document] = []
     lines: list[str] = []
     for topic in described:
         name = topic.name or ""
@@ -270,7 +271,7 @@ def _describe(session: Session, flags: TopicsFlags) -> None:
         session.result(documents, lines)
 
 
-def _show_tables(documents: list[dict[str, Any]]) -> None:
+def _show_tables(documents: list[Document]) -> None:
     """Each topic for a person: a line about it, and its partitions as a table."""
     from ottla.cli.tools import tables
 
@@ -286,7 +287,7 @@ def _show_tables(documents: list[dict[str, Any]]) -> None:
         tables.show(["partition", "leader", "replicas", "in sync", "note"], rows)
 
 
-def _trouble(partition: dict[str, Any]) -> str:
+def _trouble(partition: Document) -> str:
     if partition["leader"] is None:
         return "no leader"
     missing = [each for each in partition["replicas"] if each not in partition["isr"]]
@@ -364,7 +365,7 @@ def _ids(ids: Sequence[int] | None) -> str:
     return "N/A" if ids is None else ",".join(map(str, ids))
 
 
-def _document(about: _Described, partitions: list[DescribedPartition]) -> dict[str, Any]:
+def _document(about: _Described, partitions: list[DescribedPartition]) -> Document:
     return {
         "topic": about.topic.name,
         "topicId": uuid_to_str(about.topic.topic_id),

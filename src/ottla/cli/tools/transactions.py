@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -23,6 +24,7 @@ from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
+    from ottla.admin.transactions import ActiveProducer
 
 _ACTIONS: Final = (
     *("list", "describe", "describe-producers", "abort", "find-hanging"),
@@ -82,13 +84,13 @@ def transactions(session: Session, flags: TransactionsFlags) -> None:
     }[flags.action](session, flags)
 
 
-def _tell(session: Session, titles: tuple[str, ...], rows: list[list[Any]]) -> None:
+def _show(session: Session, titles: tuple[str, ...], rows: Sequence[Sequence[object]]) -> None:
     names = [title[0].lower() + title[1:] for title in titles]
     session.result([dict(zip(names, cells, strict=True)) for cells in rows], tabbed(titles, rows))
 
 
 def _list(session: Session, flags: TransactionsFlags) -> None:
-    rows: list[list[Any]] = []
+    rows: list[list[object]] = []
     for node in sorted(session.cluster.nodes()):
         for each in list_transactions(
             session.cluster,
@@ -97,7 +99,7 @@ def _list(session: Session, flags: TransactionsFlags) -> None:
             pattern=flags.transactional_id_pattern,
         ):
             rows.append([each.transactional_id, node, each.producer_id, each.transaction_state])
-    _tell(session, ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows)
+    _show(session, ("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows)
 
 
 def _describe(session: Session, flags: TransactionsFlags) -> None:
@@ -120,7 +122,7 @@ def _describe(session: Session, flags: TransactionsFlags) -> None:
     )
     cells = [node, state.transactional_id, state.producer_id, state.producer_epoch, state.transaction_state]
     cells += [state.transaction_timeout_ms, start, duration, partitions]
-    _tell(session, titles, [cells])
+    _show(session, titles, [cells])
 
 
 def _partition(flags: TransactionsFlags) -> Partition:
@@ -145,7 +147,7 @@ def _describe_producers(session: Session, flags: TransactionsFlags) -> None:
         *("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp"),
         "CurrentTransactionStartOffset",
     )
-    _tell(session, titles, rows)
+    _show(session, titles, rows)
 
 
 def _abort(session: Session, flags: TransactionsFlags) -> None:
@@ -211,10 +213,10 @@ def _find_hanging(session: Session, flags: TransactionsFlags) -> None:
         *("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch"),
         *("StartOffset", "LastTimestamp", "Duration(min)"),
     )
-    _tell(session, titles, rows)
+    _show(session, titles, rows)
 
 
-def _long_open(cluster: Cluster, flags: TransactionsFlags) -> list[tuple[Partition, Any]]:
+def _long_open(cluster: Cluster, flags: TransactionsFlags) -> list[tuple[Partition, ActiveProducer]]:
     """Producers whose transaction is open for longer than any may be."""
     chosen = [
         (topic.name or "", each.partition_index)

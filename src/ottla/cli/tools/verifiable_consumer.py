@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import signal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, require, tool
-from ottla.cli.tools.verifiable_producer import tell
+from ottla.cli.tools.verifiable_producer import print_event
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
+
+    from ottla.client.engine_types import EngineMessage
 
 _POLL_S: Final = 0.2
 _AT_ONCE: Final = 500
@@ -56,7 +61,7 @@ def verifiable_consumer(session: Session, flags: VerifiableConsumerFlags) -> Non
     require(flags, "topic", "group_id")
     engine.require_broker(session)
     client = engine.consumer(engine.settings(session, _properties(flags)))
-    with engine.telling_errors():
+    with engine.translated_errors():
         _Run(flags, client).run()
 
 
@@ -85,7 +90,7 @@ def _properties(flags: VerifiableConsumerFlags) -> dict[str, str]:
 class _Run:
     """One run, until it has enough or is asked to stop."""
 
-    def __init__(self, flags: VerifiableConsumerFlags, client: Any) -> None:
+    def __init__(self, flags: VerifiableConsumerFlags, client: Consumer) -> None:
         self._flags = flags
         self._client = client
         self._count = 0
@@ -95,41 +100,42 @@ class _Run:
         flags = self._flags
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        tell("startup_complete")
+        print_event("startup_complete")
         self._client.list_topics(flags.topic, timeout=engine.METADATA_TIMEOUT_S)
         self._client.subscribe(
             [flags.topic],
-            on_assign=lambda _, partitions: self._tell_partitions("partitions_assigned", partitions),
-            on_revoke=lambda _, partitions: self._tell_partitions("partitions_revoked", partitions),
+            on_assign=lambda _, partitions: self._print_partitions("partitions_assigned", partitions),
+            on_revoke=lambda _, partitions: self._print_partitions("partitions_revoked", partitions),
         )
         try:
             while not self._stopped and (flags.max_messages < 0 or self._count < flags.max_messages):
                 left = _AT_ONCE if flags.max_messages < 0 else min(_AT_ONCE, flags.max_messages - self._count)
-                self._take(self._client.consume(left, _POLL_S))
+                self._take(engine.received(self._client.consume(left, _POLL_S)))
         finally:
             self._client.close()
-            tell("shutdown_complete")
+            print_event("shutdown_complete")
 
     def _stop(self, *_: object) -> None:
         if not self._stopped:
-            tell("shutdown_requested")
+            print_event("shutdown_requested")
         self._stopped = True
 
     @staticmethod
-    def _tell_partitions(name: str, partitions: Any) -> None:
-        tell(name, partitions=[{"topic": each.topic, "partition": each.partition} for each in partitions])
+    def _print_partitions(name: str, partitions: list[TopicPartition]) -> None:
+        print_event(
+            name, partitions=[{"topic": each.topic, "partition": each.partition} for each in partitions]
+        )
 
-    def _take(self, records: list[Any]) -> None:
-        by_partition: dict[tuple[str, int], list[Any]] = {}
+    def _take(self, records: list[EngineMessage]) -> None:
+        by_partition: dict[tuple[str, int], list[EngineMessage]] = {}
         for record in records:
-            if record.error() is not None:
-                raise engine.failure(record.error())
+            engine.check(record)
             by_partition.setdefault((record.topic(), record.partition()), []).append(record)
         if not records:
             return
         for record in records if self._flags.verbose else ():
             about = {"topic": record.topic(), "partition": record.partition(), "offset": record.offset()}
-            tell("record_data", key=_text(record.key()), value=_text(record.value()), **about)
+            print_event("record_data", key=_text(record.key()), value=_text(record.value()), **about)
         self._count += len(records)
         summaries = [
             {
@@ -141,7 +147,7 @@ class _Run:
             }
             for (topic, number), own in by_partition.items()
         ]
-        tell("records_consumed", count=len(records), partitions=summaries)
+        print_event("records_consumed", count=len(records), partitions=summaries)
         if not self._flags.enable_autocommit:
             self._commit({partition: own[-1].offset() + 1 for partition, own in by_partition.items()})
 
@@ -152,9 +158,9 @@ class _Run:
         told = [{"topic": each.topic, "partition": each.partition, "offset": each.offset} for each in wanted]
         try:
             self._client.commit(offsets=wanted, asynchronous=False)
-            tell("offsets_committed", offsets=told, success=True)
+            print_event("offsets_committed", offsets=told, success=True)
         except KafkaException as error:
-            tell("offsets_committed", offsets=told, error=error.args[0].str(), success=False)
+            print_event("offsets_committed", offsets=told, error=error.args[0].str(), success=False)
 
 
 def _text(data: bytes | None) -> str | None:

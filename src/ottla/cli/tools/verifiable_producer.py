@@ -6,13 +6,17 @@ import itertools
 import json
 import signal
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, require, tool
 from ottla.cli.tools.values import now_ms
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError as EngineError
+    from confluent_kafka import Message, Producer
 
 
 class VerifiableProducerFlags(Flags):
@@ -58,7 +62,7 @@ def verifiable_producer(session: Session, flags: VerifiableProducerFlags) -> Non
     _Run(flags, client).run()
 
 
-def tell(name: str, **more: object) -> None:
+def print_event(name: str, **more: object) -> None:
     """One event, as a line of JSON."""
     click.echo(json.dumps({"timestamp": now_ms(), "name": name, **more}, separators=(",", ":")))
 
@@ -66,7 +70,7 @@ def tell(name: str, **more: object) -> None:
 class _Run:
     """One run, until it is done or is asked to stop."""
 
-    def __init__(self, flags: VerifiableProducerFlags, client: Any) -> None:
+    def __init__(self, flags: VerifiableProducerFlags, client: Producer) -> None:
         self._flags = flags
         self._client = client
         self._sent = self._acked = 0
@@ -76,7 +80,7 @@ class _Run:
         flags, start = self._flags, time.monotonic()
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
-        tell("startup_complete")
+        print_event("startup_complete")
         start_ms = created_ms = flags.message_create_time
         begun_ms = now_ms()
         keys = (
@@ -91,33 +95,34 @@ class _Run:
             if flags.throughput > 0:
                 time.sleep(max(0.0, self._sent / flags.throughput - (time.monotonic() - start)))
         self._client.flush()
-        tell("shutdown_complete")
+        print_event("shutdown_complete")
         rate = self._acked / max(time.monotonic() - start, 1e-3)
         counts = {"sent": self._sent, "acked": self._acked}
-        tell("tool_data", **counts, target_throughput=flags.throughput, avg_throughput=rate)
+        print_event("tool_data", **counts, target_throughput=flags.throughput, avg_throughput=rate)
 
     def _stop(self, *_: object) -> None:
         self._stopped = True
 
     def _send(self, key: str | None, number: int, created_ms: int) -> None:
         prefix = "" if self._flags.value_prefix is None else f"{self._flags.value_prefix}."
-        more = {"timestamp": created_ms} if created_ms >= 0 else {}
+        topic, value = self._flags.topic, f"{prefix}{number}"
         self._sent += 1
         while True:
             try:
-                self._client.produce(
-                    self._flags.topic, f"{prefix}{number}", key, on_delivery=self._delivered, **more
-                )
+                if created_ms >= 0:
+                    self._client.produce(topic, value, key, -1, self._delivered, timestamp=created_ms)
+                else:
+                    self._client.produce(topic, value, key, -1, self._delivered)
                 break
             except BufferError:
                 self._client.poll(0.05)
         self._client.poll(0)
 
-    def _delivered(self, error: Any, message: Any) -> None:
-        key = None if message.key() is None else message.key().decode()
-        about = {"key": key, "value": message.value().decode(), "topic": message.topic()}
+    def _delivered(self, error: EngineError | None, message: Message) -> None:
+        key, value = (None if data is None else data.decode() for data in (message.key(), message.value()))
+        about = {"key": key, "value": value, "topic": message.topic()}
         if error is not None:
-            tell("producer_send_error", **about, exception=error.name(), message=error.str())
+            print_event("producer_send_error", **about, exception=error.name(), message=error.str())
             return
         self._acked += 1
-        tell("producer_send_success", **about, partition=message.partition(), offset=message.offset())
+        print_event("producer_send_success", **about, partition=message.partition(), offset=message.offset())
