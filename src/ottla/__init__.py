@@ -118,6 +118,8 @@ _HOMES = {
 }
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
+__all__ = sorted(_MODULE_OF)
+
 
 def __getattr__(name: str) -> Any:
     module = _MODULE_OF.get(name)

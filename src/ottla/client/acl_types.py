@@ -10,7 +10,10 @@ from ottla.client.errors import IllegalArgumentError
 
 @dataclass(frozen=True)
 class ResourcePatternFilter:
-    """Which resources are looked for; a name of None stands for all."""
+    """The resources that a filter looks for; a name of None stands for all.
+
+    >>> ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY).resource_name
+    """
 
     resource_type: ResourceType
     resource_name: str | None
@@ -25,7 +28,11 @@ class ResourcePatternFilter:
 
 @dataclass(frozen=True)
 class ResourcePattern(ResourcePatternFilter):
-    """The resources that an entry is about."""
+    """The resources that an entry is about.
+
+    >>> ResourcePattern(ResourceType.TOPIC, "orders").pattern_type.name
+    'LITERAL'
+    """
 
     pattern_type: ACLResourcePatternType = ACLResourcePatternType.LITERAL
 
@@ -39,7 +46,12 @@ class ResourcePattern(ResourcePatternFilter):
 
 @dataclass(frozen=True)
 class ACLFilter:
-    """Which entries are looked for; None stands for any principal or host."""
+    """The entries that a filter looks for; None stands for any principal or host.
+
+    >>> everything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+    >>> ACLFilter("User:alice", None, ACLOperation.ANY, ACLPermissionType.ANY, everything).principal
+    'User:alice'
+    """
 
     principal: str | None
     host: str | None
@@ -58,7 +70,12 @@ class ACLFilter:
 
 @dataclass(frozen=True)
 class ACL(ACLFilter):
-    """One entry."""
+    """One access control entry.
+
+    >>> orders = ResourcePattern(ResourceType.TOPIC, "orders")
+    >>> ACL("User:alice", "*", ACLOperation.READ, ACLPermissionType.ALLOW, orders).operation.name
+    'READ'
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -93,7 +93,7 @@ class KafkaAdminClient(
         `replication_factor`, `assignments`, `configs`).
 
         >>> from ottla import NewTopic
-        >>> created = admin.create_topics([NewTopic("visits", num_partitions=3)], wait_for_metadata=True)
+        >>> created = admin.create_topics([NewTopic("clicks", num_partitions=3)], wait_for_metadata=True)
         >>> created["topics"][0]["error_code"]
         0
         """

@@ -26,12 +26,26 @@ class AclAdmin(AdminBase):
     """List, add and remove access control entries; the cluster needs an authorizer."""
 
     def describe_acls(self, acl_filter: ACLFilter) -> tuple[list[ACL], ErrorType]:
-        """The entries that fit, and NoError."""
+        """The entries that fit, and NoError.
+
+        The cluster needs an authorizer::
+
+            everything = ResourcePatternFilter(ResourceType.ANY, None, ACLResourcePatternType.ANY)
+            acls, error = admin.describe_acls(
+                ACLFilter(None, None, ACLOperation.ANY, ACLPermissionType.ANY, everything)
+            )
+        """
         found = self._run(requests.describe_acls, *_parts(acl_filter))
         return [_acl(pattern, entry) for pattern, own in found.items() for entry in own], for_code(0)
 
     def create_acls(self, acls: Sequence[ACL]) -> CreatedAcls:
-        """Add entries: those that exist now as `succeeded`, and the errors of the others as `failed`."""
+        """Add entries: those that exist now as `succeeded`, and the errors of the others as `failed`.
+
+        The cluster needs an authorizer::
+
+            orders = ResourcePattern(ResourceType.TOPIC, "orders")
+            admin.create_acls([ACL("User:alice", "*", ACLOperation.READ, ACLPermissionType.ALLOW, orders)])
+        """
         if not all(isinstance(one, ACL) for one in acls):
             raise IllegalArgumentError("acls must be ACLs")
         response = self._run(requests.create_acls, [_parts(one) for one in acls])
@@ -44,7 +58,13 @@ class AclAdmin(AdminBase):
         return results
 
     def delete_acls(self, acl_filters: Sequence[ACLFilter]) -> list[tuple[ACLFilter, list[ACL], ErrorType]]:
-        """Remove the entries that fit: for each filter what was removed, and its error or NoError."""
+        """Remove the entries that fit: for each filter what was removed, and its error or NoError.
+
+        The cluster needs an authorizer::
+
+            orders = ResourcePatternFilter(ResourceType.TOPIC, "orders", ACLResourcePatternType.LITERAL)
+            admin.delete_acls([ACLFilter("User:alice", None, ACLOperation.ANY, ACLPermissionType.ANY, orders)])
+        """
         if not all(isinstance(one, ACLFilter) for one in acl_filters):
             raise IllegalArgumentError("acl_filters must be ACLFilters")
         response = self._run(requests.delete_acls, [_parts(one) for one in acl_filters])

@@ -34,7 +34,11 @@ class ConfigResource:
 
     @property
     def kind(self) -> ConfigResourceType:
-        """The resource's type, also if it was given by its name."""
+        """The resource's type, also if it was given by its name.
+
+        >>> ConfigResource("broker", "1").kind.name
+        'BROKER'
+        """
         given = self.resource_type
         if isinstance(given, ConfigResourceType):
             return given

@@ -78,7 +78,12 @@ class UserAdmin(AdminBase):
     def alter_user_scram_credentials(
         self, alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion]
     ) -> dict[str, str | None]:
-        """Change credentials: for each user None, or why it failed."""
+        """Change credentials: for each user None, or why it failed.
+
+        Set a password::
+
+            admin.alter_user_scram_credentials([UserScramCredentialUpsertion("alice", "SCRAM-SHA-256", "secret")])
+        """
         new: list[NewCredential] = []
         deleted: list[tuple[str, ScramMechanism]] = []
         for one in alterations:
@@ -94,7 +99,12 @@ class UserAdmin(AdminBase):
         return {one.user: _error_text(one.error_code, one.error_message) for one in response.results}
 
     def describe_user_scram_credentials(self, users: Iterable[str] | None = None) -> dict[str, Document]:
-        """Mechanisms and iterations of users; of all users if none is named."""
+        """Mechanisms and iterations of users; of all users if none is named.
+
+        The mechanisms of one user::
+
+            admin.describe_user_scram_credentials(["alice"])["alice"]["credential_infos"]
+        """
         response = self._run(requests.describe_scram_credentials, users)
         return {
             one.user: {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException
 
@@ -18,6 +18,11 @@ from ottla.client.consumer_state import ConsumerState
 from ottla.client.errors import NoOffsetForPartitionError, RetriableError, from_engine
 from ottla.client.settings import Settings
 from ottla.client.structs import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition as EnginePartition
+
+    from ottla.client.listeners import ConsumerRebalanceListener
 
 _logger = logging.getLogger(__name__)
 
@@ -45,7 +50,9 @@ class Assignments:
             "ooperative" in str(getattr(one, "name", one)) for one in names
         )
 
-    def subscribe(self, topics: Iterable[str], pattern: str | None, listener: Any) -> None:
+    def subscribe(
+        self, topics: Iterable[str], pattern: str | None, listener: ConsumerRebalanceListener | None
+    ) -> None:
         self._state.subscribe(topics, pattern, listener)
         self._look_at = 0.0
         if pattern is None and self._settings["group_id"] is not None:
@@ -198,7 +205,7 @@ class Assignments:
         except KafkaException as problem:
             raise from_engine(problem.args[0]) from None
 
-    def _on_assign(self, engine: Consumer, partitions: list[Any]) -> None:
+    def _on_assign(self, engine: Consumer, partitions: list[EnginePartition]) -> None:
         came = set(consumer_engine.ours(partitions))
         if self._incremental:
             self._state.add(came)
@@ -215,14 +222,14 @@ class Assignments:
         self._live = set(self._state.assigned)
         self._pause_again(came)
 
-    def _on_revoke(self, engine: Consumer, partitions: list[Any]) -> None:
+    def _on_revoke(self, engine: Consumer, partitions: list[EnginePartition]) -> None:
         self._save()
         self._lose(engine, partitions, "on_partitions_revoked")
 
-    def _on_lost(self, engine: Consumer, partitions: list[Any]) -> None:
+    def _on_lost(self, engine: Consumer, partitions: list[EnginePartition]) -> None:
         self._lose(engine, partitions, "on_partitions_lost")
 
-    def _lose(self, engine: Consumer, partitions: list[Any], tell: str) -> None:
+    def _lose(self, engine: Consumer, partitions: list[EnginePartition], tell: str) -> None:
         gone = set(consumer_engine.ours(partitions))
         listener = self._state.listener
         if listener is not None:

@@ -10,36 +10,38 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any
-
-from confluent_kafka import KafkaException
+from typing import TYPE_CHECKING, cast
 
 from ottla.client import consumer_engine, metadata
 from ottla.client.assignments import Assignments
-from ottla.client.consumer_engine import EARLIEST, LATEST, Committer, Offsets
+from ottla.client.consumer_engine import Committer, Offsets
+from ottla.client.consumer_lookups import ConsumerLookups, checked
 from ottla.client.consumer_records import record_maker
 from ottla.client.consumer_settings import DEFAULTS, consumer_engine_settings, consumer_settings
 from ottla.client.consumer_state import ConsumerState
 from ottla.client.errors import (
     IllegalStateError,
     KafkaError,
-    KafkaTimeoutError,
     RetriableError,
     from_engine,
 )
 from ottla.client.futures import Future
 from ottla.client.serializers import deserialize_function
-from ottla.client.settings import common_engine_settings, with_engine_config
 from ottla.client.statistics import INTERVAL_MS, Statistics
 from ottla.client.structs import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     MemberState,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
     TopicPartition,
 )
 from ottla.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition as EnginePartition
+
+    from ottla.client.engine_types import EngineMessage
+    from ottla.client.listeners import ConsumerRebalanceListener
 
 _logger = logging.getLogger(__name__)
 
@@ -47,12 +49,26 @@ _SLICE_S = 0.25
 _PASSING = {"_MAX_POLL_EXCEEDED", "_ALL_BROKERS_DOWN", "_TRANSPORT", "_RESOLVE", "_TIMED_OUT"}
 
 
-class KafkaConsumer:
-    """Reads records of topics, alone or as a member of a group. For one thread at a time."""
+class KafkaConsumer(ConsumerLookups):
+    """Reads records of topics, alone or as a member of a group. For one thread at a time.
+
+    Settings have kafka-python's names, as in `bootstrap_servers`, `group_id` and `auto_offset_reset`.
+
+    >>> from ottla import KafkaConsumer
+    >>> with KafkaConsumer(
+    ...     "orders",
+    ...     bootstrap_servers=bootstrap_servers,
+    ...     auto_offset_reset="earliest",
+    ...     value_deserializer=bytes.decode,
+    ... ) as consumer:
+    ...     record = next(consumer)
+    >>> record.topic, record.offset, record.value
+    ('orders', 0, 'three apples')
+    """
 
     DEFAULT_CONFIG = DEFAULTS
 
-    def __init__(self, *topics: str, **configs: Any) -> None:
+    def __init__(self, *topics: str, **configs: object) -> None:
         self.config = consumer_settings(configs)
         self._make = record_maker(
             deserialize_function(self.config["key_deserializer"], "key_deserializer"),
@@ -87,9 +103,19 @@ class KafkaConsumer:
 
     # -- what to read
 
-    def subscribe(self, topics: Iterable[str] = (), pattern: str | None = None, listener: Any = None) -> None:
-        """Read these topics, or all whose names match the pattern. A group shares out their partitions; without
-        one this consumer reads them all."""
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        """Read these topics, or all whose names match the pattern. A group shares their partitions among its members;
+        without a group this consumer reads them all.
+
+        >>> from ottla import KafkaConsumer
+        >>> with KafkaConsumer(bootstrap_servers=bootstrap_servers) as consumer:
+        ...     consumer.subscribe(pattern="^order.*")
+        """
         self._open()
         for topic in [topics] if isinstance(topics, str) else topics:
             metadata.check_topic_name(topic)
@@ -98,18 +124,32 @@ class KafkaConsumer:
         self._assignments.subscribe(topics, pattern, listener)
 
     def subscription(self) -> set[str] | None:
-        """The topics subscribed to; those that matched so far, if by pattern."""
+        """The topics of the subscription; with a pattern, those that have matched so far.
+
+        >>> from ottla import KafkaConsumer
+        >>> with KafkaConsumer("orders", bootstrap_servers=bootstrap_servers) as consumer:
+        ...     consumer.subscription()
+        {'orders'}
+        """
         return None if self._state.subscribed is None else set(self._state.subscribed)
 
     def unsubscribe(self) -> None:
-        """Give up topics and partitions."""
+        """Give up all topics and partitions.
+
+        >>> from ottla import KafkaConsumer
+        >>> with KafkaConsumer("orders", bootstrap_servers=bootstrap_servers) as consumer:
+        ...     consumer.unsubscribe()
+        """
         self._commit_consumed()
         self._assignments.unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions, whatever a group does."""
+        """Read these partitions, whatever a group does.
+
+        >>> consumer.assign([TopicPartition("orders", 0)])
+        """
         self._open()
-        wanted = [_checked(tp) for tp in partitions]
+        wanted = [checked(tp) for tp in partitions]
         if not wanted:
             self.unsubscribe()
             return
@@ -117,7 +157,11 @@ class KafkaConsumer:
         self._state.assign(wanted)
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions read at present."""
+        """The partitions that this consumer reads now.
+
+        >>> consumer.assignment()
+        {TopicPartition(topic='orders', partition=0)}
+        """
         return set(self._state.assigned)
 
     # -- reading
@@ -125,7 +169,13 @@ class KafkaConsumer:
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None, update_offsets: bool = True
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """The next records by partition. Returns as soon as there are any, or when the time is over."""
+        """The next records by partition. Returns as soon as there are any, or when the time is over.
+
+        >>> consumer.seek_to_beginning()
+        >>> [records] = consumer.poll(timeout_ms=30_000, max_records=1).values()
+        >>> records[0].value
+        b'three apples'
+        """
         if timeout_ms < 0:
             raise ValueError("timeout_ms must not be negative")
         if max_records is None:
@@ -209,7 +259,9 @@ class KafkaConsumer:
                 left = min(_SLICE_S, deadline - time.monotonic())
                 if left > 0:
                     first = self._engine.poll(left)
-                    messages = [] if first is None else [first, *self._consume(count - 1, 0)]
+                    messages = (
+                        [] if first is None else [cast("EngineMessage", first), *self._consume(count - 1, 0)]
+                    )
             state = self._state
             if state.assigned is not assigned:
                 messages = [one for one in messages if one.error() is not None or state.reads(one)]
@@ -226,10 +278,10 @@ class KafkaConsumer:
         """Let the engine speak; records that come along are kept."""
         message = self._engine.poll(timeout_s)
         if message is not None:
-            self._state.buffer.append(message)
+            self._state.buffer.append(cast("EngineMessage", message))
 
-    def _consume(self, count: int, timeout_s: float) -> list[Any]:
-        return self._engine.consume(count, timeout_s) if count > 0 else []
+    def _consume(self, count: int, timeout_s: float) -> list[EngineMessage]:
+        return cast("list[EngineMessage]", self._engine.consume(count, timeout_s)) if count > 0 else []
 
     def _keep_up(self) -> None:
         """What has to be done between reads."""
@@ -244,9 +296,10 @@ class KafkaConsumer:
                     self._engine, offsets, self.config["default_offset_commit_callback"] or _log_failure
                 )
 
-    def _take_note(self, message: Any) -> None:
+    def _take_note(self, message: EngineMessage) -> None:
         """An event among the records: the end of a partition, an offset that is not there, a failure."""
         error = message.error()
+        assert error is not None
         name = error.name()
         tp = None if message.topic() is None else TopicPartition(message.topic(), message.partition())
         if name == "_PARTITION_EOF":
@@ -267,14 +320,22 @@ class KafkaConsumer:
     # -- positions
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int | None:
-        """The offset of the next record to be read."""
+        """The offset of the next record to be read.
+
+        >>> consumer.seek(first, 0)
+        >>> consumer.position(first)
+        0
+        """
         self._assigned(partition)
         self._assignments.find_positions()
         return self._state.positions.get(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from this offset."""
-        _checked(partition)
+        """Continue at this offset.
+
+        >>> consumer.seek(first, 0)
+        """
+        checked(partition)
         if not isinstance(offset, int) or offset < 0:
             raise ValueError("an offset is an integer of 0 or more")
         if partition not in self._state.assigned:
@@ -282,15 +343,21 @@ class KafkaConsumer:
         self._assignments.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the first record there is; of all assigned partitions, if none is named."""
+        """Continue at the first record that exists; in all assigned partitions if none is named.
+
+        >>> consumer.seek_to_beginning(first)
+        """
         self._seek_to("earliest", partitions)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on with the next record that is written."""
+        """Continue with the next record that is written.
+
+        >>> consumer.seek_to_end()
+        """
         self._seek_to("latest", partitions)
 
     def _seek_to(self, place: str, partitions: tuple[TopicPartition, ...]) -> None:
-        wanted = [_checked(tp) for tp in partitions] or sorted(self._state.assigned)
+        wanted = [checked(tp) for tp in partitions] or sorted(self._state.assigned)
         if not wanted:
             raise ValueError("no partitions are assigned")
         for tp in wanted:
@@ -300,39 +367,65 @@ class KafkaConsumer:
             self._state.reset(tp, place)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Read nothing of these until they are resumed; they stay assigned."""
+        """Read nothing of these partitions until `resume`; they stay assigned.
+
+        >>> consumer.pause(first)
+        >>> consumer.paused() == {first}
+        True
+        >>> consumer.resume(first)
+        """
         self._switch(partitions, self._state.pause, self._engine.pause)
 
     def resume(self, *partitions: TopicPartition) -> None:
+        """Read these partitions again after `pause`.
+
+        >>> consumer.pause(first)
+        >>> consumer.resume(first)
+        """
         self._switch(partitions, self._state.resume, self._engine.resume)
 
     def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused.
+
+        >>> consumer.paused()
+        set()
+        """
         return set(self._state.paused)
 
     def _switch(
         self,
         partitions: tuple[TopicPartition, ...],
         note: Callable[[TopicPartition], None],
-        tell: Callable[[list[Any]], Any],
+        switch: Callable[[list[EnginePartition]], object],
     ) -> None:
         for tp in partitions:
             self._assigned(tp)
         for tp in partitions:
             note(tp)
         if live := [tp for tp in partitions if self._assignments.is_live(tp)]:
-            tell(consumer_engine.theirs(dict.fromkeys(live, 0)))
+            switch(consumer_engine.theirs(dict.fromkeys(live, 0)))
 
     # -- commits
 
     def commit(self, offsets: Offsets | None = None, timeout_ms: float | None = None) -> None:
-        """Commit for the group and wait: what has been consumed, or the offsets given."""
+        """Commit for the group and wait: what has been consumed, or the offsets given.
+
+        >>> from ottla import OffsetAndMetadata
+        >>> consumer.commit({first: OffsetAndMetadata(1)})
+        """
         self._in_group()
         consumer_engine.commit(self._engine, self._state.consumed() if offsets is None else offsets)
 
     def commit_async(
-        self, offsets: Offsets | None = None, callback: Callable[..., Any] | None = None
+        self, offsets: Offsets | None = None, callback: Callable[..., object] | None = None
     ) -> Future[Offsets]:
-        """Commit in the background; `callback(offsets, response_or_exception)` and the future tell how it went."""
+        """Commit in the background; `callback(offsets, response_or_exception)` and the future report the result.
+
+        >>> from ottla import OffsetAndMetadata
+        >>> future = consumer.commit_async({first: OffsetAndMetadata(1)})
+        >>> future.get(timeout=30)[first].offset
+        1
+        """
         self._in_group()
         wanted = self._state.consumed() if offsets is None else offsets
         return self._committer.commit(
@@ -342,9 +435,13 @@ class KafkaConsumer:
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
     ) -> int | OffsetAndMetadata | None:
-        """What the group has committed, with the note that came with it if `metadata` is wanted."""
+        """The committed offset of the group; with `metadata`, also the note that came with it.
+
+        >>> consumer.committed(first)
+        1
+        """
         self._in_group()
-        _checked(partition)
+        checked(partition)
         timeout_s = self._timeout_s if timeout_ms is None else timeout_ms / 1000
         found = consumer_engine.committed(self._engine, [partition], timeout_s).get(partition)
         return found if found is None or metadata else found.offset
@@ -361,7 +458,11 @@ class KafkaConsumer:
             self._commit_consumed()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This consumer's membership, for `KafkaProducer.send_offsets_to_transaction`."""
+        """This consumer's membership, for `KafkaProducer.send_offsets_to_transaction`.
+
+        >>> consumer.group_metadata().group_id
+        'readers'
+        """
         if self.config["group_id"] is None:
             return ConsumerGroupMetadata()
         return ConsumerGroupMetadata(
@@ -372,85 +473,15 @@ class KafkaConsumer:
             token=self._engine.consumer_group_metadata(),
         )
 
-    # -- questions
-
-    def topics(self) -> set[str]:
-        """All topics that this client may see, but those of the brokers' own."""
-        return set(metadata.all_topics(self._engine, self._timeout_s)) - metadata.INTERNAL_TOPICS
-
-    def partitions_for_topic(self, topic: str) -> set[int]:
-        """The topic's partitions; none, if there is no such topic."""
-        return set(metadata.leaders(self._engine, topic, self._timeout_s) or ())
-
-    def beginning_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
-        return self._offsets_at(partitions, EARLIEST, timeout_ms)
-
-    def end_offsets(
-        self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offset that the next record of each partition will have."""
-        return self._offsets_at(partitions, LATEST, timeout_ms)
-
-    def _offsets_at(
-        self, partitions: Iterable[TopicPartition], at: int, timeout_ms: float | None
-    ) -> dict[TopicPartition, int]:
-        timeout_s = self._timeout_s if timeout_ms is None else timeout_ms / 1000
-        return consumer_engine.list_offsets(self._engine, dict.fromkeys(partitions, at), timeout_s)
-
-    def offsets_for_times(
-        self, timestamps: dict[TopicPartition, int], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition at or after a time in milliseconds; None where there is none."""
-        for tp, at in timestamps.items():
-            if at < 0:
-                raise ValueError(f"the time for {tp} is {at}, and a time is not negative")
-        timeout_s = self._timeout_s if timeout_ms is None else timeout_ms / 1000
-        settings = common_engine_settings(self.config)
-        settings.pop("max.in.flight.requests.per.connection", None)
-        return consumer_engine.records_at_times(
-            with_engine_config(settings, self.config),
-            {tp: int(at) for tp, at in timestamps.items()},
-            self.config["isolation_level"],
-            timeout_s,
-        )
-
-    def highwater(self, partition: TopicPartition) -> int | None:
-        """The end of the partition as of the last fetch."""
-        self._assigned(partition)
-        try:
-            found = self._engine.get_watermark_offsets(consumer_engine.theirs({partition: 0})[0], cached=True)
-        except KafkaException:
-            return None
-        return found[1] if found is not None and found[1] >= 0 else None
-
-    def bootstrap(self, timeout_ms: float | None = None, refresh: bool = False) -> None:
-        """Wait until the cluster has been reached; KafkaTimeoutError where it is not in time. The engine asks anew
-        each time, `refresh` or not."""
-        deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
-        while not self.bootstrap_connected():
-            if deadline is not None and time.monotonic() >= deadline:
-                raise KafkaTimeoutError(f"no broker was reached within {timeout_ms} ms")
-
-    def bootstrap_connected(self) -> bool:
-        """Whether the cluster can be reached."""
-        try:
-            return bool(self._engine.list_topics("", timeout=1).brokers)
-        except KafkaException:
-            return False
-
-    def metrics(self, raw: bool = False) -> dict[str, Any] | None:
-        """Counters by group; `raw` gives the engine's whole report. None if they are switched off."""
-        if not self.config["metrics_enabled"]:
-            return None
-        return self._statistics.raw() if raw else self._statistics.consumer_metrics({})
-
     # -- the end
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit what was consumed, if that is done automatically, and leave the group."""
+        """Commit what was consumed, if commits are automatic, and leave the group.
+
+        >>> from ottla import KafkaConsumer
+        >>> consumer = KafkaConsumer("orders", bootstrap_servers=bootstrap_servers)
+        >>> consumer.close()
+        """
         if self._closed:
             return
         if autocommit:
@@ -481,18 +512,7 @@ class KafkaConsumer:
         if self.config["group_id"] is None:
             raise IllegalStateError("commits need a group_id")
 
-    def _assigned(self, partition: TopicPartition) -> None:
-        _checked(partition)
-        if partition not in self._state.assigned:
-            raise IllegalStateError(f"{partition} is not assigned")
 
-
-def _checked(partition: Any) -> TopicPartition:
-    if not isinstance(partition, TopicPartition):
-        raise TypeError(f"a partition is a TopicPartition, not {partition!r}")
-    return partition
-
-
-def _log_failure(offsets: Offsets, result: Any) -> None:
+def _log_failure(offsets: Offsets, result: object) -> None:
     if isinstance(result, BaseException):
         _logger.warning("an automatic commit failed: %s", result)

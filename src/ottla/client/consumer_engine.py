@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as EnginePartition
@@ -14,6 +14,11 @@ from ottla.client.errors import CommitFailedError, KafkaError, for_code, from_en
 from ottla.client.futures import Future
 from ottla.client.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from ottla.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError as EngineError
+
+    from ottla.client.engine_types import EngineSettings
 
 EARLIEST = -2
 LATEST = -1
@@ -32,7 +37,7 @@ _NOT_OURS = {
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
-def open_consumer(settings: dict[str, Any]) -> Consumer:
+def open_consumer(settings: EngineSettings) -> Consumer:
     try:
         return Consumer(settings)
     except KafkaException as problem:
@@ -64,7 +69,7 @@ def list_offsets(
 
 
 def records_at_times(
-    settings: dict[str, Any], wanted: Mapping[TopicPartition, int], isolation_level: str, timeout_s: float
+    settings: EngineSettings, wanted: Mapping[TopicPartition, int], isolation_level: str, timeout_s: float
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """The first record at or after each time. Only the engine's admin client tells that record's own time."""
     from confluent_kafka import IsolationLevel
@@ -134,7 +139,7 @@ def _engine_offsets(offsets: Offsets) -> list[EnginePartition]:
     return wanted
 
 
-def _commit_error(error: Any) -> KafkaError:
+def _commit_error(error: EngineError) -> KafkaError:
     if error.code() in _NOT_OURS:
         cause = for_code(error.code()).__name__
         return CommitFailedError(f"the group gave these partitions to another member meanwhile ({cause})")
@@ -150,7 +155,7 @@ class Committer:
         self._pending: deque[tuple[Offsets, Future[Offsets]]] = deque()
 
     def commit(
-        self, engine: Consumer, offsets: Offsets, callback: Callable[..., Any] | None
+        self, engine: Consumer, offsets: Offsets, callback: Callable[..., object] | None
     ) -> Future[Offsets]:
         """The future and the callback, `callback(offsets, response_or_exception)`, tell how it went."""
         future = _Commit(self._pump)
@@ -167,7 +172,7 @@ class Committer:
             future.failure(_commit_error(problem.args[0]))
         return future
 
-    def committed(self, error: Any, partitions: list[EnginePartition]) -> None:
+    def committed(self, error: EngineError | None, partitions: list[EnginePartition]) -> None:
         """The engine's word on one commit: the oldest one with these offsets."""
         told = {TopicPartition(one.topic, one.partition): one.offset for one in partitions}
         for number, (offsets, future) in enumerate(self._pending):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, SupportsIndex
 
 from ottla.client.serializers import Serialize
 from ottla.client.structs import ConsumerRecord, Headers
+
+if TYPE_CHECKING:
+    from ottla.client.engine_types import EngineMessage
 
 _LOG_APPEND_TIME = 2
 
@@ -15,7 +18,7 @@ _new_fetched: Callable[..., FetchedRecord] = object.__new__
 
 
 def as_record(
-    message: Any, key_of: Serialize | None = None, value_of: Serialize | None = None
+    message: EngineMessage, key_of: Serialize | None = None, value_of: Serialize | None = None
 ) -> ConsumerRecord:
     """All fields of a message, key and value through their deserializers."""
     key, value = message.key(), message.value()
@@ -61,7 +64,7 @@ class FetchedRecord:
     """
 
     __slots__ = ("_message",)
-    _message: Any
+    _message: EngineMessage
     _fields = ConsumerRecord._fields
 
     @property  # type: ignore[misc]
@@ -84,11 +87,11 @@ class FetchedRecord:
         return offset
 
     @property
-    def key(self) -> Any:
+    def key(self) -> bytes | None:
         return self._message.key()
 
     @property
-    def value(self) -> Any:
+    def value(self) -> bytes | None:
         return self._message.value()
 
     @property
@@ -104,13 +107,13 @@ class FetchedRecord:
     def checksum(self) -> None:
         return None
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(as_record(self._message), name)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         return iter(as_record(self._message))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: SupportsIndex | slice) -> object:
         return as_record(self._message)[index]
 
     def __len__(self) -> int:
@@ -125,17 +128,19 @@ class FetchedRecord:
     def __repr__(self) -> str:
         return repr(as_record(self._message))
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[ConsumerRecord], tuple[object, ...]]:
         return ConsumerRecord, tuple(self)
 
 
-def record_maker(key_of: Serialize | None, value_of: Serialize | None) -> Callable[[Any], ConsumerRecord]:
+def record_maker(
+    key_of: Serialize | None, value_of: Serialize | None
+) -> Callable[[EngineMessage], ConsumerRecord]:
     """The function that turns a message into a record, with the deserializers of a consumer in it."""
     if key_of is not None or value_of is not None:
         # What a deserializer refuses is refused where the record is handed out, not where it is looked at.
         return lambda message: as_record(message, key_of, value_of)
 
-    def make(message: Any) -> ConsumerRecord:
+    def make(message: EngineMessage) -> ConsumerRecord:
         record = _new_fetched(FetchedRecord)
         record._message = message
         return record  # type: ignore[return-value]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.settings import (
@@ -19,19 +18,36 @@ from ottla.client.settings import (
 
 
 class RangePartitionAssignor:
-    """Each topic's partitions in ranges, one for each member."""
+    """Assigns each topic's partitions in ranges, one for each member.
+
+    >>> RangePartitionAssignor.name
+    'range'
+    """
 
     name = "range"
 
 
 class RoundRobinPartitionAssignor:
-    """All partitions dealt out one by one."""
+    """Assigns all partitions one by one in turn.
+
+    >>> RoundRobinPartitionAssignor.name
+    'roundrobin'
+    """
 
     name = "roundrobin"
 
 
 class CooperativeStickyAssignor:
-    """Members keep what they have, and a rebalance moves only what it must."""
+    """Members keep their partitions, and a rebalance moves only what it must.
+
+    >>> from ottla import KafkaConsumer
+    >>> consumer = KafkaConsumer(
+    ...     bootstrap_servers=bootstrap_servers,
+    ...     group_id="sticky",
+    ...     partition_assignment_strategy=[CooperativeStickyAssignor],
+    ... )
+    >>> consumer.close()
+    """
 
     name = "cooperative-sticky"
 
@@ -84,7 +100,7 @@ _RESETS = {"smallest": "earliest", "largest": "latest"}
 _INSTANCE_ID = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
-def consumer_settings(given: Mapping[str, Any]) -> Settings:
+def consumer_settings(given: Mapping[str, object]) -> Settings:
     settings = merge(DEFAULTS, given, "KafkaConsumer")
     reset = settings["auto_offset_reset"]
     settings["auto_offset_reset"] = _RESETS.get(reset, reset)
@@ -103,7 +119,7 @@ def consumer_settings(given: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _check_group(settings: Settings, given: Mapping[str, Any]) -> None:
+def _check_group(settings: Settings, given: Mapping[str, object]) -> None:
     instance = settings["group_instance_id"]
     if instance is not None:
         if settings["group_id"] is None:
@@ -149,7 +165,7 @@ def consumer_engine_settings(settings: Settings) -> Settings:
     return with_engine_config(engine, settings)
 
 
-def _strategies(given: Any) -> str:
+def _strategies(given: str | type | Iterable[object]) -> str:
     known = {
         "range": "range",
         "RangePartitionAssignor": "range",

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ottla.client.errors import IllegalStateError
 from ottla.client.structs import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.engine_types import EngineMessage
+    from ottla.client.listeners import ConsumerRebalanceListener
 
 
 class ConsumerState:
@@ -32,16 +36,16 @@ class ConsumerState:
     def __init__(self) -> None:
         self.subscribed: set[str] | None = None
         self.pattern: re.Pattern[str] | None = None
-        self.listener: Any = None
+        self.listener: ConsumerRebalanceListener | None = None
         self.manual = False
         self.assigned: set[TopicPartition] = set()
         self._positions: dict[TopicPartition, int] = {}
-        self.latest: Any = None
+        self.latest: EngineMessage | None = None
         self.epochs: dict[TopicPartition, int] = {}
         self.resets: dict[TopicPartition, str] = {}
         self.paused: set[TopicPartition] = set()
-        self.buffer: deque[Any] = deque()
-        self.held: dict[TopicPartition, list[Any]] = {}
+        self.buffer: deque[EngineMessage] = deque()
+        self.held: dict[TopicPartition, list[EngineMessage]] = {}
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
@@ -63,7 +67,9 @@ class ConsumerState:
             epoch = message.leader_epoch()
             self.epochs[tp] = -1 if epoch is None else epoch
 
-    def subscribe(self, topics: Iterable[str], pattern: str | None, listener: Any) -> None:
+    def subscribe(
+        self, topics: Iterable[str], pattern: str | None, listener: ConsumerRebalanceListener | None
+    ) -> None:
         if self.manual:
             raise IllegalStateError(
                 "partitions were assigned by hand: unsubscribe before subscribing to topics"
@@ -137,7 +143,7 @@ class ConsumerState:
         self.paused.discard(tp)
         self.buffer.extendleft(reversed(self.held.pop(tp, [])))
 
-    def reads(self, message: Any) -> bool:
+    def reads(self, message: EngineMessage) -> bool:
         return _place(message) in self.assigned
 
     def without_position(self) -> list[TopicPartition]:
@@ -163,5 +169,5 @@ class ConsumerState:
             self.buffer = deque(one for one in self.buffer if _place(one) not in partitions)
 
 
-def _place(message: Any) -> TopicPartition:
+def _place(message: EngineMessage) -> TopicPartition:
     return TopicPartition(message.topic(), message.partition())

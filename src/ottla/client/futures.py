@@ -11,11 +11,17 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.client.errors import KafkaError, KafkaTimeoutError, RetriableError, from_engine
 from ottla.client.structs import RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError as EngineError
+    from confluent_kafka import Message
+
+    from ottla.client.engine_types import EngineMessage
 
 _logger = logging.getLogger(__name__)
 
@@ -32,7 +38,7 @@ class Future(Generic[T]):
     is_done = False
     exception: BaseException | None = None
     _value: Any = None
-    _waiting: list[tuple[bool, Callable[..., Any]]] | None = None
+    _waiting: list[tuple[bool, Callable[..., object]]] | None = None
     _event: threading.Event | None = None
 
     @property
@@ -60,7 +66,7 @@ class Future(Generic[T]):
         self._complete(None, exception)
         return self
 
-    def _complete(self, value: Any, exception: BaseException | None) -> None:
+    def _complete(self, value: object, exception: BaseException | None) -> None:
         self._value = value
         self.exception = exception
         self.is_done = True
@@ -80,24 +86,30 @@ class Future(Generic[T]):
             if on_success == (self.exception is None):
                 _call(function, self.value if on_success else self.exception)
 
-    def _add(self, on_success: bool, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    def _add(
+        self,
+        on_success: bool,
+        function: Callable[..., object],
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> None:
         if args or kwargs:
             function = functools.partial(function, *args, **kwargs)
         self.__dict__.setdefault("_waiting", []).append((on_success, function))
         if self.is_done:
             self._call_waiting()
 
-    def add_callback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[T]:
+    def add_callback(self, function: Callable[..., object], *args: object, **kwargs: object) -> Future[T]:
         """Have `function(*args, value, **kwargs)` called on success: at once, if it has come already."""
         self._add(True, function, args, kwargs)
         return self
 
-    def add_errback(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[T]:
+    def add_errback(self, function: Callable[..., object], *args: object, **kwargs: object) -> Future[T]:
         """Have `function(*args, exception, **kwargs)` called on failure."""
         self._add(False, function, args, kwargs)
         return self
 
-    def add_both(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[T]:
+    def add_both(self, function: Callable[..., object], *args: object, **kwargs: object) -> Future[T]:
         return self.add_callback(function, *args, **kwargs).add_errback(function, *args, **kwargs)
 
     def chain(self, future: Future[T]) -> Future[T]:
@@ -127,7 +139,7 @@ class Future(Generic[T]):
             if not arrived.done():
                 arrived.set_result(None)
 
-        def wake(_: Any) -> None:
+        def wake(_: object) -> None:
             loop.call_soon_threadsafe(arrive)
 
         self.add_both(wake)
@@ -138,10 +150,10 @@ class Future(Generic[T]):
 class FutureRecordMetadata(Future[RecordMetadata]):
     """The place of one record in its partition, known once the broker has acknowledged it."""
 
-    _hurry: Callable[[float], Any]
+    _hurry: Callable[[float], object]
     _header_size = -1
 
-    def delivered(self, error: Any, message: Any) -> None:
+    def delivered(self, error: EngineError | None, message: Message) -> None:
         """The engine's delivery report. The metadata is only made of it when somebody looks."""
         if error is not None:
             self._complete(None, from_engine(error))
@@ -179,7 +191,7 @@ def failed_send(error: KafkaError) -> FutureRecordMetadata:
     return future
 
 
-def _metadata(message: Any, header_size: int) -> RecordMetadata:
+def _metadata(message: EngineMessage, header_size: int) -> RecordMetadata:
     topic, partition = message.topic(), message.partition()
     key, value = message.key(), message.value()
     offset = message.offset()
@@ -196,7 +208,7 @@ def _metadata(message: Any, header_size: int) -> RecordMetadata:
     )
 
 
-def _call(function: Callable[..., Any], argument: Any) -> None:
+def _call(function: Callable[..., object], argument: object) -> None:
     try:
         function(argument)
     except Exception:

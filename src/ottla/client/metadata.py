@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as EnginePartition
@@ -13,6 +13,11 @@ from confluent_kafka import TopicPartition as EnginePartition
 from ottla.client.errors import KafkaTimeoutError, NoBrokersAvailable, RetriableError, from_engine
 from ottla.client.settings import Settings, common_engine_settings, with_engine_config
 from ottla.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
+
+    from ottla.client.engine_log import EngineLog
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -22,7 +27,7 @@ _AGAIN_S = 0.02
 _NOT_THERE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-def check_topic_name(topic: Any) -> None:
+def check_topic_name(topic: object) -> None:
     if not isinstance(topic, str):
         raise TypeError(f"a topic is named by a str, not by {topic!r}")
     if not topic or topic in (".", "..") or len(topic) > _MAX_TOPIC_NAME or not _TOPIC_NAME.fullmatch(topic):
@@ -31,7 +36,7 @@ def check_topic_name(topic: Any) -> None:
         )
 
 
-def wait_for_cluster(engine: Any, settings: Settings, log: Any) -> None:
+def wait_for_cluster(engine: Producer | Consumer, settings: Settings, log: EngineLog) -> None:
     """Wait until one of the bootstrap servers has answered; the engine's log knows why none does."""
     timeout_s = settings["bootstrap_timeout_ms"] / 1000
     deadline = time.monotonic() + timeout_s
@@ -57,7 +62,7 @@ def wait_for_cluster(engine: Any, settings: Settings, log: Any) -> None:
     )
 
 
-def leaders(engine: Any, topic: str, timeout_s: float) -> dict[int, int] | None:
+def leaders(engine: Producer | Consumer, topic: str, timeout_s: float) -> dict[int, int] | None:
     """The leader of each partition, or None where there is no such topic."""
     try:
         found = engine.list_topics(topic, timeout=max(timeout_s, 0.001)).topics.get(topic)
@@ -70,7 +75,7 @@ def leaders(engine: Any, topic: str, timeout_s: float) -> dict[int, int] | None:
     return {number: one.leader for number, one in found.partitions.items()} or None
 
 
-def all_topics(engine: Any, timeout_s: float) -> dict[str, list[int]]:
+def all_topics(engine: Producer | Consumer, timeout_s: float) -> dict[str, list[int]]:
     """Every topic that this client may see, with its partitions."""
     try:
         found = engine.list_topics(timeout=timeout_s).topics
@@ -79,7 +84,9 @@ def all_topics(engine: Any, timeout_s: float) -> dict[str, list[int]]:
     return {name: sorted(one.partitions) for name, one in found.items() if one.error is None}
 
 
-def wait_for_topic(engine: Any, topic: str, settings: Settings, timeout_s: float) -> dict[int, int]:
+def wait_for_topic(
+    engine: Producer | Consumer, topic: str, settings: Settings, timeout_s: float
+) -> dict[int, int]:
     """The leaders of a topic's partitions; a topic that is not there is asked for, if the settings allow it."""
     deadline = time.monotonic() + timeout_s
     found = leaders(engine, topic, timeout_s)

@@ -54,32 +54,57 @@ class Cluster:
 
 
 class Partitioner(ABC):
-    """Chooses a partition for a record that names none."""
+    """Chooses a partition for a record that names none.
+
+    >>> class First(Partitioner):
+    ...     def partition(self, topic, key, serialized_key, value, serialized_value, cluster):
+    ...         return 0
+    >>> from ottla import KafkaProducer
+    >>> with KafkaProducer(bootstrap_servers=bootstrap_servers, partitioner=First()) as producer:
+    ...     producer.send("orders", b"a melon").get(timeout=30).partition
+    0
+    """
 
     @abstractmethod
     def partition(
         self,
         topic: str,
-        key: Any,
+        key: object,
         serialized_key: bytes | None,
-        value: Any,
+        value: object,
         serialized_value: bytes | None,
         cluster: Cluster,
-    ) -> int: ...
+    ) -> int:
+        """The partition of a record; the cluster knows the partitions of its topic.
+
+        >>> known = Cluster({"orders": {0: 1, 1: 1, 2: 1}})
+        >>> DefaultPartitioner().partition("orders", "alice", b"alice", None, None, known)
+        0
+        """
 
 
 class DefaultPartitioner(Partitioner):
-    """murmur2 of the key; without a key, any partition that has a leader."""
+    """murmur2 of the key, as in Kafka's Java client; without a key, any partition that has a leader.
+
+    >>> known = Cluster({"orders": {0: 1, 1: 1, 2: 1}})
+    >>> DefaultPartitioner().partition("orders", "bob", b"bob", None, None, known)
+    0
+    """
 
     def partition(
         self,
         topic: str,
-        key: Any,
+        key: object,
         serialized_key: bytes | None,
-        value: Any,
+        value: object,
         serialized_value: bytes | None,
         cluster: Cluster,
     ) -> int:
+        """The partition for a key, or any for a record without one.
+
+        >>> DefaultPartitioner().partition("orders", None, None, None, b"pear", Cluster({"orders": {0: 1}}))
+        0
+        """
         partitions = sorted(cluster.partitions_for_topic(topic) or ())
         if not partitions:
             raise ValueError(f"topic {topic} is not known")
@@ -92,7 +117,7 @@ class StickyPartitioner(DefaultPartitioner):
     """The default: the engine already keeps records without a key together until their batch is sent."""
 
 
-Choose = Callable[[str, Any, bytes | None, Any, bytes | None, Cluster], int | None]
+Choose = Callable[[str, object, bytes | None, object, bytes | None, Cluster], int | None]
 
 
 def choose_function(given: Any) -> Choose | None:

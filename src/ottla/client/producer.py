@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer
 
@@ -24,9 +24,12 @@ from ottla.client.futures import FutureRecordMetadata, failed_send
 from ottla.client.partitioners import Cluster, choose_function
 from ottla.client.producer_settings import DEFAULTS, producer_engine_settings, producer_settings
 from ottla.client.serializers import serialize_function
-from ottla.client.statistics import INTERVAL_MS, Statistics
+from ottla.client.statistics import INTERVAL_MS, Metrics, Report, Statistics
 from ottla.client.structs import ConsumerGroupMetadata, Headers, OffsetAndMetadata, TopicPartition
 from ottla.client.transactions import Transactions
+
+if TYPE_CHECKING:
+    from ottla.client.engine_types import EngineSettings
 
 _logger = logging.getLogger(__name__)
 
@@ -37,11 +40,20 @@ _BYTES = (bytes, type(None))
 
 
 class KafkaProducer:
-    """Writes records to topics. One producer may be shared by all threads of a program."""
+    """Writes records to topics. All threads of a program may share one producer.
+
+    Settings have kafka-python's names, as in `bootstrap_servers`, `acks`, `linger_ms` and `value_serializer`.
+
+    >>> from ottla import KafkaProducer
+    >>> with KafkaProducer(bootstrap_servers=bootstrap_servers, value_serializer=str.encode) as producer:
+    ...     place = producer.send("greetings", "hello").get(timeout=30)
+    >>> place.topic, place.partition
+    ('greetings', 0)
+    """
 
     DEFAULT_CONFIG = DEFAULTS
 
-    def __init__(self, **configs: Any) -> None:
+    def __init__(self, **configs: object) -> None:
         self.config = producer_settings(configs)
         if "client_id" not in configs:
             self.config["client_id"] = f"ottla-producer-{next(_ids)}"
@@ -81,16 +93,20 @@ class KafkaProducer:
     def send(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: object = None,
+        key: object = None,
         headers: Headers | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
-        """Queue a record. The future tells where it went, or why it did not.
+        """Queue a record. The future tells where it was stored, or why it was not.
 
         A `value` of None with a key deletes the key from a compacted topic. Blocks, up to `max_block_ms`, only
         for a topic's first record or while the buffer is full.
+
+        >>> future = producer.send("orders", b"five apples", key=b"alice", headers=[("source", b"shop")])
+        >>> future.get(timeout=30).topic
+        'orders'
         """
         if (
             self._plain
@@ -148,8 +164,8 @@ class KafkaProducer:
     def _send(
         self,
         topic: str,
-        value: Any,
-        key: Any,
+        value: object,
+        key: object,
         headers: Headers | None,
         partition: int | None,
         timestamp_ms: int | None,
@@ -164,7 +180,8 @@ class KafkaProducer:
             header_size = _header_size(headers)
         elif headers is not None and not isinstance(headers, list):
             raise TypeError("headers must be a list of (str, bytes) tuples")
-        key_bytes, value_bytes = key, value
+        key_bytes: Any = key
+        value_bytes: Any = value
         if self._serialize_key is not None:
             key_bytes = self._serialize_key(topic, headers or [], key)
         if self._serialize_value is not None:
@@ -201,8 +218,16 @@ class KafkaProducer:
         while time.monotonic() < deadline:
             self._progress.clear()
             try:
-                given: Any = headers or None
-                self._produce(topic, value, key, partition, future.delivered, None, timestamp_ms or 0, given)
+                self._produce(
+                    topic,
+                    value,
+                    key,
+                    partition,
+                    future.delivered,
+                    None,
+                    timestamp_ms or 0,
+                    headers or None,  # type: ignore[arg-type]
+                )
                 return
             except BufferError:
                 self._progress.wait(0.01)
@@ -227,7 +252,7 @@ class KafkaProducer:
             raise ValueError(f"topic {topic} has no partition {partition}")
 
     def _chosen(
-        self, topic: str, key: Any, key_bytes: bytes | None, value: Any, value_bytes: bytes | None
+        self, topic: str, key: object, key_bytes: bytes | None, value: object, value_bytes: bytes | None
     ) -> int:
         assert self._choose is not None
         if time.monotonic() - self._asked_at[topic] > self.config["metadata_max_age_ms"] / 1000:
@@ -239,55 +264,120 @@ class KafkaProducer:
         return partition
 
     def knows(self, topic: str) -> bool:
-        """Whether a record for this topic can be queued without asking the cluster first."""
+        """Whether `send` can queue a record for this topic without waiting for metadata.
+
+        >>> producer.partitions_for("orders"), producer.knows("orders")
+        ({0}, True)
+        """
         return topic in self._leaders
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send what is queued, and wait until every record sent before has its result."""
+        """Send what is queued, and wait until every record sent before has its result.
+
+        >>> _ = producer.send("orders", b"one pear")
+        >>> producer.flush(timeout=30)
+        """
         left = self._flush(-1 if timeout is None else timeout)
         if left:
             raise KafkaTimeoutError(f"{left} records were not acknowledged within {timeout} s")
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The partitions of a topic."""
+        """The partitions of a topic.
+
+        >>> producer.partitions_for("orders")
+        {0}
+        """
         return set(self._learn(topic))
 
     def bootstrap_connected(self) -> bool:
-        """Whether the cluster can be reached."""
+        """Whether the cluster can be reached.
+
+        >>> producer.bootstrap_connected()
+        True
+        """
         try:
             return bool(self._engine.list_topics("", timeout=1).brokers)
         except KafkaException:
             return False
 
     def init_transactions(self) -> None:
-        """Take over the transactional id: unfinished work of an earlier producer with it is ended first."""
+        """Take over the transactional id: an unfinished transaction of an earlier producer with this id ends first.
+
+        Call it once, before the first transaction. See `begin_transaction` for a whole example.
+
+        >>> from ottla import KafkaProducer
+        >>> producer = KafkaProducer(bootstrap_servers=bootstrap_servers, transactional_id="billing")
+        >>> producer.init_transactions()
+        >>> producer.close()
+        """
         self._transactions.init()
 
     def begin_transaction(self) -> None:
+        """Start a transaction: what is sent from now on becomes visible with `commit_transaction` only.
+
+        >>> from ottla import KafkaProducer
+        >>> with KafkaProducer(bootstrap_servers=bootstrap_servers, transactional_id="billing") as producer:
+        ...     producer.init_transactions()
+        ...     producer.begin_transaction()
+        ...     _ = producer.send("ledger", b"alice pays bob 5")
+        ...     producer.commit_transaction()
+        """
         self._transactions.begin()
 
     def commit_transaction(self) -> None:
-        """Flush, and make all records of the transaction visible at once."""
+        """Flush, and make all records of the transaction visible at once.
+
+        >>> from ottla import KafkaProducer
+        >>> with KafkaProducer(bootstrap_servers=bootstrap_servers, transactional_id="billing") as producer:
+        ...     producer.init_transactions()
+        ...     producer.begin_transaction()
+        ...     producer.commit_transaction()
+        """
         self._transactions.commit()
 
     def abort_transaction(self) -> None:
-        """Drop what is still queued, and have readers of committed records skip the rest."""
+        """Drop what is still queued. Readers of committed records skip what was already sent.
+
+        >>> from ottla import KafkaProducer
+        >>> with KafkaProducer(bootstrap_servers=bootstrap_servers, transactional_id="billing") as producer:
+        ...     producer.init_transactions()
+        ...     producer.begin_transaction()
+        ...     _ = producer.send("ledger", b"a mistake")
+        ...     producer.abort_transaction()
+        """
         self._transactions.abort()
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
-        """Commit a consumer's offsets with the transaction, or not at all."""
+        """Commit a consumer's offsets with the transaction, or not at all.
+
+        >>> from ottla import KafkaProducer, OffsetAndMetadata, TopicPartition
+        >>> with KafkaProducer(bootstrap_servers=bootstrap_servers, transactional_id="billing") as producer:
+        ...     producer.init_transactions()
+        ...     producer.begin_transaction()
+        ...     producer.send_offsets_to_transaction({TopicPartition("orders", 0): OffsetAndMetadata(1)}, "billing")
+        ...     producer.commit_transaction()
+        """
         self._transactions.send_offsets(offsets, group_metadata)
 
-    def metrics(self, raw: bool = False) -> dict[str, Any] | None:
-        """Counters by group; `raw` gives the engine's whole report. None if they are switched off."""
+    def metrics(self, raw: bool = False) -> Report | Metrics | None:
+        """Counters by group; `raw` returns librdkafka's whole report. None if `metrics_enabled` is false.
+
+        >>> "producer-metrics" in producer.metrics()
+        True
+        """
         if not self.config["metrics_enabled"]:
             return None
         return self._statistics.raw() if raw else self._statistics.producer_metrics({})
 
     def close(self, timeout: float | None = None) -> None:
-        """Wait for what is on its way, `timeout` seconds at most; what is not sent by then fails."""
+        """Wait for records in flight, at most `timeout` seconds; what is not sent by then fails.
+
+        >>> from ottla import KafkaProducer
+        >>> producer = KafkaProducer(bootstrap_servers=bootstrap_servers)
+        >>> producer.close(timeout=30)
+        """
         if self._closed:
             return
         if timeout is not None and timeout < 0:
@@ -312,7 +402,7 @@ class KafkaProducer:
         return f"<KafkaProducer client_id={self.config['client_id']}>"
 
 
-def _engine(settings: dict[str, Any]) -> Producer:
+def _engine(settings: EngineSettings) -> Producer:
     try:
         return Producer(settings)
     except KafkaException as problem:
@@ -352,7 +442,7 @@ def _say_goodbye(engine: Producer, stop: threading.Event, server: threading.Thre
     engine.close()
 
 
-def _to_bytes(data: Any, what: str) -> bytes:
+def _to_bytes(data: object, what: str) -> bytes:
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     raise TypeError(f"a {what} is sent as bytes, not as {type(data).__name__}; give a {what}_serializer")

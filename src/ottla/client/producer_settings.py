@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.settings import (
@@ -54,7 +53,7 @@ _MAX_RETRIES = 2_147_483_647
 _MAX_IN_FLIGHT_IDEMPOTENT = 5
 
 
-def producer_settings(given: Mapping[str, Any]) -> Settings:
+def producer_settings(given: Mapping[str, object]) -> Settings:
     settings = merge(DEFAULTS, given, "KafkaProducer")
     if settings["acks"] == "all":
         settings["acks"] = -1
@@ -69,7 +68,7 @@ def producer_settings(given: Mapping[str, Any]) -> Settings:
     return settings
 
 
-def _decide_idempotence(settings: Settings, given: Mapping[str, Any]) -> None:
+def _decide_idempotence(settings: Settings, given: Mapping[str, object]) -> None:
     """On by default, and then it yields to a contradicting setting; asked for, it does not."""
     insisted = bool(given.get("enable_idempotence")) or bool(settings["transactional_id"])
     if settings["transactional_id"] and given.get("enable_idempotence") is False:

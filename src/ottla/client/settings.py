@@ -101,7 +101,7 @@ RENAMED = {
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def merge(defaults: Settings, given: Mapping[str, Any], client: str) -> Settings:
+def merge(defaults: Settings, given: Mapping[str, object], client: str) -> Settings:
     """The settings in force. A name that no client has is refused, with the one that was likely meant."""
     unknown = sorted(set(given) - set(defaults))
     if unknown:

@@ -7,7 +7,9 @@ from typing import Any
 
 INTERVAL_MS = 1000
 
-Metrics = dict[str, dict[str, Any]]
+Report = dict[str, Any]
+"""librdkafka's report: numbers, texts and further reports by name."""
+Metrics = dict[str, dict[str, float]]
 
 
 class Statistics:
@@ -21,9 +23,9 @@ class Statistics:
     def receive(self, report: str) -> None:
         self._latest = report
 
-    def raw(self) -> dict[str, Any]:
+    def raw(self) -> Report:
         """All that the engine reports, in its own words."""
-        report: dict[str, Any] = json.loads(self._latest)
+        report: Report = json.loads(self._latest)
         return report
 
     def producer_metrics(self, client: dict[str, float]) -> Metrics:
@@ -62,7 +64,7 @@ class Statistics:
         }
         return metrics
 
-    def _common(self, report: dict[str, Any], kind: str, client: dict[str, float]) -> Metrics:
+    def _common(self, report: Report, kind: str, client: dict[str, float]) -> Metrics:
         brokers = report.get("brokers", {}).values()
         return {
             "kafka-metrics-count": {"count": len(report)},
@@ -78,12 +80,12 @@ class Statistics:
         }
 
 
-def _average(report: dict[str, Any], window: str) -> float:
+def _average(report: Report, window: str) -> float:
     topics = report.get("topics", {}).values()
     averages = [one[window]["avg"] for one in topics if one.get(window, {}).get("cnt")]
     return sum(averages) / len(averages) if averages else 0.0
 
 
-def _latency_ms(brokers: list[dict[str, Any]]) -> float:
+def _latency_ms(brokers: list[Report]) -> float:
     averages = [one["rtt"]["avg"] / 1000 for one in brokers if one.get("rtt", {}).get("cnt")]
     return sum(averages) / len(averages) if averages else 0.0

@@ -8,14 +8,22 @@ Headers = list[tuple[str, bytes]]
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic."""
+    """One partition of one topic.
+
+    >>> TopicPartition("orders", 0).partition
+    0
+    """
 
     topic: str
     partition: int
 
 
 class TopicPartitionReplica(NamedTuple):
-    """One replica of a partition, on one broker."""
+    """One replica of a partition, on one broker.
+
+    >>> TopicPartitionReplica("orders", 0, broker_id=1).broker_id
+    1
+    """
 
     topic: str
     partition: int
@@ -23,7 +31,11 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a group commits for a partition: the offset to read next, and a note of its own."""
+    """What a group commits for a partition: the offset to read next, and a note of its own.
+
+    >>> OffsetAndMetadata(42, "after the import")
+    OffsetAndMetadata(offset=42, metadata='after the import', leader_epoch=-1)
+    """
 
     offset: int
     metadata: str = ""
@@ -31,7 +43,11 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a time."""
+    """The first record at or after a time.
+
+    >>> OffsetAndTimestamp(42, 1_700_000_000_000).offset
+    42
+    """
 
     offset: int
     timestamp: int
@@ -56,9 +72,12 @@ class MemberState:
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """A consumer's membership, by which a transaction of its producer is fenced.
+    """A consumer's membership, which fences transactions of its producer.
 
-    `token` is the engine's own form of it; only `send_offsets_to_transaction` looks at it.
+    `token` is librdkafka's own form of it; only `send_offsets_to_transaction` reads it.
+
+    >>> ConsumerGroupMetadata("billing").group_id
+    'billing'
     """
 
     group_id: str | None = None
@@ -66,11 +85,16 @@ class ConsumerGroupMetadata(NamedTuple):
     member_id: str = ""
     group_instance_id: str | None = None
     state: str = MemberState.UNJOINED
-    token: Any = None
+    token: object = None
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record went. Sizes are -1 where there is nothing; `checksum` is always None."""
+    """Where an acknowledged record was stored. Sizes are -1 for a missing key, value or headers; `checksum` is None.
+
+    >>> place = producer.send("orders", b"two plums").get(timeout=30)
+    >>> place.topic, place.serialized_value_size
+    ('orders', 9)
+    """
 
     topic: str
     partition: int
@@ -84,7 +108,13 @@ class RecordMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record read from a partition; key and value have gone through the deserializers."""
+    """One record of a partition; key and value have passed the deserializers.
+
+    >>> consumer.seek_to_beginning()
+    >>> record = next(consumer)
+    >>> record.topic, record.partition, record.offset, record.value
+    ('orders', 0, 0, b'three apples')
+    """
 
     topic: str
     partition: int

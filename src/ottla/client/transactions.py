@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as EnginePartition
@@ -64,7 +63,7 @@ class Transactions:
         if not self._settings["transactional_id"]:
             raise IllegalStateError("transactions need a transactional_id")
 
-    def _token_of(self, group_id: str | None) -> Any:
+    def _token_of(self, group_id: str | None) -> object:
         """A membership of nobody, for a group that is known by its name alone."""
         if not group_id:
             raise IllegalStateError("offsets are committed for a group, and the consumer has none")

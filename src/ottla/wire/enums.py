@@ -17,14 +17,22 @@ class CoordinatorType(IntEnum):
 
 
 class IsolationLevel(IntEnum):
-    """Whether a reader sees records of transactions that are still open."""
+    """Whether a reader sees records of transactions that are still open.
+
+    >>> IsolationLevel.READ_COMMITTED.value
+    1
+    """
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class OffsetSpec(IntEnum):
-    """Positions of a partition that ListOffsets finds by name, in place of a timestamp."""
+    """Positions of a partition that ListOffsets finds by name, in place of a timestamp.
+
+    >>> OffsetSpec.EARLIEST.value
+    -2
+    """
 
     LATEST = -1
     EARLIEST = -2
@@ -35,14 +43,22 @@ class OffsetSpec(IntEnum):
 
 
 class ElectionType(IntEnum):
-    """Which replica an ElectLeaders request accepts: the preferred one, or any that is alive."""
+    """Which replica an ElectLeaders request accepts: the preferred one, or any that is alive.
+
+    >>> ElectionType.PREFERRED.value
+    0
+    """
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class UpgradeType(IntEnum):
-    """In which direction an UpdateFeatures request may move a feature's level."""
+    """In which direction an UpdateFeatures request may move a feature's level.
+
+    >>> UpgradeType.SAFE_DOWNGRADE.value
+    2
+    """
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -51,7 +67,11 @@ class UpgradeType(IntEnum):
 
 
 class ScramMechanism(IntEnum):
-    """How SCRAM keeps a password."""
+    """How SCRAM keeps a password.
+
+    >>> ScramMechanism.SCRAM_SHA_256.value
+    1
+    """
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -59,7 +79,11 @@ class ScramMechanism(IntEnum):
 
     @property
     def hash_name(self) -> str:
-        """The hash function, by hashlib's name."""
+        """The hash function, by hashlib's name.
+
+        >>> ScramMechanism.SCRAM_SHA_512.hash_name
+        'sha512'
+        """
         return {1: "sha256", 2: "sha512"}[self.value]
 
 
@@ -67,7 +91,11 @@ class ScramMechanism(IntEnum):
 
 
 class ConfigResourceType(IntEnum):
-    """What a configuration belongs to."""
+    """What a configuration belongs to.
+
+    >>> ConfigResourceType.TOPIC.value
+    2
+    """
 
     UNKNOWN = 0
     TOPIC = 2
@@ -78,7 +106,11 @@ class ConfigResourceType(IntEnum):
 
 
 class AlterConfigOp(IntEnum):
-    """What IncrementalAlterConfigs does to a key."""
+    """What IncrementalAlterConfigs does to a key.
+
+    >>> AlterConfigOp.APPEND.value
+    2
+    """
 
     SET = 0
     DELETE = 1
@@ -124,7 +156,11 @@ class ConfigType(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """The kind of resource that an access control entry is about; ANY is for filters."""
+    """The kind of resource that an access control entry is about; ANY is for filters.
+
+    >>> ResourceType.TOPIC.value
+    2
+    """
 
     UNKNOWN = 0
     ANY = 1
@@ -137,7 +173,11 @@ class ResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How the resource name of an access control entry matches; ANY and MATCH are for filters."""
+    """How the resource name of an access control entry matches; ANY and MATCH are for filters.
+
+    >>> PatternType.PREFIXED.value
+    4
+    """
 
     UNKNOWN = 0
     ANY = 1
@@ -147,7 +187,11 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What an access control entry allows or denies; ANY is for filters."""
+    """What an access control entry allows or denies; ANY is for filters.
+
+    >>> AclOperation.READ.value
+    3
+    """
 
     UNKNOWN = 0
     ANY = 1
@@ -168,7 +212,11 @@ class AclOperation(IntEnum):
 
 
 class AclPermissionType(IntEnum):
-    """Whether an access control entry allows or denies; ANY is for filters."""
+    """Whether an access control entry allows or denies; ANY is for filters.
+
+    >>> AclPermissionType.ALLOW.value
+    3
+    """
 
     UNKNOWN = 0
     ANY = 1
