@@ -63,7 +63,6 @@ NOT_YET_PLAIN = (
     "tests/sim/",
     "tests/unit/cli/",
     "tests/unit/client/",
-    "tests/unit/coordinator/",
     "tests/unit/log/",
     "tests/unit/replica/",
 )

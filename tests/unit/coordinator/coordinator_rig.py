@@ -27,7 +27,7 @@ TOPIC = "__consumer_offsets"
 
 
 class Inline(Executor):
-    """Runs what it is given at once, or when told to."""
+    """Runs its work at once, or when a test releases it."""
 
     def __init__(self) -> None:
         self.held: list[Callable[[], None]] | None = None

@@ -162,26 +162,30 @@ def test_replicas_that_stay_away_make_the_coordinator_unavailable(rig: RuntimeRi
 
 def test_a_commit_that_comes_too_late_is_told_to_who_has_to_know(rig: RuntimeRig) -> None:
     rig.partition.replicas_lag = True
-    told: list[Any] = []
-    rig.runtime.write(0, putting("a", "1"), told.append, lambda error: told.append(error.code), told.append)
+    reported: list[Any] = []
+    rig.runtime.write(
+        0, putting("a", "1"), reported.append, lambda error: reported.append(error.code), reported.append
+    )
     answer = rig.write(putting("b", "2"))
     rig.clock.advance(5.1)
-    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert reported == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert answer.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     rig.partition.catch_up()
-    assert told[1:] == ["a=1"]
+    assert reported[1:] == ["a=1"]
     rig.partition.replicas_lag = False
     assert rig.write(putting("c", "3")).there
 
 
 def test_a_late_commit_is_nobodys_after_a_resignation(rig: RuntimeRig) -> None:
     rig.partition.replicas_lag = True
-    told: list[Any] = []
-    rig.runtime.write(0, putting("a", "1"), told.append, lambda error: told.append(error.code), told.append)
+    reported: list[Any] = []
+    rig.runtime.write(
+        0, putting("a", "1"), reported.append, lambda error: reported.append(error.code), reported.append
+    )
     rig.clock.advance(5.1)
     rig.runtime.resign(0, 1)
     rig.partition.catch_up()
-    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert reported == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 def test_in_a_new_epoch_of_the_same_leader_the_shard_goes_on(rig: RuntimeRig) -> None:
@@ -227,17 +231,19 @@ def test_an_old_resignation_is_ignored(rig: RuntimeRig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "reported"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_what_the_log_refuses_changes_nothing(rig: RuntimeRig, refusal: ErrorCode, told: ErrorCode) -> None:
+def test_what_the_log_refuses_changes_nothing(
+    rig: RuntimeRig, refusal: ErrorCode, reported: ErrorCode
+) -> None:
     shard = rig.shard
     rig.partition.refusal = ApiException(refusal, "no")
-    assert rig.write(putting("a", "1")).code == told
+    assert rig.write(putting("a", "1")).code == reported
     assert rig.shard is shard and shard.values == {}
     rig.partition.refusal = None
     assert rig.write(putting("a", "1")).get()

@@ -1,4 +1,4 @@
-"""Decisions about transactions and the commits of their records: nothing is told to partitions before it stands."""
+"""Decisions about transactions and the commits of their records: no marker is sent before the decision is committed."""
 
 from __future__ import annotations
 

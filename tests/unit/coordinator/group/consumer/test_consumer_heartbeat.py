@@ -133,7 +133,7 @@ def test_an_answer_without_news_carries_no_assignment() -> None:
     member = Member(rig, "a", ["foo"])
     assert member.join().assignment is not None
     assert member.beat().assignment is None
-    # Everything told again, as after a lost answer: everything answered again.
+    # It sends all fields again, as after a lost response, and gets all of them back.
     response = rig.heartbeat(
         member_id="a",
         member_epoch=member.epoch,

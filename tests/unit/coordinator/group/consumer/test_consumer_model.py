@@ -111,7 +111,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.members)
     @rule(choice=st.integers(0, 99), subscription=st.sampled_from(SUBSCRIPTIONS))
-    def subscribe_anew(self, choice: int, subscription: dict[str, Any]) -> None:
+    def subscribe_again(self, choice: int, subscription: dict[str, Any]) -> None:
         member = self._member(choice)
         member.topics = subscription.get("topics", [])
         member.regex = subscription.get("regex", "")

@@ -20,7 +20,7 @@ T = topic_id("t")
 
 
 class ShareRig(Rig):
-    """The rig of groups, with a share coordinator that makes what it is asked for when told to."""
+    """The rig of groups, with a share coordinator that initializes state when a test lets it."""
 
     def __init__(self, topics: dict[str, int] | None = None, **overrides: str) -> None:
         super().__init__(topics or {"t": 2}, **overrides)

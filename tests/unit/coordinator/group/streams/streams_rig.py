@@ -179,7 +179,7 @@ class StreamsRig:
 
 
 class StreamThread:
-    """A member that does as it is told: takes and gives up tasks, and says so in its next heartbeat."""
+    """A member that follows its responses: takes and revokes tasks, and reports that in its next heartbeat."""
 
     def __init__(self, rig: StreamsRig, member_id: str, topology: Any, process_id: str | None = None) -> None:
         self.rig, self.id, self.topology, self.process_id = rig, member_id, topology, process_id

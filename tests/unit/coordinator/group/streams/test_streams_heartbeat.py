@@ -57,7 +57,7 @@ def test_the_first_member_gets_every_task(rig: StreamsRig) -> None:
     assert thread.epoch == 2
     assert codes(thread) == []
     thread.beat()
-    assert thread.last.response.active_tasks is None, "nothing new is not told again"
+    assert thread.last.response.active_tasks is None, "an unchanged assignment is not sent again"
     assert rig.group.state is StreamsGroupState.STABLE
 
 
@@ -68,13 +68,13 @@ def test_a_task_is_given_only_when_it_was_given_up(rig: StreamsRig) -> None:
     assert second.active == set()
     assert rig.group.state is StreamsGroupState.RECONCILING
     second.beat()
-    assert second.active == set(), "the first member has not been told yet"
+    assert second.active == set(), "the first member does not know of it yet"
     before = set(first.active)
     first.beat()
     given_up = before - first.active
     assert len(given_up) == 2
     second.beat()
-    assert second.active == set(), "it was told, but has not said that it is done"
+    assert second.active == set(), "it knows, but has not reported that it is done"
     first.beat()
     second.beat()
     assert second.active == given_up
@@ -264,7 +264,7 @@ def test_one_member_can_ask_all_to_shut_down(rig: StreamsRig) -> None:
     first.leave()
     second.leave()
     second.join()
-    assert codes(second) == [], "an application that comes back starts anew"
+    assert codes(second) == [], "an application that returns starts again"
 
 
 def test_endpoints_tell_where_partitions_are() -> None:

@@ -31,7 +31,7 @@ REJOIN = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class StreamsGroupMachine(RuleBasedStateMachine):
-    """Members run exactly what their last answer told them, and stop it when they are fenced."""
+    """Members run exactly the tasks of their last response, and stop them when they are fenced."""
 
     def __init__(self) -> None:
         super().__init__()
