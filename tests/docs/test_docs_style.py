@@ -31,6 +31,13 @@ def test_a_page_has_one_title(page: Path) -> None:
     assert len(re.findall(r"^# ", outside, re.MULTILINE)) == 1
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_tables_are_whole(page: Path) -> None:
+    outside = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    tables = re.findall(r"(?:^\|.*\n?)+", outside, re.MULTILINE)
+    assert [table for table in tables if not re.match(r"\|.*\n\|[-:| ]+\|\n", table)] == []
+
+
 def test_the_layers_are_drawn_as_they_are_enforced() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
