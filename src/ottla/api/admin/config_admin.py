@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, Protocol, TypeVar
 
+from ottla.api.authorization import require
 from ottla.api.base import RequestContext
 from ottla.broker.services import Node
 from ottla.controller.configs import ChangesOf, ConfigResource, Res, ResultClass, check_with_file, result_as
 from ottla.controller.result import NO_ERROR, ApiError
 from ottla.errors import ApiException, ErrorCode
-from ottla.wire.enums import ConfigResourceType
+from ottla.security.authorizer import CLUSTER_NAME
+from ottla.wire.enums import AclOperation, ConfigResourceType, ResourceType
 
 T = TypeVar("T")
 
@@ -32,6 +34,41 @@ def check_is_this_node(node: Node, name: str) -> None:
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {node.node_id}, but received {name}.",
         )
+
+
+_KINDS: Final = {
+    ConfigResourceType.TOPIC: ResourceType.TOPIC,
+    ConfigResourceType.GROUP: ResourceType.GROUP,
+    ConfigResourceType.BROKER: ResourceType.CLUSTER,
+    ConfigResourceType.BROKER_LOGGER: ResourceType.CLUSTER,
+    ConfigResourceType.CLIENT_METRICS: ResourceType.CLUSTER,
+}
+"""Which right decides about the configs of a resource."""
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+def require_config_right(
+    node: Node, ctx: RequestContext, operation: AclOperation, resource: _Resource
+) -> None:
+    """Raise the refusal of a resource whose configs the client may not describe or alter."""
+    if node.authorizer is None or resource.resource_type not in list(_KINDS):
+        return
+    kind = _KINDS[ConfigResourceType(resource.resource_type)]
+    if kind is ResourceType.CLUSTER:
+        require(node, ctx, operation, kind, CLUSTER_NAME)
+    else:
+        require(node, ctx, operation, kind, resource.resource_name)
+
+
+def _alter_right(ctx: RequestContext, resource: _Resource) -> AclOperation:
+    """Log levels of a controller are for other nodes' operators."""
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER and ctx.on_controller_listener:
+        return AclOperation.CLUSTER_ACTION
+    return AclOperation.ALTER_CONFIGS
 
 
 def handle_own(
@@ -52,6 +89,7 @@ def handle_own(
         if times[resource.resource_type, resource.resource_name] > 1:
             continue
         try:
+            require_config_right(node, ctx, _alter_right(ctx, resource), resource)
             if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name:
                 if ctx.on_controller_listener:
                     continue

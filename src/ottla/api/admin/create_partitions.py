@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.api.authorization import refusal, split
 from ottla.api.base import BY_HANDLER, Api, Outcome, RequestContext
 from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import CreatePartitionsResponse
 
 if TYPE_CHECKING:
@@ -23,7 +25,21 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse | Outcome:
-    return forward_to_controller(node, ctx, request, on_error)
+    request.topics, denied = split(
+        node, ctx, AclOperation.ALTER, ResourceType.TOPIC, request.topics, lambda topic: topic.name
+    )
+    error = refusal(ResourceType.TOPIC)
+
+    def done(response: CreatePartitionsResponse) -> None:
+        response.results += [
+            CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=name, error_code=error.code, error_message=error.message
+            )
+            for name in dict.fromkeys(topic.name for topic in denied)
+        ]
+        ctx.respond(response)
+
+    return forward_to_controller(node, ctx, request, on_error, done)
 
 
 def on_error(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.api.admin import loggers
-from ottla.api.admin.config_admin import check_is_this_node
+from ottla.api.admin.config_admin import check_is_this_node, require_config_right
 from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.broker.services import Node
 from ottla.config.definitions import BROKER_KEYS, ConfigDef
@@ -20,7 +20,7 @@ from ottla.controller.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, b
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import validate_topic_name
 from ottla.wire.apis import ApiKey
-from ottla.wire.enums import ConfigResourceType, ConfigSource
+from ottla.wire.enums import AclOperation, ConfigResourceType, ConfigSource
 from ottla.wire.messages import DescribeConfigsResponse
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def handle(node: Node, ctx: RequestContext, request: DescribeConfigsRequest) -> 
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
         try:
+            require_config_right(node, ctx, AclOperation.DESCRIBE_CONFIGS, resource)
             result.configs = _describe(node, resource, with_synonyms=request.include_synonyms)
         except ApiException as error:
             result.error_code = error.code

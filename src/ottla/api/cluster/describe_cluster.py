@@ -7,13 +7,16 @@ The cluster's id, its controller and its brokers (or, on a controller listener, 
 
 from __future__ import annotations
 
+from ottla.api.authorization import require
 from ottla.api.base import BY_HANDLER, Api, RequestContext
-from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, NO_NODE, NodeAddress, advertised_controller, nodes
+from ottla.api.cluster.nodes import NO_NODE, NodeAddress, advertised_controller, cluster_operations, nodes
 from ottla.broker.services import Node
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId
+from ottla.security.authorizer import CLUSTER_NAME
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 
 _BROKERS, _CONTROLLERS = 1, 2
 _TYPES = {_BROKERS: "broker", _CONTROLLERS: "controller"}
@@ -23,6 +26,8 @@ def handle(
     broker: Node, ctx: RequestContext, request: messages.DescribeClusterRequest
 ) -> messages.DescribeClusterResponse:
     here = _CONTROLLERS if ctx.on_controller_listener else _BROKERS
+    if here == _CONTROLLERS:
+        require(broker, ctx, AclOperation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     _check_type(ctx, request.endpoint_type, here)
     response = messages.DescribeClusterResponse
     if here == _BROKERS:
@@ -45,7 +50,7 @@ def handle(
         ],
     )
     if request.include_cluster_authorized_operations:
-        result.cluster_authorized_operations = CLUSTER_OPERATIONS
+        result.cluster_authorized_operations = cluster_operations(broker, ctx)
     return result
 
 

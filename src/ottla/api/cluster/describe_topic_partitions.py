@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from ottla.api.authorization import authorized_operations, split
 from ottla.api.base import BY_HANDLER, Api, RequestContext
-from ottla.api.cluster.nodes import TOPIC_OPERATIONS
 from ottla.api.cluster.partitions import ListenerView
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
@@ -18,6 +18,7 @@ from ottla.metadata.image import TopicImage
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     Topic = messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
@@ -31,7 +32,16 @@ def handle(
     existing = image.topics.by_name
     cursor = request.cursor
     first = cursor.topic_name if cursor is not None else ""
-    requested = {topic.name for topic in request.topics} or existing.keys()
+    named = {topic.name for topic in request.topics}
+    requested, denied = split(
+        broker,
+        ctx,
+        AclOperation.DESCRIBE,
+        ResourceType.TOPIC,
+        named or existing.keys(),
+        lambda name: name,
+        log_denied=bool(named),
+    )
     names = sorted(name for name in requested if name >= first)
     _check_cursor(request, names)
     remaining = max(
@@ -46,15 +56,26 @@ def handle(
             break
         topic = existing.get(name)
         if topic is None:
-            answer.topics.append(_absent(name))
+            operations = authorized_operations(broker, ctx, ResourceType.TOPIC, name)
+            answer.topics.append(_absent(name, operations))
             continue
         end = min(len(topic.partitions), start + remaining)
-        answer.topics.append(_topic(view, topic, start, end))
+        operations = authorized_operations(broker, ctx, ResourceType.TOPIC, name)
+        answer.topics.append(_topic(view, topic, start, end, operations))
         if end < len(topic.partitions):
             answer.next_cursor = response.Cursor(topic_name=name, partition_index=end)
             break
         remaining -= max(end - start, 0)
+    if named:
+        # After all others, so that their place tells nothing.
+        answer.topics += [_denied(name) for name in sorted(denied)]
     return answer
+
+
+def _denied(name: TopicName) -> Topic:
+    return messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name, is_internal=is_internal(name)
+    )
 
 
 def _check_cursor(request: messages.DescribeTopicPartitionsRequest, names: Collection[str]) -> None:
@@ -71,7 +92,7 @@ def _check_cursor(request: messages.DescribeTopicPartitionsRequest, names: Colle
         )
 
 
-def _topic(view: ListenerView, topic: TopicImage, start: int, end: int) -> Topic:
+def _topic(view: ListenerView, topic: TopicImage, start: int, end: int, operations: int) -> Topic:
     response = messages.DescribeTopicPartitionsResponse
     partitions = []
     for index in range(start, end):
@@ -93,17 +114,17 @@ def _topic(view: ListenerView, topic: TopicImage, start: int, end: int) -> Topic
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 
-def _absent(name: TopicName) -> Topic:
+def _absent(name: TopicName, operations: int) -> Topic:
     error = ErrorCode.INVALID_TOPIC_EXCEPTION if why_invalid(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return messages.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
         error_code=error,
         name=name,
         is_internal=is_internal(name),
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

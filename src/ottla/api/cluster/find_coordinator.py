@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.api.authorization import allowed, cluster_allowed, refusal
 from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.api.cluster.nodes import NO_NODE, alive_node
 from ottla.broker.services import Broker
@@ -20,7 +21,7 @@ from ottla.ids import BrokerId
 from ottla.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
-from ottla.wire.enums import CoordinatorType
+from ottla.wire.enums import AclOperation, CoordinatorType, ResourceType
 from ottla.wire.uuid import uuid_from_str
 
 _BATCHED_FROM = 4
@@ -30,6 +31,12 @@ _TOPICS = {
     CoordinatorType.GROUP: OFFSETS_TOPIC,
     CoordinatorType.TRANSACTION: TRANSACTIONS_TOPIC,
     CoordinatorType.SHARE: SHARE_STATE_TOPIC,
+}
+
+
+_RESOURCES = {
+    CoordinatorType.GROUP: ResourceType.GROUP,
+    CoordinatorType.TRANSACTION: ResourceType.TRANSACTIONAL_ID,
 }
 
 
@@ -82,6 +89,9 @@ def _find(broker: Broker, ctx: RequestContext, key_type: int, key: str) -> Found
             return Found(ErrorCode.INVALID_REQUEST, f"version {ctx.version} has no share coordinators")
         if not is_share_key(key):
             return Found(ErrorCode.INVALID_REQUEST, f"'{key}' is not of the form group:topic id:partition")
+    refused = _refusal(broker, ctx, kind, key)
+    if refused is not None:
+        return Found(refused.code, refused.message)
     topic_name = _TOPICS[kind]
     topic = broker.image.topics.by_name.get(topic_name)
     if topic is None:
@@ -94,6 +104,14 @@ def _find(broker: Broker, ctx: RequestContext, key_type: int, key: str) -> Found
             ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator's partition of {topic_name} has no leader"
         )
     return Found(ErrorCode.NONE, None, node.id, node.host, node.port)
+
+
+def _refusal(broker: Broker, ctx: RequestContext, kind: CoordinatorType, key: str) -> ApiException | None:
+    if kind is CoordinatorType.SHARE:
+        may = cluster_allowed(broker, ctx, AclOperation.CLUSTER_ACTION)
+        return None if may else refusal(ResourceType.CLUSTER)
+    resource = _RESOURCES[kind]
+    return None if allowed(broker, ctx, AclOperation.DESCRIBE, resource, key) else refusal(resource)
 
 
 def is_share_key(key: str) -> bool:

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.authorization import allowed, authorized_operations, cluster_allowed, split
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
-from ottla.api.cluster.nodes import CLUSTER_OPERATIONS, TOPIC_OPERATIONS, advertised_controller, nodes
+from ottla.api.cluster.nodes import advertised_controller, cluster_operations, nodes
 from ottla.api.cluster.partitions import ListenerView
 from ottla.broker.services import Broker
 from ottla.broker.topic_creation import auto_create_topics
@@ -24,6 +25,7 @@ from ottla.metadata.image import PartitionRegistration, TopicImage
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.uuid import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -81,13 +83,24 @@ def _response(
     response = messages.MetadataResponse
     if request.topics is None or (version == 0 and not request.topics):
         view = ListenerView(image, ctx.listener_name, broker.peers.gone())
-        topics = [_existing(ctx, view, topic) for topic in image.topics.by_name.values()]
+        described, _ = split(
+            broker,
+            ctx,
+            AclOperation.DESCRIBE,
+            ResourceType.TOPIC,
+            image.topics.by_name.values(),
+            lambda topic: topic.name,
+            log_denied=False,
+        )
+        topics = [_existing(ctx, view, topic) for topic in described]
     else:
         topics = _requested(broker, ctx, request, request.topics)
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
-            if topic.error_code == ErrorCode.NONE:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.error_code == ErrorCode.NONE and topic.name is not None:
+                topic.topic_authorized_operations = authorized_operations(
+                    broker, ctx, ResourceType.TOPIC, topic.name
+                )
     known = list(nodes(broker, ctx, image))
     alive = [node for node in known if not node.fenced]
     result = response(
@@ -101,7 +114,7 @@ def _response(
         topics=topics,
     )
     if 8 <= version <= 10 and request.include_cluster_authorized_operations:
-        result.cluster_authorized_operations = CLUSTER_OPERATIONS
+        result.cluster_authorized_operations = cluster_operations(broker, ctx)
     return result
 
 
@@ -122,20 +135,40 @@ def _requested(
     if ids:
         return _by_id(broker, ctx, ids)
     names = dict.fromkeys(topic.name for topic in topics if topic.name is not None)
-    return _by_name(broker, ctx, names, allow_creation=request.allow_auto_topic_creation)
+    described, denied = split(
+        broker, ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, names, lambda name: name
+    )
+    found = _by_name(broker, ctx, described, allow_creation=request.allow_auto_topic_creation)
+    return found + [_denied(name) for name in denied]
+
+
+def _denied(name: TopicName | None, topic_id: bytes = ZERO_UUID) -> Topic:
+    """A topic that the client may not know of, whether it exists or not."""
+    return messages.MetadataResponse.MetadataResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name is not None and is_internal(name),
+    )
 
 
 def _by_id(broker: Broker, ctx: RequestContext, ids: Iterable[bytes]) -> list[Topic]:
     topics = broker.image.topics.by_id
     view = ListenerView(broker.image, ctx.listener_name, broker.peers.gone())
-    return [
-        _existing(ctx, view, topics[topic_id])
-        if topic_id in topics
-        else messages.MetadataResponse.MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
-        )
-        for topic_id in ids
-    ]
+    found: list[Topic] = []
+    for topic_id in ids:
+        topic = topics.get(topic_id)
+        if topic is None:
+            found.append(
+                messages.MetadataResponse.MetadataResponseTopic(
+                    error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+                )
+            )
+        elif not allowed(broker, ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            found.append(_denied(None, topic_id))
+        else:
+            found.append(_existing(ctx, view, topic))
+    return found
 
 
 def _by_name(
@@ -147,9 +180,15 @@ def _by_name(
     errors: Mapping[TopicName, ErrorCode] = {}
     if missing:
         may_create = allow_creation and broker.config.bool("auto.create.topics.enable")
+        refused: list[TopicName] = []
+        if may_create and not cluster_allowed(broker, ctx, AclOperation.CREATE, log_denied=False):
+            missing, refused = split(
+                broker, ctx, AclOperation.CREATE, ResourceType.TOPIC, missing, lambda name: name
+            )
         errors = (
             auto_create_topics(broker, missing) if may_create else {name: _absence(name) for name in missing}
         )
+        errors = {**errors, **dict.fromkeys(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)}
     found = [_existing(ctx, view, topics[name]) for name in names if name in topics]
     return found + [
         messages.MetadataResponse.MetadataResponseTopic(

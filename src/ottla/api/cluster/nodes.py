@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from ottla.api.authorization import authorized_operations, cluster_allowed
 from ottla.api.base import RequestContext
 from ottla.broker.services import Node
 from ottla.ids import BrokerId
 from ottla.metadata.image import BrokerRegistration, MetadataImage
+from ottla.security.authorizer import CLUSTER_NAME
+from ottla.wire.enums import AclOperation, ResourceType
 
 NO_NODE: Final = BrokerId(-1)
-
-# Without an authorizer every client may do everything. The bits are Kafka's numbers of the operations.
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
-CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
-
-
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-TOPIC_OPERATIONS: Final = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-CLUSTER_OPERATIONS: Final = _bits(
-    CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
-)
 
 
 class NodeAddress(NamedTuple):
@@ -70,3 +59,10 @@ def alive_node(
 def advertised_controller(broker: Node, alive: list[NodeAddress]) -> BrokerId:
     """The node that clients see as controller: any alive broker, since each one forwards admin requests."""
     return broker.clock.random.choice(alive).id if alive else NO_NODE
+
+
+def cluster_operations(node: Node, ctx: RequestContext) -> int:
+    """`authorized_operations` of the cluster: none for a client that may not describe it."""
+    if not cluster_allowed(node, ctx, AclOperation.DESCRIBE, log_denied=False):
+        return 0
+    return authorized_operations(node, ctx, ResourceType.CLUSTER, CLUSTER_NAME)

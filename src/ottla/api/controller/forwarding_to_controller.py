@@ -19,10 +19,18 @@ Failed = Callable[[ApiException], None]
 
 
 def forward_to_controller(
-    node: Node, ctx: RequestContext, request: Req, on_error: ErrorAnswer[Req, Resp]
+    node: Node,
+    ctx: RequestContext,
+    request: Req,
+    on_error: ErrorAnswer[Req, Resp],
+    done: Callable[[Resp], None] | None = None,
 ) -> Outcome:
-    """Have the controller decide a request of its table (`ottla.controller.decisions`)."""
-    node.controller.handle(request, ctx.respond, failure(ctx, request, on_error), version=ctx.version)
+    """Have the controller decide a request of its table (`ottla.controller.decisions`).
+
+    `done` answers with the controller's response; without it the response is the answer.
+    """
+    respond: Callable[[Resp], None] = ctx.respond if done is None else done
+    node.controller.handle(request, respond, failure(ctx, request, on_error), version=ctx.version)
     return PARKED
 
 
