@@ -106,6 +106,7 @@ class Node:
         self.replicas = ReplicaManager(self.log_manager, clock, offload, self.id, config, link)
         self.log_manager.load(self.replicas.topic_config)
         self.broker = SimpleNamespace(
+            authorizer=None,
             node_id=self.id,
             clock=clock,
             config=config,

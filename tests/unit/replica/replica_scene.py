@@ -245,6 +245,7 @@ def make_scene(fs: MemFs | None = None, clock: VirtualClock | None = None) -> Sc
     replicas = ReplicaManager(log_manager, clock, offload, NODE, config, no_cluster(clock))
     log_manager.load(replicas.topic_config)
     broker = SimpleNamespace(
+        authorizer=None,
         node_id=NODE,
         clock=clock,
         config=config,

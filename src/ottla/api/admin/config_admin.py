@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from ottla.api.authorization import require
 from ottla.api.base import RequestContext
@@ -46,27 +46,22 @@ _KINDS: Final = {
 """Which right decides about the configs of a resource."""
 
 
-class _Resource(Protocol):
-    resource_type: int
-    resource_name: str
-
-
 def require_config_right(
-    node: Node, ctx: RequestContext, operation: AclOperation, resource: _Resource
+    node: Node, ctx: RequestContext, operation: AclOperation, resource_type: int, resource_name: str
 ) -> None:
     """Raise the refusal of a resource whose configs the client may not describe or alter."""
-    if node.authorizer is None or resource.resource_type not in list(_KINDS):
+    if node.authorizer is None or resource_type not in list(_KINDS):
         return
-    kind = _KINDS[ConfigResourceType(resource.resource_type)]
+    kind = _KINDS[ConfigResourceType(resource_type)]
     if kind is ResourceType.CLUSTER:
         require(node, ctx, operation, kind, CLUSTER_NAME)
     else:
-        require(node, ctx, operation, kind, resource.resource_name)
+        require(node, ctx, operation, kind, resource_name)
 
 
-def _alter_right(ctx: RequestContext, resource: _Resource) -> AclOperation:
-    """Log levels of a controller are for other nodes' operators."""
-    if resource.resource_type == ConfigResourceType.BROKER_LOGGER and ctx.on_controller_listener:
+def _alter_right(ctx: RequestContext, resource_type: int) -> AclOperation:
+    """Log levels of a controller are for the operators of nodes."""
+    if resource_type == ConfigResourceType.BROKER_LOGGER and ctx.on_controller_listener:
         return AclOperation.CLUSTER_ACTION
     return AclOperation.ALTER_CONFIGS
 
@@ -89,7 +84,8 @@ def handle_own(
         if times[resource.resource_type, resource.resource_name] > 1:
             continue
         try:
-            require_config_right(node, ctx, _alter_right(ctx, resource), resource)
+            kind = resource.resource_type
+            require_config_right(node, ctx, _alter_right(ctx, kind), kind, resource.resource_name)
             if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name:
                 if ctx.on_controller_listener:
                     continue

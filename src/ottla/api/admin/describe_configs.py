@@ -42,7 +42,8 @@ def handle(node: Node, ctx: RequestContext, request: DescribeConfigsRequest) -> 
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
         try:
-            require_config_right(node, ctx, AclOperation.DESCRIBE_CONFIGS, resource)
+            kind, name = resource.resource_type, resource.resource_name
+            require_config_right(node, ctx, AclOperation.DESCRIBE_CONFIGS, kind, name)
             result.configs = _describe(node, resource, with_synonyms=request.include_synonyms)
         except ApiException as error:
             result.error_code = error.code

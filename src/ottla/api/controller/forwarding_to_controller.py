@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ottla.api.base import PARKED, ErrorAnswer, Outcome, RequestContext
 from ottla.errors import ApiException
@@ -29,7 +29,8 @@ def forward_to_controller(
 
     `done` answers with the controller's response; without it the response is the answer.
     """
-    respond: Callable[[Resp], None] = ctx.respond if done is None else done
+    # The response of this request is of the type that `done` takes.
+    respond = ctx.respond if done is None else cast("Callable[[WireResponse], None]", done)
     node.controller.handle(request, respond, failure(ctx, request, on_error), version=ctx.version)
     return PARKED
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import INTERNAL_TOPICS
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import DeleteRecordsResponse
 
 if TYPE_CHECKING:
@@ -39,11 +41,17 @@ def handle(
     broker: Broker, ctx: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Outcome:
     waiting: list[_Deletion] = []
+    denied = denied_topics(broker, ctx, AclOperation.DELETE, (topic.name for topic in request.topics))
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_delete(broker, topic.name, part, waiting) for part in topic.partitions],
+                partitions=[
+                    _denied(part.partition_index)
+                    if topic.name in denied
+                    else _delete(broker, topic.name, part, waiting)
+                    for part in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -70,6 +78,12 @@ def handle(
         return response
     ctx.on_close(parked.cancel)
     return PARKED
+
+
+def _denied(index: int) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    return DeleteRecordsResponse.DeleteRecordsPartitionResult(
+        partition_index=index, low_watermark=_NO_LOW_WATERMARK, error_code=NOT_AUTHORIZED.code
+    )
 
 
 def _delete(

@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.api.base import BY_HANDLER, Api, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.ids import ProducerId
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import DescribeProducersResponse
 
 if TYPE_CHECKING:
@@ -23,11 +25,17 @@ if TYPE_CHECKING:
 def handle(
     broker: Broker, ctx: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
+    denied = denied_topics(broker, ctx, AclOperation.READ, (topic.name for topic in request.topics))
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(
                 name=topic.name,
-                partitions=[_describe(broker, topic.name, index) for index in topic.partition_indexes],
+                partitions=[
+                    _failed(index, NOT_AUTHORIZED)
+                    if topic.name in denied
+                    else _describe(broker, topic.name, index)
+                    for index in topic.partition_indexes
+                ],
             )
             for topic in request.topics
         ]

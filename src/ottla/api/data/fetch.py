@@ -18,12 +18,14 @@ Read record batches from partitions, waiting for them if there are too few.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.authorization import cluster_allowed
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId, TopicName
@@ -32,6 +34,7 @@ from ottla.replica.fetch_partition import FetchPartition, PartitionKey
 from ottla.replica.fetch_sessions import FetchContext, FollowerSession
 from ottla.replica.follower_read import FollowerRead, Sent
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import FetchResponse
 
 if TYPE_CHECKING:
@@ -67,24 +70,53 @@ def handle(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchR
     if context.error:
         return FetchResponse(error_code=context.error)
     if context.follower is not None:
+        if not cluster_allowed(broker, ctx, AclOperation.CLUSTER_ACTION):
+            return _denied_follower(broker, ctx, request)
         return _fetch_for_follower(broker, ctx, request, context, context.follower, replica_id)
     max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
+    partitions = context.partitions
+    respond = partial(_respond, broker, ctx, context)
+    denied: Set[str | bytes] = frozenset()
+    if broker.authorizer is not None:
+        denied = denied_topics(broker, ctx, AclOperation.READ, (part.key[0] for part in partitions))
+        partitions = [part for part in partitions if part.key[0] not in denied]
     read = ConsumerRead(
         broker.replicas,
-        context.partitions,
-        partial(_respond, broker, ctx, context),
-        max_bytes=min(max_bytes, _response_size(request, context.partitions)),
+        partitions,
+        respond if not denied else lambda results: respond(_with_denied(context.partitions, denied, results)),
+        max_bytes=min(max_bytes, _response_size(request, partitions)),
         min_bytes=request.min_bytes,
-        max_wait_ms=request.max_wait_ms,
+        # An error is answered at once.
+        max_wait_ms=0 if denied else request.max_wait_ms,
         read_committed=request.isolation_level == READ_COMMITTED,
         only_leader=version < _FROM_FOLLOWERS,
         rack=request.rack_id,
     )
     results = read.start()
     if results is not None:
+        if denied:
+            results = _with_denied(context.partitions, denied, results)
         return _response(broker, ctx, context, results)
     ctx.on_close(read.cancel)
     return PARKED
+
+
+def _with_denied(partitions: Sequence[FetchPartition], denied: Set[str | bytes], results: Results) -> Results:
+    """The results of all partitions, from those that the client may read."""
+    rest = iter(results)
+    return [_denied(part.key[1]) if part.key[0] in denied else next(rest) for part in partitions]
+
+
+def _denied(index: int) -> FetchResponse.PartitionData:
+    return FetchResponse.PartitionData(
+        partition_index=index, error_code=NOT_AUTHORIZED.code, high_watermark=-1, records=b""
+    )
+
+
+def _denied_follower(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchResponse:
+    """The answer to a client that poses as a follower: an error for each partition, and no session."""
+    asked = _requested(request, ctx.version)
+    return _assemble(broker, ctx, ErrorCode.NONE, 0, [(part, _denied(part.key[1])) for part in asked])
 
 
 def _response_size(request: FetchRequest, partitions: Sequence[FetchPartition]) -> int:

@@ -25,11 +25,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import TimestampOffset
 from ottla.replica.offload import outcome
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import ListOffsetsResponse
 
 if TYPE_CHECKING:
@@ -83,9 +85,13 @@ def handle(broker: Broker, ctx: RequestContext, request: ListOffsetsRequest) -> 
     asked = Counter(
         (topic.name, part.partition_index) for topic in request.topics for part in topic.partitions
     )
+    denied = denied_topics(broker, ctx, AclOperation.DESCRIBE, (topic.name for topic in request.topics))
     for topic in request.topics:
         results = []
         for part in topic.partitions:
+            if topic.name in denied:
+                results.append(_Result(partition_index=part.partition_index, error_code=NOT_AUTHORIZED.code))
+                continue
             times = asked.pop((topic.name, part.partition_index), 0)
             if times:
                 results.append(_result(broker, ctx, request, topic.name, part, times, searches))

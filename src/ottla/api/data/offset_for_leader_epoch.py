@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.api.authorization import cluster_allowed
 from ottla.api.base import BY_HANDLER, Api, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation
 from ottla.wire.messages import OffsetForLeaderEpochResponse
 
 if TYPE_CHECKING:
@@ -24,11 +27,21 @@ if TYPE_CHECKING:
 def handle(
     broker: Broker, ctx: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
+    denied: set[str | bytes] = set()
+    if not cluster_allowed(broker, ctx, AclOperation.CLUSTER_ACTION, log_denied=False):
+        denied = denied_topics(broker, ctx, AclOperation.DESCRIBE, (topic.topic for topic in request.topics))
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_answer(broker, topic.topic, part) for part in topic.partitions],
+                partitions=[
+                    OffsetForLeaderEpochResponse.EpochEndOffset(
+                        partition=part.partition, error_code=NOT_AUTHORIZED.code
+                    )
+                    if topic.topic in denied
+                    else _answer(broker, topic.topic, part)
+                    for part in topic.partitions
+                ],
             )
             for topic in request.topics
         ]

@@ -17,15 +17,19 @@ ApiVersions reports a range from 0, because old librdkafka clients check for it;
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.authorization import allowed
+from ottla.api.authorization import refusal as refusal_of
 from ottla.api.base import BY_HANDLER, NO_RESPONSE, Api, Outcome, RequestContext
 from ottla.api.data import produce_transactional
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.data.produce_pending import PendingProduce, fill
 from ottla.api.data.produce_transactional import NOT_TRANSACTIONAL, Verified
 from ottla.api.data.produce_unready_logs import must_wait, wait_for_logs
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.types import AppendInfo
@@ -33,9 +37,11 @@ from ottla.metadata.topic_names import INTERNAL_TOPICS
 from ottla.records.batch import TRANSACTIONAL_FLAG
 from ottla.replica.partition import ACKS_ALL
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import ProduceResponse
 
 if TYPE_CHECKING:
+    from ottla.ids import TransactionalId
     from ottla.wire.messages import ProduceRequest
 
 _ATTRIBUTES_LOW_BYTE: Final = 22
@@ -49,6 +55,8 @@ _PartitionResponse = ProduceResponse.PartitionProduceResponse
 
 def handle(broker: Broker, ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | Outcome:
     refusal = _refusal(request)
+    if refusal is None and broker.authorizer is not None and request.transactional_id is not None:
+        refusal = _transactional_refusal(broker, ctx, request.transactional_id)
     if refusal is not None:
         return _finish(broker, ctx, request.acks, on_error(ctx, request, refusal))
     by_id = ctx.version >= _TOPIC_IDS
@@ -76,6 +84,10 @@ def _append(
     topics: list[ProduceResponse.TopicProduceResponse] = []
     response = ProduceResponse(responses=topics)
     pending: PendingProduce | None = None
+    denied: Collection[str | bytes] = ()
+    if broker.authorizer is not None:
+        asked = (topic.topic_id if by_id else topic.name for topic in request.topic_data)
+        denied = denied_topics(broker, ctx, AclOperation.WRITE, asked)
     for topic in request.topic_data:
         key = topic.topic_id if by_id else topic.name
         answers: list[ProduceResponse.PartitionProduceResponse] = []
@@ -83,6 +95,8 @@ def _append(
         for data in topic.partition_data:
             index = data.index
             try:
+                if denied and key in denied:
+                    raise NOT_AUTHORIZED
                 partition = find((key, index))
                 if partition.topic in INTERNAL_TOPICS and ctx.client_id != _ADMIN_CLIENT:
                     raise _internal(partition.topic)
@@ -117,6 +131,13 @@ def _append(
             else:
                 pending.append_later(partition, result, answer, guard)
     return _finish(broker, ctx, acks, response) if pending is None else pending.start()
+
+
+def _transactional_refusal(
+    broker: Broker, ctx: RequestContext, transactional_id: TransactionalId
+) -> ApiException | None:
+    kind = ResourceType.TRANSACTIONAL_ID
+    return None if allowed(broker, ctx, AclOperation.WRITE, kind, transactional_id) else refusal_of(kind)
 
 
 def _failed(index: int, error: ApiException) -> ProduceResponse.PartitionProduceResponse:
