@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.api.base import RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import GroupId
 from ottla.replica.share.sessions import PartitionKey
 from ottla.replica.share.states import Acknowledgement, AckType
+from ottla.wire.enums import AclOperation
 
 if TYPE_CHECKING:
     from ottla.wire.messages import ShareAcknowledgeRequest, ShareFetchRequest
@@ -49,11 +52,12 @@ def is_member_id(member_id: str) -> bool:
 
 
 def acknowledgements(
-    broker: Broker, topics: Iterable[_FetchTopic | _AcknowledgeTopic], version: int, is_renewal: bool
+    broker: Broker, ctx: RequestContext, topics: Sequence[_FetchTopic | _AcknowledgeTopic], is_renewal: bool
 ) -> tuple[Acknowledgements, Refusals]:
     """The acknowledgements of a request, and errors for those that are refused without a share partition."""
     found: Acknowledgements = {}
     refused: Refusals = {}
+    denied = denied_topics(broker, ctx, AclOperation.READ, (topic.topic_id for topic in topics))
     for topic in topics:
         known = broker.image.topics.by_id.get(topic.topic_id)
         for part in topic.partitions:
@@ -66,7 +70,9 @@ def acknowledgements(
             ]
             if known is None:
                 refused[key] = ApiException(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id")
-            elif not _well_formed(batches, version, is_renewal):
+            elif topic.topic_id in denied:
+                refused[key] = NOT_AUTHORIZED
+            elif not _well_formed(batches, ctx.version, is_renewal):
                 refused[key] = ApiException(
                     ErrorCode.INVALID_REQUEST, "The acknowledgement batches are not well-formed"
                 )

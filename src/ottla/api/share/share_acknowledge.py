@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.authorization import require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
@@ -16,6 +17,7 @@ from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.replica.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import ShareAcknowledgeResponse
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ def handle(
 ) -> ShareAcknowledgeResponse | Outcome:
     require_share_groups(broker)
     group_id, member_id = require_member(request.group_id, request.member_id)
+    require(broker, ctx, AclOperation.READ, ResourceType.GROUP, group_id)
     shares = broker.share.partitions
     epoch = request.share_session_epoch
     if epoch == INITIAL_EPOCH:
@@ -37,7 +40,7 @@ def handle(
         shares.sessions.require(group_id, member_id)
     else:
         shares.sessions.use(group_id, member_id, epoch)
-    found, refused = acknowledgements(broker, request.topics, ctx.version, request.is_renew_ack)
+    found, refused = acknowledgements(broker, ctx, request.topics, request.is_renew_ack)
 
     def done(outcomes: Refusals) -> None:
         if epoch == FINAL_EPOCH:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.authorization import require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.api.share.requests import Refusals, acknowledgements, require_member, require_share_groups
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
@@ -21,6 +23,7 @@ from ottla.replica.share.fetch import Fetched, Results, ShareFetch
 from ottla.replica.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, PartitionKey, ShareSession
 from ottla.replica.share.states import AcquireMode
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import ShareFetchResponse
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ _HINTED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOC
 def handle(broker: Broker, ctx: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse | Outcome:
     require_share_groups(broker)
     group_id, member_id = require_member(request.group_id, request.member_id)
+    require(broker, ctx, AclOperation.READ, ResourceType.GROUP, group_id)
     _check_renewal(request)
     try:
         mode = AcquireMode(request.share_acquire_mode)
@@ -130,9 +134,7 @@ class _PendingFetch:
 
     def acknowledge(self) -> None:
         request = self._request
-        found, refused = acknowledgements(
-            self._broker, request.topics, self._ctx.version, request.is_renew_ack
-        )
+        found, refused = acknowledgements(self._broker, self._ctx, request.topics, request.is_renew_ack)
 
         def done(outcomes: Refusals) -> None:
             self._acknowledged = {**refused, **outcomes}
@@ -170,10 +172,14 @@ class _PendingFetch:
         """The session's partitions that exist, rotated by one with each request."""
         topics = self._broker.image.topics.by_id
         known = []
+        asked = (key[0] for key in self._session.partitions)
+        denied = denied_topics(self._broker, self._ctx, AclOperation.READ, asked)
         for key in self._session.partitions:
             topic = topics.get(key[0])
             if topic is None:
                 self._unknown[key] = Fetched(ApiException(ErrorCode.UNKNOWN_TOPIC_ID, "No topic has this id"))
+            elif key[0] in denied:
+                self._unknown[key] = Fetched(NOT_AUTHORIZED)
             elif key[1] not in topic.partitions:
                 self._unknown[key] = Fetched(
                     ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name} has no such partition")

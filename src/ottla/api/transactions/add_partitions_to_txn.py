@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from ottla.api.authorization import require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import denied_topics
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import EPOCH_BUMP_VERSION
@@ -21,7 +23,9 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.metadata.topic_names import is_internal
+from ottla.security.authorizer import CLUSTER_NAME
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 _BATCHED_FROM: Final = 4
@@ -34,6 +38,12 @@ _Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 def handle(
     broker: Broker, ctx: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Outcome:
+    if ctx.version >= _BATCHED_FROM:
+        # Brokers alone send these versions.
+        require(broker, ctx, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    else:
+        transactional_id = request.v3_and_below_transactional_id
+        require(broker, ctx, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     transactions = _transactions(ctx, request)
     results: dict[TransactionalId, Results] = {}
 
@@ -71,9 +81,13 @@ def _one(
         TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions
     ]
     refused = {}
+    denied: set[str | bytes] = set()
+    if ctx.version < _BATCHED_FROM:
+        topics = (topic.name for topic in transaction.topics)
+        denied = denied_topics(broker, ctx, AclOperation.WRITE, topics)
     for tp in partitions:
         topic = broker.image.topics.by_name.get(tp.topic)
-        if ctx.version < _BATCHED_FROM and is_internal(tp.topic):
+        if tp.topic in denied or (ctx.version < _BATCHED_FROM and is_internal(tp.topic)):
             # Only brokers write to these topics in a transaction.
             refused[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None or tp.partition not in topic.partitions:

@@ -8,13 +8,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.api.authorization import require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import denied_topics
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.state import TransactionMetadata
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName, TransactionalId
 from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import DescribeTransactionsResponse
 
 if TYPE_CHECKING:
@@ -35,6 +38,9 @@ def handle(
 
     def found(index: int, txn: TransactionMetadata | None) -> None:
         state = _error(ids[index], ErrorCode.TRANSACTIONAL_ID_NOT_FOUND) if txn is None else _state(txn)
+        topics = (topic.topic for topic in state.topics)
+        hidden = denied_topics(broker, ctx, AclOperation.DESCRIBE, topics)
+        state.topics = [topic for topic in state.topics if topic.topic not in hidden]
         gather.put(index, state)
 
     def failed(index: int, error: ApiException) -> None:
@@ -42,6 +48,7 @@ def handle(
 
     for index, transactional_id in enumerate(ids):
         try:
+            require(broker, ctx, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
             broker.transactions.describe(transactional_id, partial(found, index), partial(failed, index))
         except ApiException as error:
             failed(index, error)

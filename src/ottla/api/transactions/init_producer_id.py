@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.authorization import cluster_allowed, refusal, require, some_allowed
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.transactions.errors import known_to
 from ottla.broker.services import Broker
@@ -22,6 +23,7 @@ from ottla.coordinator.transaction.state import NO_EPOCH, NO_PRODUCER_ID, Transa
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import ProducerId
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ def handle(
         raise ApiException(
             ErrorCode.INVALID_REQUEST, "A producer id needs its epoch, and an epoch its producer id"
         )
+    _check_rights(broker, ctx, request)
 
     def failed(error: ApiException) -> None:
         ctx.respond(on_error(ctx, request, error))
@@ -66,6 +69,20 @@ def handle(
             failed=failed,
         )
     return PARKED
+
+
+def _check_rights(broker: Broker, ctx: RequestContext, request: InitProducerIdRequest) -> None:
+    if request.transactional_id is not None:
+        kind = ResourceType.TRANSACTIONAL_ID
+        require(broker, ctx, AclOperation.WRITE, kind, request.transactional_id)
+        if request.enable2_pc:
+            require(broker, ctx, AclOperation.TWO_PHASE_COMMIT, kind, request.transactional_id)
+    elif not (
+        cluster_allowed(broker, ctx, AclOperation.IDEMPOTENT_WRITE, log_denied=False)
+        or some_allowed(broker, ctx, AclOperation.WRITE, ResourceType.TOPIC)
+    ):
+        # An idempotent producer needs a topic that it may write to.
+        raise refusal(ResourceType.CLUSTER)
 
 
 def on_error(

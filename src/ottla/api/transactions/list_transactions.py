@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.api.authorization import split
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.listing import ListFilter
 from ottla.coordinator.transaction.state import TransactionMetadata
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import ListTransactionsResponse
 
 if TYPE_CHECKING:
@@ -32,6 +34,15 @@ def handle(
     )
 
     def found(transactions: list[TransactionMetadata]) -> None:
+        transactions, _ = split(
+            broker,
+            ctx,
+            AclOperation.DESCRIBE,
+            ResourceType.TRANSACTIONAL_ID,
+            transactions,
+            lambda txn: txn.transactional_id,
+            log_denied=False,
+        )
         ctx.respond(
             ListTransactionsResponse(
                 unknown_state_filters=sorted(wanted.unknown_states),

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from ottla.api.authorization import require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.broker.services import Broker
 from ottla.broker.verification import Errors, Supported, add_or_verify
 from ottla.coordinator.errors import coordinator_error
@@ -23,6 +25,7 @@ from ottla.log.types import TopicPartition
 from ottla.log.verification import UNVERIFIED, VerificationGuard
 from ottla.metadata.topic_names import OFFSETS_TOPIC
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 _LOADING_FROM: Final = 2
@@ -40,8 +43,11 @@ def handle(
 ) -> TxnOffsetCommitResponse | Outcome:
     if not request.group_id:
         raise ApiException(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
+    require(broker, ctx, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id)
+    require(broker, ctx, AclOperation.READ, ResourceType.GROUP, request.group_id)
     partition = TopicPartition(OFFSETS_TOPIC, broker.groups.partition_of(request.group_id))
-    known, unknown = _split(broker, request)
+    denied = denied_topics(broker, ctx, AclOperation.READ, (topic.name for topic in request.topics))
+    known, unknown = _split(broker, request, denied)
     if not known:
         return _response(unknown)
     supported = Supported.of(ctx.version, abortable_from=_ABORTABLE_FROM, adds_from=_ADDS_FROM)
@@ -125,13 +131,16 @@ def _verify(
 
 
 def _split(
-    broker: Broker, request: TxnOffsetCommitRequest
+    broker: Broker, request: TxnOffsetCommitRequest, denied: set[str | bytes]
 ) -> tuple[list[_RequestTopic], list[_ResponseTopic]]:
-    """The request's topics with the partitions that exist, and responses for those that do not."""
+    """The request's topics with the partitions that exist, and responses for those that do not or are denied."""
     known: list[_RequestTopic] = []
     unknown: list[_ResponseTopic] = []
     by_name = broker.image.topics.by_name
     for topic in request.topics:
+        if topic.name in denied:
+            unknown.append(_topic_response(topic.name, topic.partitions, NOT_AUTHORIZED.code))
+            continue
         partitions = by_name[topic.name].partitions if topic.name in by_name else {}
         existing = [each for each in topic.partitions if each.partition_index in partitions]
         missing = [each for each in topic.partitions if each.partition_index not in partitions]

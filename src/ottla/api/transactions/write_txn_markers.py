@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ottla.api.authorization import cluster_allowed, require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.coordinator.transaction.marker_manager import TxnMarker
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import ProducerId, TopicName
 from ottla.log.types import TopicPartition
+from ottla.security.authorizer import CLUSTER_NAME
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ Results = dict[ProducerId, dict[TopicPartition, ErrorCode]]
 def handle(
     broker: Broker, ctx: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse | Outcome:
+    if not cluster_allowed(broker, ctx, AclOperation.ALTER, log_denied=False):
+        # ALTER is for the operator's tool that aborts a hanging transaction.
+        require(broker, ctx, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     results: Results = {}
     missing = len(request.markers)
     if not missing:
