@@ -18,4 +18,10 @@ API = describe_api(
     ConsumerGroupDescribeResponse.DescribedGroup,
     require_consumer_protocol,
     lambda shard, group_id: shard.consumer.describe(group_id),
+    lambda group: (
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    ),
 )

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.api.authorization import require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.consumer.heartbeat import validate
 from ottla.coordinator.group.group import GroupType
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -37,8 +40,11 @@ def handle(
     broker: Broker, ctx: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Outcome:
     require_consumer_protocol(broker)
+    require(broker, ctx, AclOperation.READ, ResourceType.GROUP, request.group_id)
     validate(request, ctx.version, broker.config)
-    info = info_of(ctx)
+    if denied_topics(broker, ctx, AclOperation.DESCRIBE, request.subscribed_topic_names or ()):
+        raise NOT_AUTHORIZED
+    info = info_of(ctx, broker)
 
     def failed(error: ApiException) -> None:
         ctx.respond(ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ottla.api.authorization import allowed, refusal
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import GroupId
 from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import DeleteGroupsResponse
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ def handle(
         len(group_ids), lambda results: ctx.respond(DeleteGroupsResponse(results=results))
     )
     for index, group_id in enumerate(group_ids):
+        if not allowed(broker, ctx, AclOperation.DELETE, ResourceType.GROUP, group_id):
+            gather.put(index, _failed(group_id, refusal(ResourceType.GROUP)))
+            continue
         _delete(broker, group_id, partial(gather.put, index))
     return PARKED
 

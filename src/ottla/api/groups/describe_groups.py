@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.authorization import refusal
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
-from ottla.api.groups.requests import authorized_operations
+from ottla.api.groups.requests import group_operations, split_groups
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.ids import GroupId
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import DescribeGroupsResponse
 
 if TYPE_CHECKING:
@@ -27,16 +29,19 @@ _ERROR_MESSAGE_FROM: Final = 6
 def handle(
     broker: Broker, ctx: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Outcome:
-    operations = authorized_operations(request.include_authorized_operations)
+    wanted, denied = split_groups(broker, ctx, AclOperation.DESCRIBE, request.groups)
 
     def done(groups: list[DescribeGroupsResponse.DescribedGroup]) -> None:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = operations
+                group.authorized_operations = group_operations(
+                    broker, ctx, group.group_id, request.include_authorized_operations
+                )
+        groups += [_failed(ctx, group_id, refusal(ResourceType.GROUP)) for group_id in denied]
         ctx.respond(DescribeGroupsResponse(groups=groups))
 
     broker.groups.read_each(
-        request.groups,
+        wanted,
         lambda shard, group_id, now_ms: shard.classic.describe(group_id, ctx.version),
         lambda group_id, error: _failed(ctx, group_id, error),
         done,

@@ -11,13 +11,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.authorization import allowed, refusal
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.api.share.requests import require_share_groups
 from ottla.broker.services import Broker
 from ottla.errors import ApiException
 from ottla.ids import TopicName
 from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import DescribeShareGroupOffsetsResponse
 
 if TYPE_CHECKING:
@@ -38,12 +41,18 @@ def handle(
         len(request.groups), lambda groups: ctx.respond(DescribeShareGroupOffsetsResponse(groups=groups))
     )
     for index, group in enumerate(request.groups):
-        _describe(broker, group, partial(gather.put, index))
+        if not allowed(broker, ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            error = refusal(ResourceType.GROUP)
+            refused = _Group(group_id=group.group_id, error_code=error.code, error_message=error.message)
+            gather.put(index, refused)
+            continue
+        _describe(broker, ctx, group, partial(gather.put, index))
     return PARKED
 
 
 def _describe(
     broker: Broker,
+    ctx: RequestContext,
     wanted: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
     put: Callable[[_Group], None],
 ) -> None:
@@ -51,7 +60,25 @@ def _describe(
     missing: list[_Topic] = []
     if wanted.topics is not None:
         topics = {}
+        asked = (topic.topic_name for topic in wanted.topics)
+        denied = denied_topics(broker, ctx, AclOperation.DESCRIBE, asked)
         for topic in wanted.topics:
+            if topic.topic_name in denied:
+                missing.append(
+                    _Topic(
+                        topic_name=topic.topic_name,
+                        partitions=[
+                            _Partition(
+                                partition_index=index,
+                                start_offset=_UNKNOWN,
+                                error_code=NOT_AUTHORIZED.code,
+                                error_message=NOT_AUTHORIZED.message,
+                            )
+                            for index in topic.partitions
+                        ],
+                    )
+                )
+                continue
             known = broker.image.topics.by_name.get(topic.topic_name)
             if known is not None:
                 topics[known.id] = list(topic.partitions)
@@ -67,8 +94,12 @@ def _describe(
                 )
 
     def done(summary: ReadShareGroupStateSummaryResponse) -> None:
-        found = [_topic(broker, topic) for topic in summary.results]
-        put(_Group(group_id=wanted.group_id, topics=[*(topic for topic in found if topic), *missing]))
+        found = [topic for topic in (_topic(broker, each) for each in summary.results) if topic]
+        if wanted.topics is None:
+            shown = (topic.topic_name for topic in found)
+            hidden = denied_topics(broker, ctx, AclOperation.DESCRIBE, shown)
+            found = [topic for topic in found if topic.topic_name not in hidden]
+        put(_Group(group_id=wanted.group_id, topics=[*found, *missing]))
 
     def failed(error: ApiException) -> None:
         put(_Group(group_id=wanted.group_id, error_code=error.code, error_message=error.message))

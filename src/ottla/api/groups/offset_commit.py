@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from ottla.api.authorization import require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import OffsetCommitRequest, OffsetCommitResponse
 from ottla.wire.uuid import ZERO_UUID
 
@@ -34,6 +37,7 @@ _ResponsePartition = OffsetCommitResponse.OffsetCommitResponsePartition
 def handle(
     broker: Broker, ctx: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Outcome:
+    require(broker, ctx, AclOperation.READ, ResourceType.GROUP, request.group_id)
     known, refused = _split(broker, ctx, request)
     if not known:
         return OffsetCommitResponse(topics=refused)
@@ -74,7 +78,12 @@ def _split(
     by_id = ctx.version >= _TOPIC_IDS_FROM
     known: list[_RequestTopic] = []
     refused: list[_ResponseTopic] = []
+    asked = (topic.topic_id if by_id else topic.name for topic in request.topics)
+    denied = denied_topics(broker, ctx, AclOperation.READ, asked)
     for topic in request.topics:
+        if (topic.topic_id if by_id else topic.name) in denied:
+            refused.append(_refusal(topic.name, topic.topic_id, topic.partitions, NOT_AUTHORIZED.code))
+            continue
         image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
         if image is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

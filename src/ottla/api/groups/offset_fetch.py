@@ -18,11 +18,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from ottla.api.authorization import allowed, refusal, split
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.promise import Gather
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import OffsetFetchRequest, OffsetFetchResponse
 
 _GROUP_ERROR_FROM: Final = 2
@@ -38,6 +41,9 @@ def handle(broker: Broker, ctx: RequestContext, request: OffsetFetchRequest) -> 
     groups = _groups_of(ctx, request)
     gather: Gather[_Group] = Gather(len(groups), lambda fetched: ctx.respond(_response(ctx, fetched)))
     for index, group in enumerate(groups):
+        if not allowed(broker, ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            gather.put(index, _failed(ctx, group, refusal(ResourceType.GROUP)))
+            continue
         _fetch(broker, ctx, group, request.require_stable, partial(gather.put, index))
     return PARKED
 
@@ -68,8 +74,23 @@ def _fetch(
     unknown: list[_Topic] = []
     if by_id and group.topics is not None:
         unknown, wanted = _named(broker, group)
+    if wanted.topics is not None and broker.authorizer is not None:
+        granted, denied = split(
+            broker, ctx, AclOperation.DESCRIBE, ResourceType.TOPIC, wanted.topics, lambda topic: topic.name
+        )
+        unknown += [_topic_error(topic, NOT_AUTHORIZED.code) for topic in denied]
+        wanted = _WantedGroup(
+            group_id=group.group_id,
+            member_id=group.member_id,
+            member_epoch=group.member_epoch,
+            topics=granted,
+        )
 
     def done(response: _Group) -> None:
+        if group.topics is None:
+            topics = (topic.name for topic in response.topics)
+            hidden = denied_topics(broker, ctx, AclOperation.DESCRIBE, topics)
+            response.topics = [topic for topic in response.topics if topic.name not in hidden]
         if by_id and group.topics is None:
             response.topics = _with_ids(broker, response.topics)
         response.topics += unknown

@@ -16,4 +16,7 @@ API = describe_api(
     ShareGroupDescribeResponse.DescribedGroup,
     require_share_groups,
     lambda shard, group_id: shard.share.describe(group_id),
+    lambda group: (
+        topic.topic_name for member in group.members for topic in member.assignment.topic_partitions
+    ),
 )

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ottla.api.authorization import require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.api.groups.requests import info_of
 from ottla.api.share.requests import is_member_id, require_share_groups
 from ottla.broker.services import Broker
 from ottla.coordinator.group.share.heartbeat import validate
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import ShareGroupHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -24,6 +27,9 @@ def handle(
     broker: Broker, ctx: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Outcome:
     require_share_groups(broker)
+    require(broker, ctx, AclOperation.READ, ResourceType.GROUP, request.group_id)
+    if denied_topics(broker, ctx, AclOperation.DESCRIBE, request.subscribed_topic_names or ()):
+        raise NOT_AUTHORIZED
     if not is_member_id(request.member_id):
         raise ApiException(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
     validate(request)

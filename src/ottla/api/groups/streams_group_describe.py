@@ -16,4 +16,14 @@ API = describe_api(
     StreamsGroupDescribeResponse.DescribedGroup,
     require_streams_protocol,
     lambda shard, group_id: shard.streams.describe(group_id),
+    lambda group: (
+        topic
+        for part in (group.topology and group.topology.subtopologies) or ()
+        for topic in (
+            *part.source_topics,
+            *part.repartition_sink_topics,
+            *(info.name for info in part.repartition_source_topics),
+            *(info.name for info in part.state_changelog_topics),
+        )
+    ),
 )

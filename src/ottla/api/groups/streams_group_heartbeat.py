@@ -11,7 +11,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from ottla.api.authorization import cluster_allowed, require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
+from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.api.groups.requests import info_of
 from ottla.broker.services import Broker
 from ottla.coordinator.group.group import GroupType
@@ -23,6 +25,7 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName
 from ottla.metadata.topic_names import is_internal, why_invalid
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import AclOperation, ResourceType
 from ottla.wire.messages import CreateTopicsRequest, StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -48,14 +51,19 @@ def handle(
     broker: Broker, ctx: RequestContext, request: StreamsGroupHeartbeatRequest
 ) -> StreamsGroupHeartbeatResponse | Outcome:
     require_streams_protocol(broker)
+    require(broker, ctx, AclOperation.READ, ResourceType.GROUP, request.group_id)
     if request.topology is not None:
-        _check_topics(request.topology)
+        topics = _topics_of(request.topology)
+        _check_topics(topics)
+        if denied_topics(broker, ctx, AclOperation.DESCRIBE, sorted(topics)):
+            raise NOT_AUTHORIZED
     validate_heartbeat(request)
     info = info_of(ctx)
 
     def done(result: HeartbeatResult) -> None:
         if result.topics_to_create:
-            _create(broker, result.topics_to_create, result.response.heartbeat_interval_ms)
+            may_create = _creatable_by(broker, ctx, result.topics_to_create)
+            _create(broker, may_create, result.response.heartbeat_interval_ms)
             _report_failures(broker, result)
         ctx.respond(result.response)
 
@@ -68,8 +76,18 @@ def handle(
     return PARKED
 
 
-def _check_topics(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
-    topics = {
+def _creatable_by(
+    broker: Broker, ctx: RequestContext, topics: Mapping[TopicName, TopicInfo]
+) -> Mapping[TopicName, TopicInfo]:
+    """The internal topics that the client may create; the status says which are missing."""
+    if cluster_allowed(broker, ctx, AclOperation.CREATE, log_denied=False):
+        return topics
+    denied = denied_topics(broker, ctx, AclOperation.CREATE, topics)
+    return {name: info for name, info in topics.items() if name not in denied}
+
+
+def _topics_of(topology: StreamsGroupHeartbeatRequest.Topology) -> set[TopicName]:
+    return {
         name
         for one in topology.subtopologies
         for name in (
@@ -79,6 +97,9 @@ def _check_topics(topology: StreamsGroupHeartbeatRequest.Topology) -> None:
             *(topic.name for topic in one.state_changelog_topics),
         )
     }
+
+
+def _check_topics(topics: set[TopicName]) -> None:
     internal = sorted(filter(is_internal, topics))
     if internal:
         raise ApiException(

@@ -62,3 +62,5 @@ class RequestInfo(NamedTuple):
     client_host: str
     """In Kafka's form: "/127.0.0.1"."""
     principal: str = ""
+    may_describe: Callable[[str], bool] = lambda topic: True
+    """Whether the client may know of a topic: an expression that it subscribes to matches only those."""

@@ -121,7 +121,7 @@ def _join(
     )
     update.write_member()
     changed = update.names_changed
-    changed = update_regex(consumers, update) is not RegexChange.NONE or changed
+    changed = update_regex(consumers, update, info.may_describe) is not RegexChange.NONE or changed
     update.refresh_metadata(bump=changed)
     reported = owned_in(subscription, consumers.context.image)
     if may_downgrade_replacing(consumers, group, replaced):

@@ -117,7 +117,7 @@ def heartbeat(
         consumers.topic_hashes,
     )
     update.write_member()
-    regex = update_regex(consumers, update)
+    regex = update_regex(consumers, update, info.may_describe)
     update.refresh_metadata(bump=update.names_changed or regex is RegexChange.RESOLVED)
     update.assign()
     update.reconcile(reported, subscription_changed=update.names_changed or regex is not RegexChange.NONE)

@@ -8,7 +8,7 @@ when topics were created, or when the last look-up is old.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -44,8 +44,13 @@ def lookup_key(group_id: str) -> Hashable:
     return ("consumer-regex", group_id)
 
 
-def update_regex(consumers: ConsumerGroups, update: MemberUpdate) -> RegexChange:
-    """Apply the member's expression, and schedule a look-up if one is due. Raises INVALID_REGULAR_EXPRESSION."""
+def update_regex(
+    consumers: ConsumerGroups, update: MemberUpdate, may_describe: Callable[[str], bool]
+) -> RegexChange:
+    """Apply the member's expression, and schedule a look-up if one is due. Raises INVALID_REGULAR_EXPRESSION.
+
+    As in Kafka, the rights of the member that causes a look-up decide for the whole group.
+    """
     group, old, new = update.group, update.old.topic_regex, update.new.topic_regex
     regexes = group.subscriptions.regexes
     change = RegexChange.NONE
@@ -59,7 +64,7 @@ def update_regex(consumers: ConsumerGroups, update: MemberUpdate) -> RegexChange
             compile_regex(new)
     if (new or regexes) and _lookup_is_due(consumers, update):
         consumers.context.timers.schedule(
-            lookup_key(group.group_id), 0, _Lookup(consumers, group.group_id).step, retry=False
+            lookup_key(group.group_id), 0, _Lookup(consumers, group.group_id, may_describe).step, retry=False
         )
     return change
 
@@ -85,10 +90,20 @@ def _lookup_is_due(consumers: ConsumerGroups, update: MemberUpdate) -> bool:
 class _Lookup:
     """One look-up of all expressions of a group, against the metadata of its start."""
 
-    __slots__ = ("_consumers", "_group_id", "_image", "_matches", "_names", "_position", "_started_ms")
+    __slots__ = (
+        "_consumers",
+        "_group_id",
+        "_image",
+        "_matches",
+        "_may_describe",
+        "_names",
+        "_position",
+        "_started_ms",
+    )
 
-    def __init__(self, consumers: ConsumerGroups, group_id: str) -> None:
+    def __init__(self, consumers: ConsumerGroups, group_id: str, may_describe: Callable[[str], bool]) -> None:
         self._consumers = consumers
+        self._may_describe = may_describe
         self._group_id = group_id
         self._image = consumers.context.image
         self._names = list(self._image.topics.by_name)
@@ -105,7 +120,7 @@ class _Lookup:
             self._started_ms = now_ms
         names = self._names[self._position : self._position + SLICE]
         for regex, found in self._matches.items():
-            found += matching_topics(regex, names)
+            found += filter(self._may_describe, matching_topics(regex, names))
         self._position += SLICE
         if self._position < len(self._names):
             timers = self._consumers.context.timers
