@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from ottla.config.definitions import EXTENSION_KEYS
 from ottla.config.synonyms import TOPIC_SYNONYMS, base_of_listener_key
 
 _NODE: Final = frozenset(
@@ -175,6 +176,7 @@ _BROKER: Final = frozenset(
 
 _SECURITY: Final = frozenset(
     {
+        "authorizer.class.name",
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
         "sasl.enabled.mechanisms",
@@ -220,5 +222,7 @@ _PER_LISTENER: Final = _SECURITY | {
 def unused_keys(given: Iterable[str]) -> list[str]:
     """Those of the given keys that have no effect."""
     return sorted(
-        key for key in given if key not in ACTED_ON and base_of_listener_key(key) not in _PER_LISTENER
+        key
+        for key in given
+        if key not in ACTED_ON | EXTENSION_KEYS and base_of_listener_key(key) not in _PER_LISTENER
     )

@@ -30,7 +30,6 @@ from ottla.log.write_gate import WriteGate
 from ottla.metadata.publisher import MetadataLoader
 from ottla.net.socket_peers import SocketPeers
 from ottla.raft.driver import RaftDriver
-from ottla.security.authorizer import Authorizer
 from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
 from ottla.server.controller_role import ControllerRegistrar
 from ottla.server.directories import open_directories
@@ -38,7 +37,7 @@ from ottla.server.environment import Environment, Listeners
 from ottla.server.peer_security import peer_security
 from ottla.server.publishers import broker_publishers, node_publishers
 from ottla.server.quorum import make_loader, make_raft, peer_settings
-from ottla.server.security import authorizer_publisher
+from ottla.server.security import authorizer_publisher, make_authorizer
 
 _logger = logging.getLogger(__name__)
 
@@ -122,7 +121,7 @@ class Server:
 
     async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         config, clock, fs = self._config, self._clock, self._fs
-        self._authorizer: Authorizer | None = None
+        self._authorizer = make_authorizer(config)
         listeners = self._environment.make_listeners(config, clock)
         self._undo.append(listeners.discard)
         self.addresses = listeners.addresses
