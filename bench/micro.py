@@ -22,7 +22,7 @@ from ottla.ids import TopicName
 from ottla.log.fs import OsFs
 from ottla.log.index import OffsetIndex
 from ottla.net.buffers import ReceiveBuffers
-from ottla.net.connection import ClientConnection, Connection
+from ottla.net.connection import ClientInfo, Connection
 from ottla.net.dispatch import Dispatcher
 from ottla.records.batch import build_batch
 from ottla.records.record import Record
@@ -118,7 +118,7 @@ def _connection(server: Server) -> Connection:
         SystemClock(),
         call_soon=lambda callback: callback(),
         max_request_bytes=100 << 20,
-        client=ClientConnection("bench", "127.0.0.1", "127.0.0.1", 9092, "PLAINTEXT", False),
+        client=ClientInfo("bench", "127.0.0.1", "127.0.0.1", 9092, "PLAINTEXT", False),
         on_lost=lambda lost: None,
     )
     connection.connection_made(_Nowhere())

@@ -40,7 +40,7 @@ _SECONDS_PER_TURN = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class ClientConnection:
+class ClientInfo:
     """The client at the other end of a connection, and the listener that accepted it."""
 
     connection_id: str
@@ -101,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         *,
         call_soon: Callable[[Callable[[], None]], object],
         max_request_bytes: int,
-        client: ClientConnection,
+        client: ClientInfo,
         on_lost: Callable[[Connection], None],
         busy_poll: BusyPoller | None = None,
     ) -> None:

@@ -17,7 +17,7 @@ from ottla.clock import Clock, Timer
 from ottla.net.admission import Admission, Verdict
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.busy_poll import BusyPoller
-from ottla.net.connection import ClientConnection, Connection
+from ottla.net.connection import ClientInfo, Connection
 from ottla.net.dispatch import Dispatcher
 
 if TYPE_CHECKING:
@@ -263,11 +263,11 @@ class Listener:
             accepted.close()
             self._lost(connection)
 
-    def _client(self, accepted: socket.socket, ip: str, port: int) -> ClientConnection:
+    def _client(self, accepted: socket.socket, ip: str, port: int) -> ClientInfo:
         local = accepted.getsockname()
         local_host, local_port = _plain(str(local[0])), int(local[1])
         self._count += 1
-        return ClientConnection(
+        return ClientInfo(
             connection_id=f"{local_host}:{local_port}-{ip}:{port}-{self._count}",
             client_host=ip,
             local_host=local_host,

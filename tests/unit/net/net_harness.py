@@ -12,7 +12,7 @@ from ottla.api.base import PARKED, Api
 from ottla.broker.services import Node
 from ottla.log.write_gate import WriteGate
 from ottla.net.buffers import ReceiveBuffers
-from ottla.net.connection import ClientConnection, Connection
+from ottla.net.connection import ClientInfo, Connection
 from ottla.net.dispatch import Dispatcher
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages
@@ -101,7 +101,7 @@ class Client:
             clock,
             call_soon=self.turns.append,
             max_request_bytes=limit,
-            client=ClientConnection("c-1", "10.0.0.2", "10.0.0.1", 9092, "PLAINTEXT", False),
+            client=ClientInfo("c-1", "10.0.0.2", "10.0.0.1", 9092, "PLAINTEXT", False),
             on_lost=self.lost.append,
         )
         self.connection.connection_made(self.transport)

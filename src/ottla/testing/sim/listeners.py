@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.api.registry import supported
 from ottla.net.buffers import ReceiveBuffers
-from ottla.net.connection import ClientConnection, Connection
+from ottla.net.connection import ClientInfo, Connection
 from ottla.net.dispatch import Dispatcher
 from ottla.testing.sim.network import Network, Transport
 from ottla.testing.sim.process import Process
@@ -57,7 +57,7 @@ class SimListeners:
 
         def accept(transport: Transport) -> None:
             host, port = transport.remote
-            client = ClientConnection(
+            client = ClientInfo(
                 connection_id=f"{listener.host}:{listener.port}-{host}:{port}-{next(self._ids)}",
                 client_host=host,
                 local_host=listener.host,
