@@ -98,12 +98,9 @@ class FollowerPartition(FetchPartition):
         self.sent = SentMarks()
         self.session: FollowerSession | None = session
         """None once the session has dropped the partition."""
-        self.request_again(request)
-
-    def request_again(self, newer: FetchPartition) -> None:
-        super().request_again(newer)
         self.requested = True
-        """The follower's offset is still to be noted by the partition."""
+        """The partition has not noted the requested offset yet."""
+        self.request_again(request)
 
     # -- as a waiter of its partition
 

@@ -108,6 +108,7 @@ class FollowerSession(FetchSession[FollowerPartition]):
                 part = self.partitions[request.key] = FollowerPartition(request, self)
             else:
                 part.request_again(request)
+                part.requested = True
             self.fresh[part] = None
         for key in forgotten:
             part = self.partitions.pop(key, None)

@@ -238,8 +238,17 @@ class FollowerRead(PartitionReader[Sent]):
             if diverging is not None:
                 return diverging
         mark = log.high_watermark
-        if part.fetch_offset < log.log_end_offset:
-            return self._records(part, partition, log, mark, later)
+        offset = part.fetch_offset
+        if offset < log.log_end_offset:
+            if self._limit <= 0:
+                return self._left_for_later(part, log, mark, later)
+            if self._replicas.leader_throttle.holds(partition, self._replica_id):
+                self._replicas.leader_throttle.when_free(part.ready)
+                return _data(part, log, mark, EMPTY) if self._full else None
+            piece = log.read(
+                offset, min(part.max_bytes, self._limit), min_one_batch=not self._total, nowait=True
+            )
+            return self._with_records(part, partition, log, mark, piece, later)
         if mark == part.sent.high_watermark and log.log_start_offset == part.sent.log_start_offset:
             return None
         return _data(part, log, mark, EMPTY)
@@ -272,26 +281,9 @@ class FollowerRead(PartitionReader[Sent]):
                 broker_epoch=self._replica_epoch,
                 pulse=self._session,
             )
+            # A high watermark that this has advanced is read next: the partition need not be read again.
+            self._session.fresh.pop(part, None)
         return None
-
-    def _records(
-        self,
-        part: FollowerPartition,
-        partition: Partition,
-        log: PartitionLog,
-        mark: int,
-        later: list[FollowerPartition],
-    ) -> FetchResponse.PartitionData | None:
-        if self._limit <= 0:
-            return self._left_for_later(part, log, mark, later)
-        throttle = self._replicas.leader_throttle
-        if throttle.holds(partition, self._replica_id):
-            throttle.when_free(part.ready)
-            return _data(part, log, mark, EMPTY) if self._full else None
-        piece = log.read(
-            part.fetch_offset, min(part.max_bytes, self._limit), min_one_batch=not self._total, nowait=True
-        )
-        return self._with_records(part, partition, log, mark, piece, later)
 
     def _with_records(
         self,
@@ -355,9 +347,9 @@ def _data(
     part: FollowerPartition, log: PartitionLog, mark: int, records: Buffer
 ) -> FetchResponse.PartitionData:
     """The result of a partition; notes in the session what it reports."""
-    start = log.log_start_offset
-    part.sent.high_watermark = mark
-    part.sent.log_start_offset = start
+    sent = part.sent
+    sent.high_watermark = mark
+    sent.log_start_offset = start = log.log_start_offset
     return FetchResponse.PartitionData(
         partition_index=part.index,
         high_watermark=mark,
