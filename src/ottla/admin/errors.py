@@ -33,8 +33,9 @@ _ADVICE: Final = {
 }
 
 
-_NOT_AUTHORIZED: Final = frozenset(
+_OWN_SENTENCE: Final = frozenset(
     {
+        ErrorCode.SECURITY_DISABLED,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -53,7 +54,7 @@ def describe_error(code: int, message: str | None = None) -> str:
     """A sentence about a broker's error: the broker's own message if it helps."""
     error = ErrorCode.of(code)
     # For authorization failures Apache Kafka's message is its own request as text.
-    if message and error not in _NOT_AUTHORIZED:
+    if message and error not in _OWN_SENTENCE:
         return message
     return _ADVICE.get(error, f"the broker answered {error.name}")
 

@@ -62,7 +62,7 @@ def load() -> Profiles:
 
 
 def save(profiles: Profiles) -> None:
-    """Write the file anew, never readable for others, not even for a moment."""
+    """Replace the file; it is never readable for other users, not even for a moment."""
     document = {
         "current": profiles.current,
         "profiles": {
@@ -85,5 +85,5 @@ def is_secret(key: str) -> bool:
 
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
-    """Settings as they may be shown to whoever looks over one's shoulder."""
+    """Settings without their secrets, for output."""
     return {key: "(hidden)" if is_secret(key) else value for key, value in properties.items()}

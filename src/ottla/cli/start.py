@@ -79,7 +79,7 @@ def start(
 
 
 def run_node(config: BrokerConfig, log_level: str) -> None:
-    """Run a node until it is told to stop; exit code 0 after a clean stop."""
+    """Run a node until it gets a stop signal; exit code 0 after a clean stop."""
     logging.basicConfig(stream=sys.stderr, level=log_level.upper(), format=_LOG_FORMAT)
     try:
         for key in unused_keys(config.static):

@@ -59,7 +59,7 @@ class Child:
         self._failures = 0
 
     async def run(self) -> None:
-        """Keep it running until it is told to stop. Raises GaveUp."""
+        """Keep it running until it is asked to stop. Raises GaveUp."""
         while not self._stopping:
             began = asyncio.get_running_loop().time()
             code = await self._live()
@@ -190,7 +190,7 @@ def _shared(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def supervise(plans: list[NodePlan], log_level: str) -> None:
-    """Run the cluster until it is told to stop; exit code 0 after a clean stop."""
+    """Run the cluster until it gets a stop signal; exit code 0 after a clean stop."""
     try:
         cluster_id = prepare_nodes(plans)
         asyncio.run(_supervise(plans, cluster_id, log_level))
@@ -209,12 +209,12 @@ async def _supervise(plans: list[NodePlan], cluster_id: str, log_level: str) -> 
         loop.add_signal_handler(number, stopping.set)
     children = [Child(plan, log_level) for plan in plans]
     lives = [asyncio.create_task(child.run()) for child in children]
-    told = asyncio.create_task(_tell_when_ready(children, cluster_id))
+    announcement = asyncio.create_task(_announce_when_ready(children, cluster_id))
     stopped = asyncio.create_task(stopping.wait())
     try:
         await asyncio.wait([stopped, *lives], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        told.cancel()
+        announcement.cancel()
         stopped.cancel()
         # Those without a vote first: as long as most voters run, leadership can be handed over.
         for child in sorted(children, key=lambda each: each.plan.controller is not None):
@@ -227,7 +227,7 @@ async def _supervise(plans: list[NodePlan], cluster_id: str, log_level: str) -> 
             raise outcome
 
 
-async def _tell_when_ready(children: list[Child], cluster_id: str) -> None:
+async def _announce_when_ready(children: list[Child], cluster_id: str) -> None:
     for child in children:
         await child.ready.wait()
     addresses = ",".join(str(child.plan.broker) for child in children)

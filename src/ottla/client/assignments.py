@@ -31,7 +31,7 @@ _POLICIES = {"earliest": consumer_engine.EARLIEST, "latest": consumer_engine.LAT
 
 
 class Assignments:
-    """`prepare` before reading; the rest is told here as it happens."""
+    """Call `prepare` before reading; the engine reports rebalances here as they happen."""
 
     def __init__(
         self, engine: Consumer, state: ConsumerState, settings: Settings, save: Callable[[], None]
@@ -93,7 +93,7 @@ class Assignments:
             self._seek_engine({tp: offset})
 
     def find_positions(self) -> None:
-        """Give every assigned partition a position: where it was told to be reset, the group's commit, or the
+        """Give every assigned partition a position: where a seek has reset it, the group's commit, or the
         policy's end of the partition, in this order."""
         state = self._state
         missing = state.without_position()
@@ -132,7 +132,7 @@ class Assignments:
             except KafkaException as problem:
                 if problem.args[0].name() != "_STATE":
                     raise from_engine(problem.args[0]) from None
-                # The engine gave this partition up, over an offset that is not there: it has to be given anew.
+                # The engine gave this partition up, over an offset that is not there: assign it again.
                 self._give_again(tp, offset)
 
     def _give_again(self, tp: TopicPartition, offset: int) -> None:

@@ -80,7 +80,7 @@ class KafkaConsumer(ConsumerLookups):
         self._state = ConsumerState()
         self._timeout_s = self.config["request_timeout_ms"] / 1000
         engine_settings = consumer_engine_settings(self.config)
-        # The end of a partition is told, so that positions pass the markers of transactions.
+        # The engine reports the end of a partition, so that positions pass the markers of transactions.
         engine_settings["enable.partition.eof"] = True
         if self.config["metrics_enabled"]:
             engine_settings["statistics.interval.ms"] = INTERVAL_MS

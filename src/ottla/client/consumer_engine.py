@@ -71,7 +71,7 @@ def list_offsets(
 def records_at_times(
     settings: EngineSettings, wanted: Mapping[TopicPartition, int], isolation_level: str, timeout_s: float
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """The first record at or after each time. Only the engine's admin client tells that record's own time."""
+    """The first record at or after each time. Only the engine's admin client returns that record's own time."""
     from confluent_kafka import IsolationLevel
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -87,10 +87,10 @@ def records_at_times(
     try:
         answers = admin.list_offsets(request, isolation_level=level, request_timeout=timeout_s)
         for one, answer in answers.items():
-            told = answer.result()
-            epoch = told.leader_epoch if told.leader_epoch is not None else -1
+            result = answer.result()
+            epoch = result.leader_epoch if result.leader_epoch is not None else -1
             found[TopicPartition(one.topic, one.partition)] = (
-                OffsetAndTimestamp(told.offset, told.timestamp, epoch) if told.offset >= 0 else None
+                OffsetAndTimestamp(result.offset, result.timestamp, epoch) if result.offset >= 0 else None
             )
     except KafkaException as problem:
         raise from_engine(problem.args[0]) from None
@@ -147,7 +147,7 @@ def _commit_error(error: EngineError) -> KafkaError:
 
 
 class Committer:
-    """Commits in the background. The engine tells how they went while the consumer polls; a `get` on such a
+    """Commits in the background. The engine reports results while the consumer polls; a `get` on such a
     commit's future polls for it."""
 
     def __init__(self, pump: Callable[[float], None]) -> None:
@@ -157,7 +157,7 @@ class Committer:
     def commit(
         self, engine: Consumer, offsets: Offsets, callback: Callable[..., object] | None
     ) -> Future[Offsets]:
-        """The future and the callback, `callback(offsets, response_or_exception)`, tell how it went."""
+        """The future and the callback, `callback(offsets, response_or_exception)`, get the result."""
         future = _Commit(self._pump)
         if callback is not None:
             future.add_both(lambda result: callback(offsets, result))
@@ -173,10 +173,10 @@ class Committer:
         return future
 
     def committed(self, error: EngineError | None, partitions: list[EnginePartition]) -> None:
-        """The engine's word on one commit: the oldest one with these offsets."""
-        told = {TopicPartition(one.topic, one.partition): one.offset for one in partitions}
+        """Take the engine's result of one commit: the oldest one with these offsets."""
+        found = {TopicPartition(one.topic, one.partition): one.offset for one in partitions}
         for number, (offsets, future) in enumerate(self._pending):
-            if {tp: one.offset for tp, one in offsets.items()} == told:
+            if {tp: one.offset for tp, one in offsets.items()} == found:
                 del self._pending[number]
                 failed = error or next((one.error for one in partitions if one.error is not None), None)
                 if failed is None:
@@ -193,7 +193,7 @@ class Committer:
 
 
 class _Commit(Future[Offsets]):
-    """A commit's future: whoever waits for it polls."""
+    """A commit's future. A caller that waits for it polls."""
 
     __slots__ = ("_pump",)
 

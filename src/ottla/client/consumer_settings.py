@@ -176,12 +176,12 @@ def _strategies(given: str | type | Iterable[object]) -> str:
     }
     names = []
     for one in [given] if isinstance(given, str | type) else list(given):
-        told = one if isinstance(one, str) else str(getattr(one, "name", one))
-        if told not in known:
+        strategy = one if isinstance(one, str) else str(getattr(one, "name", one))
+        if strategy not in known:
             raise KafkaConfigurationError(
-                f"partition_assignment_strategy {told} is not one of range, roundrobin, cooperative-sticky"
+                f"partition_assignment_strategy {strategy} is not one of range, roundrobin, cooperative-sticky"
             )
-        names.append(known[told])
+        names.append(known[strategy])
     if "cooperative-sticky" in names and len(set(names)) > 1:
         raise KafkaConfigurationError("cooperative-sticky cannot be mixed with range or roundrobin")
     return ",".join(dict.fromkeys(names))

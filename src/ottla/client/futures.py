@@ -1,8 +1,8 @@
-"""What `send` and `commit_async` give back: a result that is not there yet.
+"""The futures that `send` and `commit_async` return.
 
-Futures have no lock: a send makes one, and a lock would cost more than the rest of it. Whoever brings the result
-stores it and then looks who waits; whoever comes to wait says so and then looks whether the result is there. So
-one of the two sees the other, and what is taken out of a list is taken by one of them only.
+Futures have no lock: every send makes one, and a lock would cost more than the rest of it. The thread that brings the
+result stores it first and then looks for waiting callbacks. A thread that adds a callback adds it first and then looks
+for the result. So at least one of the two sees the other, and `list.pop` gives each callback to one of them only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AGAIN_S = 0.05
 class Future(Generic[T]):
     """A value or an exception that arrives once. Callbacks run in the thread that brings it."""
 
-    # What a future has before anything happens to it: an instance holds only what differs.
+    # Defaults of the class: an instance stores only what differs, which makes futures cheap.
     is_done = False
     exception: BaseException | None = None
     _value: Any = None
@@ -76,7 +76,7 @@ class Future(Generic[T]):
             self._call_waiting()
 
     def _call_waiting(self) -> None:
-        """Call, in their order, those who wait; each of them once, whoever gets here first."""
+        """Call the waiting callbacks in their order, each of them once, even if two threads get here."""
         waiting = self._waiting or []
         while waiting:
             try:
@@ -154,7 +154,7 @@ class FutureRecordMetadata(Future[RecordMetadata]):
     _header_size = -1
 
     def delivered(self, error: EngineError | None, message: Message) -> None:
-        """The engine's delivery report. The metadata is only made of it when somebody looks."""
+        """The engine's delivery report. The metadata is made when a caller asks for it."""
         if error is not None:
             self._complete(None, from_engine(error))
             return
@@ -178,7 +178,7 @@ class FutureRecordMetadata(Future[RecordMetadata]):
     def get(self, timeout: float | None = None) -> RecordMetadata:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self.is_done and (deadline is None or time.monotonic() < deadline):
-            # Who waits for this record does not want it to linger for company.
+            # A caller waits for this record, so it must not linger for a fuller batch.
             self._hurry(_HURRY_S)
             left = _AGAIN_S if deadline is None else min(_AGAIN_S, deadline - time.monotonic())
             self._wait(max(0.0, left))
@@ -212,5 +212,5 @@ def _call(function: Callable[..., object], argument: object) -> None:
     try:
         function(argument)
     except Exception:
-        # The callback is the user's, and others wait behind it.
+        # The callback is the user's; the other callbacks must still run.
         _logger.exception("a callback of a future failed")

@@ -1,4 +1,4 @@
-"""What a program implements to be told of rebalances."""
+"""The interface for programs that react to rebalances."""
 
 from __future__ import annotations
 

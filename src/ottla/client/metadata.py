@@ -52,7 +52,7 @@ def wait_for_cluster(engine: Producer | Consumer, settings: Settings, log: Engin
             if not isinstance(error, RetriableError):
                 raise error from None
             time.sleep(_AGAIN_S)
-            # A consumer's log is told while it polls; it reads nothing yet.
+            # A consumer's log messages arrive while it polls; it reads nothing yet.
             engine.poll(0)
     reason = getattr(log, "problem", None)
     raise NoBrokersAvailable(

@@ -79,7 +79,7 @@ class KafkaProducer:
             target=_serve, args=(self._engine, stop, self._progress), name="ottla-producer", daemon=True
         )
         server.start()
-        # Whoever forgets to close a producer still gets a second for what is on its way.
+        # A producer that was not closed still gets a second for records in flight.
         self._goodbye = weakref.finalize(self, _say_goodbye, self._engine, stop, server)
         self._transactions = Transactions(self._engine, self.config)
         try:
@@ -117,7 +117,7 @@ class KafkaProducer:
             and partition is None
             and not self._closed
         ):
-            # Nothing to turn into bytes, nothing to choose: most records take this way, and in line.
+            # No serializer and no partitioner: most records take this path, which is inlined for speed.
             future = FutureRecordMetadata()
             future._hurry = self._flush
             try:
@@ -412,8 +412,8 @@ def _engine(settings: EngineSettings) -> Producer:
 def _flush(engine: Producer, timeout_s: float = -1) -> int:
     """Wait for what is on its way: how many records are still.
 
-    The engine raises what is fatal to it in whoever comes by first. The records fail with it, and their futures
-    tell of it; that is the place where it belongs.
+    The engine raises a fatal error in the first call that comes. The records fail with it, and their futures report
+    it; that is the right place.
     """
     try:
         return engine.flush(timeout_s)
@@ -423,13 +423,13 @@ def _flush(engine: Producer, timeout_s: float = -1) -> int:
 
 
 def _serve(engine: Producer, stop: threading.Event, progress: threading.Event) -> None:
-    """Run the callbacks of a producer; it holds the engine only, so that a forgotten producer can go."""
+    """Run the callbacks of a producer. It holds the engine only, so that a forgotten producer is collected."""
     while not stop.is_set():
         try:
             if engine.poll(_SERVE_S):
                 progress.set()
         except KafkaException as problem:
-            # Fatal to the engine, and told once; the reports about its records come after it.
+            # A fatal error, reported once; the delivery reports of its records follow.
             _logger.debug("the engine gives up: %s", problem)
             progress.set()
 

@@ -181,8 +181,8 @@ def test_only_assigned_partitions_are_committed(state):
 def test_the_engines_log_says_the_same_thing_once(caplog: pytest.LogCaptureFixture) -> None:
     log = EngineLog()
     for after_ms in range(5):
-        told = f"[thrd:a]: h:1/bootstrap: Connect failed: Connection refused (after {after_ms}ms in state CONNECT)"
-        log.log(logging.ERROR, "%s [%s] %s", "FAIL", "c#1", told)
+        message = f"[thrd:a]: h:1/bootstrap: Connect failed: Connection refused (after {after_ms}ms in state CONNECT)"
+        log.log(logging.ERROR, "%s [%s] %s", "FAIL", "c#1", message)
     log.log(logging.ERROR, "%s [%s] %s", "FAIL", "c#1", "[thrd:a]: h:1/bootstrap: something else")
     assert len(caplog.records) == 2
     assert log.problem == "something else"

@@ -1,4 +1,4 @@
-"""Settings in kafka-python's words: what librdkafka is told, and what is refused with a sentence that helps."""
+"""Settings with kafka-python's names: what librdkafka gets, and what is refused with a helpful sentence."""
 
 import pytest
 

@@ -25,8 +25,8 @@ NAMES_NOT_OURS = {
     "ConfigFilterType": "names of filters, which describe_configs takes as words",
     "ConfigSourceType": "describe_configs tells of sources by name",
     "ConfigType": "describe_configs tells of types by name",
-    "GroupState": "states are told by name",
-    "GroupType": "types are told by name",
+    "GroupState": "states are given by name",
+    "GroupType": "types are given by name",
 }
 
 

@@ -32,7 +32,7 @@ class Sample:
 
 
 def take(cluster: Cluster, *, internal: bool = False) -> Sample:
-    """Count now. What a broker that just went away would have told is left out."""
+    """Count now. Brokers that do not answer are left out."""
     metadata = cluster.metadata()
     sample = Sample(
         time.monotonic(), [node.address for node in cluster.nodes().values()], metadata.controller_id

@@ -350,7 +350,7 @@ def _print(session: Session, record: EngineMessage, formatter: Formatter, skip: 
 
 
 def _note_error(session: Session, error: EngineError) -> None:
-    """Errors that pass are told; others end the tool."""
+    """Warn about temporary errors; raise the others."""
     from confluent_kafka import KafkaError as Codes
 
     if error.code() in (Codes.UNKNOWN_TOPIC_OR_PART, Codes._UNKNOWN_TOPIC, Codes._UNKNOWN_PARTITION):

@@ -102,8 +102,8 @@ def read_coordinator_record(module: str, key: bytes, value: bytes | None) -> Coo
     if value is None:
         return CoordinatorRecord(kind, as_document(decoded, 0))
     version = _prefix(value, "value")
-    told, _ = decode_prefix(value_class, version, value, _INT16.size)
-    return CoordinatorRecord(kind, as_document(decoded, 0), version, as_document(told, version), told)
+    message, _ = decode_prefix(value_class, version, value, _INT16.size)
+    return CoordinatorRecord(kind, as_document(decoded, 0), version, as_document(message, version), message)
 
 
 def _prefix(data: bytes, what: str) -> int:
@@ -120,9 +120,9 @@ def _coordinator_texts(module: str, key: bytes, value: bytes | None, offset: int
     key_text = as_text({"type": str(found.kind), "data": found.key})
     if found.value is None:
         return key_text, "<DELETE>"
-    told, document = found.message, found.value
-    if isinstance(told, GroupMetadataValue) and told.protocol_type == "consumer":
-        for member, shown in zip(told.members, document["members"], strict=True):
+    message, document = found.message, found.value
+    if isinstance(message, GroupMetadataValue) and message.protocol_type == "consumer":
+        for member, shown in zip(message.members, document["members"], strict=True):
             for name in ("subscription", "assignment"):
                 known = _embedded(f"ConsumerProtocol{name.capitalize()}", getattr(member, name))
                 shown[name] = shown[name] if known is None else known
@@ -133,8 +133,8 @@ def _embedded(name: str, data: bytes) -> Document | None:
     """A message of the consumers' own protocol inside of a record; None for bytes that are none."""
     try:
         (version,) = _INT16.unpack_from(data)
-        told, _ = decode_prefix(message_class(name), version, data, _INT16.size)
-        return as_document(told, version)
+        message, _ = decode_prefix(message_class(name), version, data, _INT16.size)
+        return as_document(message, version)
     except (ApiException, struct.error):
         return None
 
@@ -146,8 +146,8 @@ def of_cluster_metadata(record: Record) -> tuple[str | None, str | None]:
 
     try:
         value = record.value or b""
-        told = decode_record(value)
-        kind = snake_case(told.NAME).upper()
-        return None, as_text({"type": kind, "version": value[2], "data": as_document(told, value[2])})
+        message = decode_record(value)
+        kind = snake_case(message.NAME).upper()
+        return None, as_text({"type": kind, "version": value[2], "data": as_document(message, value[2])})
     except ApiException as error:
         return None, f"Error at {record.offset}, skipping. {error}"

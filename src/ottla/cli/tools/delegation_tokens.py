@@ -139,17 +139,17 @@ def _create(session: Session, flags: DelegationTokensFlags) -> None:
     session.print(
         f"Calling create token operation with renewers :{_listed(renewers)} , max-life-time-period :{life_ms}"
     )
-    told = create_token(session.cluster, life_ms, renewers, owners[0] if owners else None)
-    session.print(f"Created delegation token with tokenId : {told.token_id}")
+    response = create_token(session.cluster, life_ms, renewers, owners[0] if owners else None)
+    session.print(f"Created delegation token with tokenId : {response.token_id}")
     token = _Token(
-        told.token_id,
-        base64.b64encode(told.hmac).decode(),
-        Principal(told.principal_type, told.principal_name),
-        Principal(told.token_requester_principal_type, told.token_requester_principal_name),
+        response.token_id,
+        base64.b64encode(response.hmac).decode(),
+        Principal(response.principal_type, response.principal_name),
+        Principal(response.token_requester_principal_type, response.token_requester_principal_name),
         renewers,
-        told.issue_timestamp_ms,
-        told.expiry_timestamp_ms,
-        told.max_timestamp_ms,
+        response.issue_timestamp_ms,
+        response.expiry_timestamp_ms,
+        response.max_timestamp_ms,
     )
     _show(session, [token])
 
@@ -185,8 +185,8 @@ def _describe(session: Session, flags: DelegationTokensFlags) -> None:
         session.print(f"Calling describe token operation for owners: {_listed(owners)}")
     else:
         session.print("Calling describe token operation for current user.")
-    told = describe_tokens(session.cluster, owners).tokens
-    session.print(f"Total number of tokens : {len(told)}", end="")
+    response = describe_tokens(session.cluster, owners).tokens
+    session.print(f"Total number of tokens : {len(response)}", end="")
     _show(
         session,
         [
@@ -200,6 +200,6 @@ def _describe(session: Session, flags: DelegationTokensFlags) -> None:
                 each.expiry_timestamp,
                 each.max_timestamp,
             )
-            for each in told
+            for each in response
         ],
     )

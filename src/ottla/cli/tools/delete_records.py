@@ -41,8 +41,8 @@ def delete_records(session: Session, flags: DeleteRecordsFlags) -> None:
     results = _delete(session.cluster, wanted)
     session.print("Records delete operation completed:")
     for (topic, number), (mark, code) in results.items():
-        told = f"low_watermark: {mark}" if code == ErrorCode.NONE else f"error: {describe_error(code)}"
-        session.print(f"partition: {topic}-{number}\t{told}")
+        result = f"low_watermark: {mark}" if code == ErrorCode.NONE else f"error: {describe_error(code)}"
+        session.print(f"partition: {topic}-{number}\t{result}")
     if session.as_json:
         session.dump(
             [

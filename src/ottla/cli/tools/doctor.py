@@ -188,12 +188,12 @@ def _quorum(session: Session) -> Iterator[Finding]:
             "controllers", _FAIL, ErrorCode.of(code).name, "are a majority of the controllers running?"
         )
         return
-    told = answer.topics[0].partitions[0]
-    by_id = {voter.replica_id: voter for voter in told.current_voters}
-    leader = by_id.get(told.leader_id)
+    quorum = answer.topics[0].partitions[0]
+    by_id = {voter.replica_id: voter for voter in quorum.current_voters}
+    leader = by_id.get(quorum.leader_id)
     behind = [
         voter.replica_id
-        for voter in told.current_voters
+        for voter in quorum.current_voters
         if leader is not None and leader.last_caught_up_timestamp - voter.last_caught_up_timestamp > 5_000
     ]
     if leader is None:
@@ -206,11 +206,11 @@ def _quorum(session: Session) -> Iterator[Finding]:
         yield Finding(
             "controllers",
             _WARN,
-            f"{told.leader_id} leads, but {', '.join(map(str, behind))} do not keep up",
+            f"{quorum.leader_id} leads, but {', '.join(map(str, behind))} do not keep up",
             "start them, or look at their logs; until then fewer may fail",
         )
     else:
-        yield Finding("controllers", _OK, f"{told.leader_id} leads {len(by_id)} of them, and all keep up")
+        yield Finding("controllers", _OK, f"{quorum.leader_id} leads {len(by_id)} of them, and all keep up")
     moment = leader.last_caught_up_timestamp
     if moment > 0:
         skew_ms = max(before_ms - moment, moment - after_ms, 0.0)
@@ -263,7 +263,7 @@ def _disks(session: Session) -> Iterator[Finding]:
         try:
             answer = describe_log_dirs(session.cluster, node, [])
         except ConnectionFailed:
-            continue  # Told already, with its address.
+            continue  # Already reported, with its address.
         for each in answer.results:
             check = f"disk of broker {node} ({each.log_dir})"
             if each.error_code != ErrorCode.NONE:

@@ -49,7 +49,7 @@ def _log_of(path: Path) -> bytes:
 
 
 def dump_index(session: Session, path: Path, sanity_only: bool, verify_only: bool) -> None:
-    """Offsets and where their batches lie; a batch that is not there is told on standard error."""
+    """Offsets and where their batches lie; a missing batch is reported on standard error."""
     log = _log_of(path)
     if path.stat().st_size < _OFFSET_ENTRY.size:
         session.print(f"{path} is empty.")
@@ -76,7 +76,7 @@ def _check_sanity(path: Path, form: struct.Struct, relatives: list[int]) -> None
 
 
 def dump_time_index(session: Session, path: Path, sanity_only: bool, verify_only: bool) -> None:
-    """Timestamps and the offsets they belong to; what the log says otherwise is told on standard error."""
+    """Timestamps and the offsets they belong to; differences from the log are reported on standard error."""
     base = _base_offset(path)
     entries = _entries(path, _TIME_ENTRY)
     if sanity_only:

@@ -61,12 +61,12 @@ def features(session: Session, flags: FeaturesFlags) -> None:
 def _describe(session: Session, flags: FeaturesFlags) -> None:
     if flags.node_id is not None and flags.node_id < 0:
         raise UsageProblem(f"--node-id {flags.node_id}: there are no negative ids")
-    told = session.cluster.connection(flags.node_id).features
-    finalized = {each.name: each.max_version_level for each in told.finalized_features}
-    epoch = told.finalized_features_epoch if told.finalized_features_epoch >= 0 else "-"
+    response = session.cluster.connection(flags.node_id).features
+    finalized = {each.name: each.max_version_level for each in response.finalized_features}
+    epoch = response.finalized_features_epoch if response.finalized_features_epoch >= 0 else "-"
     documents: list[object] = []
     lines: list[str] = []
-    for each in sorted(told.supported_features, key=lambda each: str(each.name)):
+    for each in sorted(response.supported_features, key=lambda each: str(each.name)):
         levels = [
             _level_text(each.name, level)
             for level in (each.min_version, each.max_version, finalized.get(each.name, 0))

@@ -40,7 +40,7 @@ class LeaderElectionFlags(Flags):
     aliases={"--admin.config": "--command-config"},
 )
 def leader_election(session: Session, flags: LeaderElectionFlags) -> None:
-    """Elect leaders anew: the preferred ones, or at the price of lost records any that is left."""
+    """Elect leaders: the preferred replicas, or with `unclean` any that is left, at the price of lost records."""
     require(flags, "election_type")
     name = flags.election_type.upper()
     if name not in ElectionType.__members__:
@@ -52,7 +52,7 @@ def leader_election(session: Session, flags: LeaderElectionFlags) -> None:
     results = _elect(session.cluster, ElectionType[name], _wanted(flags))
     elected = [each for each, (code, _) in results.items() if code == ErrorCode.NONE]
     already = [each for each, (code, _) in results.items() if code == ErrorCode.ELECTION_NOT_NEEDED]
-    failed = {each: told for each, told in results.items() if each not in elected and each not in already}
+    failed = {each: result for each, result in results.items() if each not in elected and each not in already}
     if elected:
         session.print(f"Successfully completed leader election ({name}) for partitions {_named(elected)}")
     if already:

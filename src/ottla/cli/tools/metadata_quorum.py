@@ -80,9 +80,9 @@ def _quorum(session: Session) -> tuple[Quorum, Listeners]:
     """The quorum as its leader tells it, and the listeners of its nodes."""
     answer = describe_quorum(session.cluster)
     raise_for(answer.error_code, answer.error_message)
-    told = answer.topics[0].partitions[0]
-    raise_for(told.error_code, told.error_message)
-    return told, {node.node_id: node.listeners for node in answer.nodes}
+    quorum = answer.topics[0].partitions[0]
+    raise_for(quorum.error_code, quorum.error_message)
+    return quorum, {node.node_id: node.listeners for node in answer.nodes}
 
 
 def _show_status(session: Session) -> None:

@@ -51,8 +51,8 @@ def describe(session: Session, types: list[str], names: list[str]) -> None:
             for kind in _TITLES
             if kind in entity
         )
-        told = ", ".join(f"{key}={java_double(value)}" for key, value in values.items())
-        session.print(f"Quota configs for {shown} are {told}")
+        values_text = ", ".join(f"{key}={java_double(value)}" for key, value in values.items())
+        session.print(f"Quota configs for {shown} are {values_text}")
         documents.append({"entity": entity, "quotas": values})
     if types == ["users"] and "" not in names:
         documents += _describe_credentials(session, names)
@@ -77,8 +77,8 @@ def _describe_credentials(session: Session, names: list[str]) -> list[object]:
         infos = {
             mechanisms.get(each.mechanism, "UNKNOWN"): each.iterations for each in result.credential_infos
         }
-        told = ", ".join(f"{name}=iterations={count}" for name, count in infos.items())
-        session.print(f"SCRAM credential configs for user-principal '{result.user}' are {told}")
+        values_text = ", ".join(f"{name}=iterations={count}" for name, count in infos.items())
+        session.print(f"SCRAM credential configs for user-principal '{result.user}' are {values_text}")
         documents.append({"user": result.user, "scram": infos})
     return documents
 

@@ -237,8 +237,8 @@ def _current(cluster: Cluster, wanted: Assignment) -> Assignment:
 
 def _raise_any(title: str, errors: Mapping[Partition, str]) -> None:
     if errors:
-        told = "; ".join(f"{partition_name(each)}: {errors[each]}" for each in sorted(errors))
-        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"{title} {told}")
+        text = "; ".join(f"{partition_name(each)}: {errors[each]}" for each in sorted(errors))
+        raise ApiException(ErrorCode.UNKNOWN_SERVER_ERROR, f"{title} {text}")
 
 
 def _throttle_brokers(

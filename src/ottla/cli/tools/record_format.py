@@ -140,12 +140,12 @@ class LoggingFormatter:
     def format(self, record: EngineMessage, delivery_count: int | None = None) -> bytes:
         kind, moment = record.timestamp()
         name = _TIMESTAMP_TYPES.get(kind)
-        told = f"{name}:{moment}, " if name else ""
+        time_text = f"{name}:{moment}, " if name else ""
         key, value = (
             "null" if data is None else data.decode(errors="replace")
             for data in (record.key(), record.value())
         )
-        return self._inner.format(record) + f"{told}key:{key}, value:{value}\n".encode()
+        return self._inner.format(record) + f"{time_text}key:{key}, value:{value}\n".encode()
 
 
 class JsonFormatter:
@@ -212,7 +212,7 @@ def formatter_of(class_name: str | None, properties: Mapping[str, str], as_json:
 
 
 def advice_on(class_name: str | None) -> str | None:
-    """A line about a class that Kafka has no more, for whoever follows an old course."""
+    """A line about a class that Kafka has no more, for readers of older tutorials."""
     if class_name is None or not class_name.startswith("kafka."):
         return None
     from ottla.cli.tools.record_format_internal import INTERNAL

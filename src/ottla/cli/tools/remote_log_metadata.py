@@ -1,6 +1,6 @@
 """The records of `__remote_log_metadata`, what tiered storage notes of segments: the text that kafka-dump-log prints.
 
-A value is a frame version, a type, a version (all varints) and the message. What is wrong with one is told in the
+A value is a frame version, a type, a version (all varints) and the message. The error of a broken one is in the
 words of Kafka's tool.
 """
 
@@ -71,12 +71,12 @@ def metadata_text(value: bytes | None) -> str:
         )
     name, text = _TEXTS[kind]
     try:
-        told, end = decode_prefix(getattr(messages, name), version, value, position)
+        message, end = decode_prefix(getattr(messages, name), version, value, position)
     except ApiException as error:
         raise DecodeError(f"Failed to deserialize record with type {kind}") from error
     if end != len(value):
         raise DecodeError(f"Found {len(value) - end} byte(s) of garbage after {kind}")
-    return text(told)
+    return text(message)
 
 
 def _read_short(value: bytes, position: int, what: str) -> tuple[int, int]:
@@ -91,69 +91,69 @@ def _read_short(value: bytes, position: int, what: str) -> tuple[int, int]:
     return short - 0x1_0000 if short > 0x7FFF else short, position
 
 
-def _segment(told: Segment) -> str:
-    if told.start_offset < 0:
+def _segment(message: Segment) -> str:
+    if message.start_offset < 0:
         raise DecodeError(
-            f"Unexpected start offset = {told.start_offset}. StartOffset for a remote segment cannot be negative"
+            f"Unexpected start offset = {message.start_offset}. StartOffset for a remote segment cannot be negative"
         )
-    if told.end_offset < told.start_offset:
+    if message.end_offset < message.start_offset:
         raise DecodeError(
-            f"Unexpected end offset = {told.end_offset}. EndOffset for a remote segment cannot be less than"
-            f" startOffset = {told.start_offset}"
+            f"Unexpected end offset = {message.end_offset}. EndOffset for a remote segment cannot be less than"
+            f" startOffset = {message.start_offset}"
         )
-    epochs = _epochs(told)
+    epochs = _epochs(message)
     return _braced(
         "RemoteLogSegmentMetadata",
-        remoteLogSegmentId=_segment_id(told),
-        startOffset=told.start_offset,
-        endOffset=told.end_offset,
-        brokerId=told.broker_id,
-        maxTimestampMs=told.max_timestamp_ms,
-        eventTimestampMs=told.event_timestamp_ms,
+        remoteLogSegmentId=_segment_id(message),
+        startOffset=message.start_offset,
+        endOffset=message.end_offset,
+        brokerId=message.broker_id,
+        maxTimestampMs=message.max_timestamp_ms,
+        eventTimestampMs=message.event_timestamp_ms,
         segmentLeaderEpochs=epochs,
-        segmentSizeInBytes=told.segment_size_in_bytes,
-        customMetadata=_custom(told),
-        state=_segment_state(told),
-        txnIdxEmpty=_java_bool(told.txn_index_empty),
+        segmentSizeInBytes=message.segment_size_in_bytes,
+        customMetadata=_custom(message),
+        state=_segment_state(message),
+        txnIdxEmpty=_java_bool(message.txn_index_empty),
     )
 
 
-def _update(told: Update) -> str:
+def _update(message: Update) -> str:
     return _braced(
         "RemoteLogSegmentMetadataUpdate",
-        remoteLogSegmentId=_segment_id(told),
-        customMetadata=_custom(told),
-        state=_segment_state(told),
-        eventTimestampMs=told.event_timestamp_ms,
-        brokerId=told.broker_id,
+        remoteLogSegmentId=_segment_id(message),
+        customMetadata=_custom(message),
+        state=_segment_state(message),
+        eventTimestampMs=message.event_timestamp_ms,
+        brokerId=message.broker_id,
     )
 
 
-def _deletion(told: Deletion) -> str:
-    if not 0 <= told.remote_partition_delete_state < len(_PARTITION_STATES):
+def _deletion(message: Deletion) -> str:
+    if not 0 <= message.remote_partition_delete_state < len(_PARTITION_STATES):
         raise DecodeError("null")  # all that Kafka says of it
     return _braced(
         "RemotePartitionDeleteMetadata",
-        topicPartition=_partition(told.topic_id_partition),
-        state=_PARTITION_STATES[told.remote_partition_delete_state],
-        eventTimestampMs=told.event_timestamp_ms,
-        brokerId=told.broker_id,
+        topicPartition=_partition(message.topic_id_partition),
+        state=_PARTITION_STATES[message.remote_partition_delete_state],
+        eventTimestampMs=message.event_timestamp_ms,
+        brokerId=message.broker_id,
     )
 
 
-def _snapshot(told: Snapshot) -> str:
-    state = _segment_state(told)
+def _snapshot(message: Snapshot) -> str:
+    state = _segment_state(message)
     return _braced(
         "RemoteLogSegmentMetadataSnapshot",
-        segmentId=uuid_to_str(told.segment_id),
-        startOffset=told.start_offset,
-        endOffset=told.end_offset,
-        maxTimestampMs=told.max_timestamp_ms,
-        segmentLeaderEpochs=_epochs(told),
-        segmentSizeInBytes=told.segment_size_in_bytes,
-        customMetadata=_custom(told),
+        segmentId=uuid_to_str(message.segment_id),
+        startOffset=message.start_offset,
+        endOffset=message.end_offset,
+        maxTimestampMs=message.max_timestamp_ms,
+        segmentLeaderEpochs=_epochs(message),
+        segmentSizeInBytes=message.segment_size_in_bytes,
+        customMetadata=_custom(message),
         state=state,
-        txnIdxEmpty=_java_bool(told.txn_index_empty),
+        txnIdxEmpty=_java_bool(message.txn_index_empty),
     )
 
 
@@ -170,8 +170,8 @@ def _braced(name: str, **fields: object) -> str:
     return f"{name}{{{', '.join(f'{field}={value}' for field, value in fields.items())}}}"
 
 
-def _segment_id(told: Segment | Update) -> str:
-    known = told.remote_log_segment_id
+def _segment_id(message: Segment | Update) -> str:
+    known = message.remote_log_segment_id
     return _braced(
         "RemoteLogSegmentId",
         topicIdPartition=_partition(known.topic_id_partition),
@@ -183,23 +183,23 @@ def _partition(entry: _Partition) -> str:
     return f"{uuid_to_str(entry.id)}:{entry.name}-{entry.partition}"
 
 
-def _epochs(told: Segment | Snapshot) -> str:
+def _epochs(message: Segment | Snapshot) -> str:
     """Where each leader's records begin, in the order of the leaders; of two entries for one, the later counts."""
-    if not told.segment_leader_epochs:
+    if not message.segment_leader_epochs:
         raise DecodeError("segmentLeaderEpochs can not be null or empty")
-    starts = {entry.leader_epoch: entry.offset for entry in told.segment_leader_epochs}
+    starts = {entry.leader_epoch: entry.offset for entry in message.segment_leader_epochs}
     return f"{{{', '.join(f'{epoch}={starts[epoch]}' for epoch in sorted(starts))}}}"
 
 
-def _custom(told: Segment | Update | Snapshot) -> str:
-    data = told.custom_metadata
+def _custom(message: Segment | Update | Snapshot) -> str:
+    data = message.custom_metadata
     return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
 
 
-def _segment_state(told: Segment | Update | Snapshot) -> str:
-    if not 0 <= told.remote_log_segment_state < len(_SEGMENT_STATES):
+def _segment_state(message: Segment | Update | Snapshot) -> str:
+    if not 0 <= message.remote_log_segment_state < len(_SEGMENT_STATES):
         raise DecodeError("state can not be null")
-    return _SEGMENT_STATES[told.remote_log_segment_state]
+    return _SEGMENT_STATES[message.remote_log_segment_state]
 
 
 def _java_bool(value: bool) -> str:

@@ -116,13 +116,13 @@ def _describe(session: Session, flags: ShareGroupsFlags) -> None:
         if isinstance(known, ApiException):
             session.error(f"group '{name}': {known.message}")
             continue
-        node, told = known
-        if (flags.members or flags.state is not None) and told.group_state == "Empty":
+        node, described = known
+        if (flags.members or flags.state is not None) and described.group_state == "Empty":
             session.warn(f"\nShare group '{name}' has no active members.")
         if flags.members:
-            documents += _show_members(session, told, flags.verbose)
+            documents += _show_members(session, described, flags.verbose)
         elif flags.state is not None:
-            documents += _show_state(session, node, told, flags.verbose)
+            documents += _show_state(session, node, described, flags.verbose)
         else:
             documents += _show_offsets(session, name, flags.verbose)
     if session.as_json:
@@ -136,8 +136,8 @@ def _show(
     return show_table(session, titles, rows, widths)
 
 
-def _show_members(session: Session, told: ShareGroup, verbose: bool) -> list[dict[str, object]]:
-    members = sorted(told.members, key=lambda member: str(member.member_id))
+def _show_members(session: Session, described: ShareGroup, verbose: bool) -> list[dict[str, object]]:
+    members = sorted(described.members, key=lambda member: str(member.member_id))
     if not members:
         return []
     rows: list[list[object]] = []
@@ -147,7 +147,7 @@ def _show_members(session: Session, told: ShareGroup, verbose: bool) -> list[dic
             for topic in each.assignment.topic_partitions
             for number in topic.partitions
         ]
-        cells = [told.group_id, each.member_id, each.client_host, each.client_id, len(assigned)]
+        cells = [described.group_id, each.member_id, each.client_host, each.client_id, len(assigned)]
         rows.append([*cells, *([each.member_epoch] if verbose else []), assignment_text(assigned, "")])
     titles = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     widths = [widest(15, [cells[index] for cells in rows]) for index in range(4)] + [12]
@@ -157,16 +157,21 @@ def _show_members(session: Session, told: ShareGroup, verbose: bool) -> list[dic
     return _show(session, [*titles, "ASSIGNMENT"], rows, [*widths, 0])
 
 
-def _show_state(session: Session, node: Node, told: ShareGroup, verbose: bool) -> list[dict[str, object]]:
+def _show_state(
+    session: Session, node: Node, described: ShareGroup, verbose: bool
+) -> list[dict[str, object]]:
     coordinator = f"{node.host}:{node.port}  ({node.id})"
     columns: list[tuple[str, object, int]] = [
-        ("GROUP", told.group_id, widest(15, [told.group_id])),
+        ("GROUP", described.group_id, widest(15, [described.group_id])),
         ("COORDINATOR (ID)", coordinator, widest(25, [coordinator])),
-        ("STATE", told.group_state, 15),
+        ("STATE", described.group_state, 15),
     ]
     if verbose:
-        columns += [("GROUP-EPOCH", told.group_epoch, 12), ("ASSIGNMENT-EPOCH", told.assignment_epoch, 17)]
-    columns.append(("#MEMBERS", len(told.members), 0))
+        columns += [
+            ("GROUP-EPOCH", described.group_epoch, 12),
+            ("ASSIGNMENT-EPOCH", described.assignment_epoch, 17),
+        ]
+    columns.append(("#MEMBERS", len(described.members), 0))
     titles, cells, widths = (list(part) for part in zip(*columns, strict=True))
     return _show(session, titles, [cells], widths)
 
@@ -224,8 +229,8 @@ def _delete_offsets(session: Session, flags: ShareGroupsFlags) -> None:
     rows: list[list[object]] = []
     for each in sorted(answer.responses, key=lambda each: str(each.topic_name)):
         failed = each.error_code != ErrorCode.NONE
-        told = describe_error(each.error_code, each.error_message) if failed else ""
-        rows.append([each.topic_name, f"Error: {told}" if failed else "Successful"])
+        described = describe_error(each.error_code, each.error_message) if failed else ""
+        rows.append([each.topic_name, f"Error: {described}" if failed else "Successful"])
         session.exit_code |= failed
     documents = _show(session, ["TOPIC", "STATUS"], rows, [widest(15, [cells[0] for cells in rows]), 0])
     if session.as_json:

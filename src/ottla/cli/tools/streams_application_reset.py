@@ -48,7 +48,7 @@ class StreamsApplicationResetFlags(Flags):
 @tool(
     "streams-application-reset",
     click.option("--application-id", metavar="ID", help="The application's id, which is its group."),
-    click.option("--input-topics", metavar="NAME,...", help="Topics to read anew."),
+    click.option("--input-topics", metavar="NAME,...", help="Topics to read again."),
     click.option("--intermediate-topics", metavar="NAME,...", help="Topics whose content is to be skipped."),
     click.option("--internal-topics", metavar="NAME,...", help="Only these of its own topics are deleted."),
     click.option(
@@ -69,7 +69,7 @@ class StreamsApplicationResetFlags(Flags):
     aliases={"--config-file": "--command-config"},
 )
 def streams_application_reset(session: Session, flags: StreamsApplicationResetFlags) -> None:
-    """Let a Streams application begin anew: reset its offsets, delete the topics it made for itself."""
+    """Reset a Streams application: its offsets go back, and the topics that it created for itself are deleted."""
     require(flags, "application_id")
     if sum(given(flags, name) for name in _FORMS) > 1:
         raise click.UsageError("only one way to reset the offsets can be given")

@@ -129,19 +129,19 @@ def _names(session: Session, flags: StreamsGroupsFlags) -> list[str]:
 def _describe(session: Session, flags: StreamsGroupsFlags) -> None:
     documents: list[object] = []
     for name in _names(session, flags):
-        node, told = describe_streams_group(session.cluster, name)
-        # Kafka's tool tells of it in its view of the state only; in the others it is not part of what scripts read.
-        tell = session.warn if flags.state is None else session.print
-        if told.group_state == "Empty":
-            tell(f"\nError: Streams group '{name}' has no active members.")
-        elif told.group_state == "Dead":
-            tell(f"\nError: Streams group '{name}' does not exist.")
+        node, described = describe_streams_group(session.cluster, name)
+        # Kafka's tool prints it with --state only; otherwise scripts that read the output do not expect it.
+        note = session.warn if flags.state is None else session.print
+        if described.group_state == "Empty":
+            note(f"\nError: Streams group '{name}' has no active members.")
+        elif described.group_state == "Dead":
+            note(f"\nError: Streams group '{name}' does not exist.")
         if flags.state is not None:
-            documents += _show_state(session, node, told, flags.verbose)
-        elif flags.members and told.members:
-            documents += _show_members(session, told, flags.verbose)
-        elif not flags.members and told.members:
-            documents += _show_offsets(session, told, flags.verbose)
+            documents += _show_state(session, node, described, flags.verbose)
+        elif flags.members and described.members:
+            documents += _show_members(session, described, flags.verbose)
+        elif not flags.members and described.members:
+            documents += _show_offsets(session, described, flags.verbose)
     if session.as_json:
         session.dump(documents)
 
@@ -153,32 +153,34 @@ def _show(
     return show_table(session, titles, rows, widths)
 
 
-def _show_state(session: Session, node: Node, told: StreamsGroup, verbose: bool) -> list[dict[str, object]]:
+def _show_state(
+    session: Session, node: Node, described: StreamsGroup, verbose: bool
+) -> list[dict[str, object]]:
     coordinator = f"{node.host}:{node.port} ({node.id})"
     columns = [
-        ("GROUP", widest(15, [told.group_id])),
+        ("GROUP", widest(15, [described.group_id])),
         ("COORDINATOR (ID)", widest(25, [coordinator])),
         ("STATE", 25),
     ]
-    cells: list[object] = [told.group_id, coordinator, told.group_state]
+    cells: list[object] = [described.group_id, coordinator, described.group_state]
     if verbose:
         columns += [("GROUP-EPOCH", 15), ("TARGET-ASSIGNMENT-EPOCH", 25)]
-        cells += [told.group_epoch, told.assignment_epoch]
-    return _show(session, [*columns, ("#MEMBERS", 0)], [[*cells, len(told.members)]])
+        cells += [described.group_epoch, described.assignment_epoch]
+    return _show(session, [*columns, ("#MEMBERS", 0)], [[*cells, len(described.members)]])
 
 
-def _show_members(session: Session, told: StreamsGroup, verbose: bool) -> list[dict[str, object]]:
-    members = sorted(told.members, key=lambda member: str(member.member_id))
+def _show_members(session: Session, described: StreamsGroup, verbose: bool) -> list[dict[str, object]]:
+    members = sorted(described.members, key=lambda member: str(member.member_id))
     names = ("member_id", "process_id", "client_id")
     id_width, process_width, client_width = (
         widest(15, [getattr(each, name) for each in members]) for name in names
     )
-    group = ("GROUP", widest(15, [told.group_id]))
+    group = ("GROUP", widest(15, [described.group_id]))
     who = [("PROCESS", process_width), ("CLIENT-ID", client_width), ("ASSIGNMENTS", 0)]
     rows: list[list[object]]
     if not verbose:
         rows = [
-            [told.group_id, each.member_id, each.process_id, each.client_id, _tasks(each.assignment)]
+            [described.group_id, each.member_id, each.process_id, each.client_id, _tasks(each.assignment)]
             for each in members
         ]
         return _show(session, [group, ("MEMBER", id_width), *who], rows)
@@ -188,10 +190,10 @@ def _show_members(session: Session, told: StreamsGroup, verbose: bool) -> list[d
         *(group, ("TARGET-ASSIGNMENT-EPOCH", 25), (joined, 0)),
         *(("MEMBER-PROTOCOL", 15), ("MEMBER-EPOCH", 15), *who),
     ]
-    epoch = told.topology.epoch if told.topology else None
+    epoch = described.topology.epoch if described.topology else None
     rows = [
         [
-            *(told.group_id, told.assignment_epoch, f"{epoch!s:<15}{each.member_id:<{id_width}}"),
+            *(described.group_id, described.assignment_epoch, f"{epoch!s:<15}{each.member_id:<{id_width}}"),
             *("classic" if each.is_classic else "streams", each.member_epoch),
             *(each.process_id, each.client_id),
             _tasks(each.assignment) + _tasks(each.target_assignment, "TARGET-"),
@@ -221,9 +223,9 @@ def _tasks(assignment: StreamsGroupDescribeResponse.Assignment, prefix: str = ""
     )
 
 
-def _sources(told: StreamsGroup, *, repartitioned: bool) -> dict[str, list[str]]:
+def _sources(described: StreamsGroup, *, repartitioned: bool) -> dict[str, list[str]]:
     """The topics that each subtopology reads."""
-    subtopologies = (told.topology and told.topology.subtopologies) or []
+    subtopologies = (described.topology and described.topology.subtopologies) or []
     return {
         each.subtopology_id: [
             *each.source_topics,
@@ -233,12 +235,12 @@ def _sources(told: StreamsGroup, *, repartitioned: bool) -> dict[str, list[str]]
     }
 
 
-def _show_offsets(session: Session, told: StreamsGroup, verbose: bool) -> list[dict[str, object]]:
-    sources = _sources(told, repartitioned=True)
+def _show_offsets(session: Session, described: StreamsGroup, verbose: bool) -> list[dict[str, object]]:
+    sources = _sources(described, repartitioned=True)
     partitions = sorted(
         {
             (topic, number)
-            for member in told.members
+            for member in described.members
             for task in member.assignment.active_tasks
             for topic in sources[task.subtopology_id]
             for number in task.partitions
@@ -246,15 +248,18 @@ def _show_offsets(session: Session, told: StreamsGroup, verbose: bool) -> list[d
     )
     starts = offsets_at(session.cluster, partitions, EARLIEST)
     ends = offsets_at(session.cluster, partitions, LATEST)
-    committed = committed_offsets(session.cluster, told.group_id)
+    committed = committed_offsets(session.cluster, described.group_id)
     rows: list[list[object]] = []
     for partition in partitions:
         known = committed.get(partition)
         lag = ends[partition] - (known.offset if known else starts[partition])
         more = [known and known.offset, known and known.leader_epoch, ends[partition]] if verbose else []
-        rows.append([told.group_id, *partition, *more, lag])
+        rows.append([described.group_id, *partition, *more, lag])
     columns = [
-        *(("GROUP", widest(15, [told.group_id])), ("TOPIC", widest(15, [topic for topic, _ in partitions]))),
+        *(
+            ("GROUP", widest(15, [described.group_id])),
+            ("TOPIC", widest(15, [topic for topic, _ in partitions])),
+        ),
         ("PARTITION", 10),
     ]
     if verbose:
@@ -272,14 +277,16 @@ def _input_partitions(cluster: Cluster, group_id: str) -> list[Partition]:
     return [partition for partition in committed_offsets(cluster, group_id) if partition[0] in topics]
 
 
-def _internal_topics(told: StreamsGroup) -> list[str]:
-    inputs = {name for names in _sources(told, repartitioned=False).values() for name in names}
+def _internal_topics(described: StreamsGroup) -> list[str]:
+    inputs = {name for names in _sources(described, repartitioned=False).values() for name in names}
     made = [
         topic.name
-        for each in (told.topology and told.topology.subtopologies) or []
+        for each in (described.topology and described.topology.subtopologies) or []
         for topic in (*each.repartition_source_topics, *each.state_changelog_topics)
     ]
-    return [name for name in dict.fromkeys(made) if name not in inputs and is_internal(name, told.group_id)]
+    return [
+        name for name in dict.fromkeys(made) if name not in inputs and is_internal(name, described.group_id)
+    ]
 
 
 def _delete(session: Session, flags: StreamsGroupsFlags) -> None:
@@ -317,7 +324,7 @@ def _delete(session: Session, flags: StreamsGroupsFlags) -> None:
 
 
 def _delete_internal(session: Session, topics: list[str]) -> ApiException | None:
-    """Delete what a group made for itself, and tell of what cannot be deleted: the first such failure."""
+    """Delete the internal topics of a group, and print those that cannot be deleted; the first failure."""
     first = None
     for topic in topics:
         try:
@@ -348,23 +355,23 @@ def _reset(session: Session, flags: StreamsGroupsFlags) -> None:
 def _reset_one(session: Session, flags: StreamsGroupsFlags, group_id: str) -> Plan:
     cluster = session.cluster
     try:
-        told = describe_streams_group(cluster, group_id)[1]
+        described = describe_streams_group(cluster, group_id)[1]
     except ApiException as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
-        told = None
-    if told is not None and told.group_state not in ("Empty", "Dead"):
+        described = None
+    if described is not None and described.group_state not in ("Empty", "Dead"):
         session.error(
             f"Assignments can only be reset if the group '{group_id}' is inactive, but the current state is"
-            f" {told.group_state}."
+            f" {described.group_state}."
         )
         return {}
     plan = make_plan(session, flags, group_id, _partitions(session, flags, group_id))
     if flags.execute:
         commit_offsets(cluster, group_id, plan)
         topics = list(flags.delete_internal_topic)
-        if flags.delete_all_internal_topics and told is not None:
-            topics = _internal_topics(told)
+        if flags.delete_all_internal_topics and described is not None:
+            topics = _internal_topics(described)
         if topics:
             delete_all_of(cluster, topics)
     return plan

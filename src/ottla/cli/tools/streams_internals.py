@@ -1,4 +1,4 @@
-"""The topics that a Streams application makes for itself, told by their names."""
+"""The topics that a Streams application creates for itself, recognized by their names."""
 
 from __future__ import annotations
 

@@ -155,12 +155,14 @@ class _Run:
         from confluent_kafka import KafkaException, TopicPartition
 
         wanted = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
-        told = [{"topic": each.topic, "partition": each.partition, "offset": each.offset} for each in wanted]
+        entries = [
+            {"topic": each.topic, "partition": each.partition, "offset": each.offset} for each in wanted
+        ]
         try:
             self._client.commit(offsets=wanted, asynchronous=False)
-            print_event("offsets_committed", offsets=told, success=True)
+            print_event("offsets_committed", offsets=entries, success=True)
         except KafkaException as error:
-            print_event("offsets_committed", offsets=told, error=error.args[0].str(), success=False)
+            print_event("offsets_committed", offsets=entries, error=error.args[0].str(), success=False)
 
 
 def _text(data: bytes | None) -> str | None:

@@ -182,7 +182,7 @@ def test_nobody_at_the_address_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         ("security.protocol=BOGUS", "expected one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         (
@@ -193,12 +193,12 @@ def test_nobody_at_the_address_is_one_line() -> None:
     ],
 )
 def test_security_that_cannot_be_is_one_line(
-    broker: BrokerProcess, tmp_path: Path, settings: str, told: str
+    broker: BrokerProcess, tmp_path: Path, settings: str, expected: str
 ) -> None:
     file = tmp_path / "client.properties"
     file.write_text(settings + "\n")
     said = ottla(broker, "topics", "--list", "--command-config", file)
-    assert said.code == 1 and len(said.err.splitlines()) == 1 and told in said.err
+    assert said.code == 1 and len(said.err.splitlines()) == 1 and expected in said.err
 
 
 def test_a_broker_without_an_authorizer_says_so(broker: BrokerProcess, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def run(tool: str, *words: str) -> Result:
     return CliRunner().invoke(main, [tool, *words])
 
 
-def told(result: Result) -> str:
+def error_line(result: Result) -> str:
     """The one line; everything else would be a failure of ours."""
     assert result.exit_code == 1, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
@@ -62,7 +62,7 @@ def told(result: Result) -> str:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_flag_that_there_is_not(tool: str) -> None:
-    line = told(run(tool, "--no-such-flag"))
+    line = error_line(run(tool, "--no-such-flag"))
     assert "--no-such-flag" in line and f"{tool} --help`" in line
 
 
@@ -71,7 +71,7 @@ def test_nobody_at_the_address(tool: str, tmp_path: Path) -> None:
     config = tmp_path / "client.properties"
     config.write_text("client.id=someone\n")
     words = [*COMPLETE.get(tool, "").split(), "--bootstrap-server", NOWHERE, "--command-config", str(config)]
-    line = told(run(tool, *words))
+    line = error_line(run(tool, *words))
     assert line.startswith(f"ottla: no broker answers at {NOWHERE} (") and "--bootstrap-server" in line
 
 
@@ -97,7 +97,7 @@ def test_nobody_at_the_address(tool: str, tmp_path: Path) -> None:
 )
 def test_what_is_not_there_is_named(broker: BrokerProcess, line: str) -> None:
     tool, *words = line.split()
-    assert told(run(tool, "--bootstrap-server", broker.bootstrap, *words))
+    assert error_line(run(tool, "--bootstrap-server", broker.bootstrap, *words))
 
 
 @pytest.mark.parametrize("line", ["topics --list", "consumer-groups --list", "configs --describe --topic t"])
@@ -113,5 +113,5 @@ def test_a_stranger_at_the_address_is_no_broker(line: str) -> None:
         thread.start()
         tool, *words = line.split()
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        assert "is not a Kafka broker" in told(run(tool, "--bootstrap-server", address, *words))
+        assert "is not a Kafka broker" in error_line(run(tool, "--bootstrap-server", address, *words))
         thread.join()

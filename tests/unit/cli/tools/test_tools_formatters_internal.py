@@ -104,13 +104,13 @@ def test_state_of_share_groups() -> None:
 
 
 def test_remote_log_metadata() -> None:
-    told = (
+    output = (
         "RemotePartitionDeleteMetadata{topicPartition=AAECAwQFBgcICQoLDA0ODw:logs-2,"
         " state=DELETE_PARTITION_FINISHED, eventTimestampMs=0, brokerId=1}"
     )
-    assert show(REMOTE, None, DELETION) == f"partition: 2, offset: 9, value: {told}\n"
+    assert show(REMOTE, None, DELETION) == f"partition: 2, offset: 9, value: {output}\n"
     in_json = show(REMOTE, b"k", DELETION, as_json=True)
-    assert json.loads(in_json) == {"partition": 2, "offset": 9, "value": told} and in_json.endswith("\n")
+    assert json.loads(in_json) == {"partition": 2, "offset": 9, "value": output} and in_json.endswith("\n")
 
 
 def test_json_has_a_line_for_each() -> None:
@@ -141,8 +141,8 @@ def test_at_a_terminal_each_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_damaged_is_said_in_one_line(formatter: str, key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(UsageProblem) as caught:
         show(formatter, key, value)
-    told = caught.value.message
-    assert told.startswith("could not read the record at offset 9 of partition 2: ") and "\n" not in told
+    output = caught.value.message
+    assert output.startswith("could not read the record at offset 9 of partition 2: ") and "\n" not in output
 
 
 @pytest.mark.parametrize("key, value", [(OFFSET_KEY, OFFSET_VALUE), (GROUP_KEY, GROUP_VALUE)])
@@ -188,8 +188,8 @@ def test_an_unknown_class_is_told_what_there_is() -> None:
     ],
 )
 def test_old_names_are_told_of(name: str | None, advice: str | None) -> None:
-    told = advice_on(name)
-    assert told is None if advice is None else told is not None and f"the old name of {advice}" in told
+    output = advice_on(name)
+    assert output is None if advice is None else output is not None and f"the old name of {advice}" in output
 
 
 def test_escaped_characters_are_spelled_as_kafka_does() -> None:

@@ -98,9 +98,9 @@ def test_each_type_is_shown(tmp_path: Path, value: bytes) -> None:
 
 
 def test_what_is_broken_is_told_and_the_rest_goes_on(tmp_path: Path) -> None:
-    _, _, _, *told = dumped(tmp_path, [*BROKEN, update()], "--skip-record-metadata")
+    _, _, _, *output = dumped(tmp_path, [*BROKEN, update()], "--skip-record-metadata")
     errors = [f"| payload: Error at offset {at}, skipping. {text}" for at, text in enumerate(BROKEN.values())]
-    assert told == [*errors, f"| payload: {WHOLE[update()]}"]
+    assert output == [*errors, f"| payload: {WHOLE[update()]}"]
 
 
 def test_json_has_the_text_too(tmp_path: Path) -> None:
