@@ -1,4 +1,4 @@
-"""Real brokers for the tests: one shared by a module, or as many as a test wants of its own."""
+"""Real brokers for the tests: one shared by a module, or any number for one test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scheduling import ByUnit, long_units_first
 
 _names = itertools.count(1)
 
-# A busy machine is no failure of what is tested.
+# A busy machine must not fail a test.
 settings.register_profile(
     "ottla",
     deadline=None,
@@ -39,14 +39,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: the collector of garbage need not look at it in each of the tests."""
+    """Freeze the imported objects: the garbage collector then skips them in all tests."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker process on a fresh directory, shared by the tests of a module: use `topic` for a name of your own."""
+    """A broker process on an empty directory, shared by the tests of a module. Use `topic` for a unique name."""
     process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data").start()
     try:
         yield process
@@ -59,13 +59,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name that no other test uses."""
+    """A unique topic name."""
     return f"{request.node.name.split('[')[0][:60].replace('_', '-')}-{next(_names)}"
 
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
-    """Starts brokers of the test's own: `start_broker(name="b", settings={...})`; killed when the test ends."""
+    """Start brokers for one test: `start_broker(name="b", settings={...})`. They are killed after the test."""
     started: list[BrokerProcess] = []
 
     def start(name: str = "data", **options: Any) -> BrokerProcess:

@@ -1,4 +1,4 @@
-"""How much is tried: `make test-fast` lets the models try less than `make test` does."""
+"""The effort of a test run: `make test-fast` tries fewer examples than `make test`."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ FAST = os.environ.get("OTTLA_TEST_FAST") == "1"
 
 
 def examples(whole: int) -> int:
-    """How many examples a property is tried with, of so many in a whole run."""
+    """Return the number of examples for a property: fewer than `whole` in a fast run."""
     return max(whole // 5, 3) if FAST else whole

@@ -1,6 +1,6 @@
-"""Which tests run beside each other: what is expensive to start is started by one worker only, and long files first.
+"""Scheduling of test files over workers: one worker starts each expensive service, and long files run first.
 
-Both workers then end at about the same time, whatever the machine.
+All workers then end at about the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ONE_WORKER = {
 
 
 def unit_of(file: str) -> str:
-    """The work unit of a test file, of which each is run by one worker."""
+    """Return the work unit of a test file. One worker runs each unit."""
     return next((unit for start, unit in ONE_WORKER.items() if file.startswith(start)), file)
 
 
@@ -37,7 +37,7 @@ class ByUnit(LoadFileScheduling):
 
 
 def long_units_first(items: list[pytest.Item]) -> None:
-    """Spark, then what needs a JVM, then what is slow, then the many files that take no time each."""
+    """Sort: Spark first, then tests that need a JVM, then slow ones, then the rest."""
     weights: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     units = {item: unit_of(item.path.relative_to(ROOT).as_posix()) for item in items}
     for item, unit in units.items():

@@ -18,7 +18,7 @@ QUICK = {
     "reconnect.backoff.max.ms": 100,
     "retry.backoff.ms": 20,
     "retry.backoff.max.ms": 100,
-    # When all brokers it knows are gone, librdkafka begins anew from the bootstrap servers by default, and then waits
+    # When all brokers it knows are gone, librdkafka starts again from the bootstrap servers by default, and then waits
     # for ever for the group coordinator that it knew before.
     "metadata.recovery.strategy": "none",
     "log_level": 0,
@@ -88,6 +88,6 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1], int(sys.argv[2]))
     except KafkaException as error:
-        # Whoever watches starts it again; the next instance aborts what this one left open.
+        # The runner starts it again; the next instance aborts what this one left open.
         print("failed", error, file=sys.stderr, flush=True)
         sys.exit(3)

@@ -184,7 +184,7 @@ class PageRun:
         self._background.append(process)
         lines = (block.output or "").count("\n") or 1
         deadline = time.monotonic() + _READY_S
-        # The process tells of its state by what it prints into a file: there is no event to wait for.
+        # The process reports its state only in a file: there is no event to wait for.
         while printed.read_text().count("\n") < lines and process.poll() is None:
             assert time.monotonic() < deadline, f"{block.where}: it is not ready\n{printed.read_text()}"
             with contextlib.suppress(subprocess.TimeoutExpired):

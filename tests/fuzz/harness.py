@@ -100,7 +100,10 @@ def _feed(target: Target, rng: random.Random, data: bytes) -> str:
 
 
 def run_all(
-    targets: Iterable[Target], cases: int, seed: int, tell: Callable[[Report], None] = lambda report: None
+    targets: Iterable[Target],
+    cases: int,
+    seed: int,
+    report_result: Callable[[Report], None] = lambda report: None,
 ) -> list[Report]:
     """Spread so many cases over the targets, by their shares."""
     chosen = list(targets)
@@ -108,5 +111,5 @@ def run_all(
     reports = []
     for target in chosen:
         reports.append(run_target(target, max(cases * target.share // whole, 1), seed))
-        tell(reports[-1])
+        report_result(reports[-1])
     return reports

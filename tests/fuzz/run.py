@@ -117,7 +117,7 @@ def fuzzed_broker(directory: Path) -> Iterator[tuple[BrokerProcess, tuple[str, i
         cluster.kill_all()
 
 
-def tell(report: Report) -> None:
+def print_report(report: Report) -> None:
     outcomes = ", ".join(f"{count} {name}" for name, count in report.outcomes.most_common())
     print(
         f"{report.target:20} {report.cases:8} cases  slowest {report.slowest_s * 1000:5.1f} ms"
@@ -134,7 +134,7 @@ def main() -> None:
     words.add_argument("--seed", type=int, default=1)
     given = words.parse_args()
     logging.disable(logging.CRITICAL)
-    run_all(TARGETS, given.count, given.seed, tell)
+    run_all(TARGETS, given.count, given.seed, print_report)
     lies = sum(
         hostile_peer.run(seed, 40, dynamic=seed % 2 == 1).lies
         for seed in range(given.seed, given.seed + given.quorums)

@@ -63,7 +63,7 @@ class Target:
     extra_bytes: int = 0
     """What it may hold beside its input's multiple."""
     reuse: int = 20
-    """How often a good input is damaged anew."""
+    """How often a valid input is damaged again."""
     state: dict[str, Any] = field(default_factory=dict)
 
 

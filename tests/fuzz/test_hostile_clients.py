@@ -248,10 +248,10 @@ def test_cve_secrets_are_not_told(start_broker: Start) -> None:
             assert "hunter2" not in (answer.responses[0].error_message or "")
         describe = messages.DescribeConfigsRequest
         asked = describe.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
-        told = client.ask(describe(resources=[asked], include_synonyms=True), 4).results[0].configs
-        passwords = [entry for entry in told if entry.name.endswith("password")]
+        reported = client.ask(describe(resources=[asked], include_synonyms=True), 4).results[0].configs
+        passwords = [entry for entry in reported if entry.name.endswith("password")]
         assert passwords
-        for entry in told:
+        for entry in reported:
             assert "hunter2" not in (entry.value or "")
             assert all("hunter2" not in (synonym.value or "") for synonym in entry.synonyms)
     assert broker.stop() == 0
@@ -274,7 +274,7 @@ def test_ten_thousand_idle_connections_fit_into_300_megabytes(start_broker: Star
 def cost_s(broker: BrokerProcess, count: int = 1_000) -> float:
     """How much of a core the broker takes for so many requests of a good client."""
     with RawClient(broker.host, broker.port) as client:
-        # Whoever came before is let in before this is answered.
+        # Earlier connections are accepted before this gets a response.
         client.ask(messages.MetadataRequest(topics=[]), 12)
         before = processor_s(broker)
         for _ in range(count):
@@ -332,7 +332,7 @@ def test_who_never_reads_costs_little_and_is_reaped(start_broker: Start) -> None
                     continue
                 except OSError:
                     ended = True
-        assert ended, "it was let be"
+        assert ended, "the connection was not closed"
     serves(broker)
     assert memory_bytes(broker, "VmHWM") - before < 48 * MIB
 

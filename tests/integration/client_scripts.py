@@ -365,17 +365,21 @@ def transactions(api: Any, bootstrap: str, topic: str, group: str) -> Any:
     return results
 
 
-def _anonymous(told: Any, topic: str, group: str) -> Any:
+def _anonymous(reported: Any, topic: str, group: str) -> Any:
     """The same answer for topics of other names: only names and ids of the two runs may differ."""
-    if isinstance(told, dict):
+    if isinstance(reported, dict):
         return {
             _anonymous(key, topic, group): _anonymous(value, topic, group)
-            for key, value in told.items()
+            for key, value in reported.items()
             if key not in ("topic_id", "member_id", "client_id")
         }
-    if isinstance(told, list | tuple) and not hasattr(told, "_fields"):
-        return [_anonymous(one, topic, group) for one in told]
-    return str(told).replace(topic, "TOPIC").replace(group, "GROUP") if not isinstance(told, int) else told
+    if isinstance(reported, list | tuple) and not hasattr(reported, "_fields"):
+        return [_anonymous(one, topic, group) for one in reported]
+    return (
+        str(reported).replace(topic, "TOPIC").replace(group, "GROUP")
+        if not isinstance(reported, int)
+        else reported
+    )
 
 
 def admin_of_topics(api: Any, bootstrap: str, topic: str, group: str) -> Any:

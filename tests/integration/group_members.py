@@ -119,7 +119,7 @@ class Member:
                         self._changed.notify_all()
             finally:
                 client.close()
-        except Exception as error:  # noqa: BLE001 - told to the test by `stop`
+        except Exception as error:  # noqa: BLE001 - reported to the test by `stop`
             self.error = error
         finally:
             self._client = None

@@ -1,6 +1,6 @@
 """A transactional producer that speaks the protocol itself (KIP-890's, where batches add their partitions).
 
-It finds leaders and coordinators anew whenever one refuses or is gone, and gives up only on what cannot be mended.
+It looks up leaders and coordinators again after a refusal or a lost connection, and gives up only on fatal errors.
 librdkafka is no help here: it goes on asking a group coordinator that has left the metadata.
 """
 

@@ -91,7 +91,7 @@ class ShareMember:
         version: int = 2,
         **options: Any,
     ) -> Any:
-        """The partition's part of the answer, or None where it is not told of."""
+        """Return the partition's part of the response, or None if it has none."""
         answer = self.fetch_raw(partition=partition, acks=acks, version=version, **options)
         assert not answer.error_code, answer
         for topic in answer.responses:
@@ -110,7 +110,7 @@ class ShareMember:
     ) -> Any:
         request = ShareFetchRequest
         given = {
-            # It ends with the first record: whoever expects none says how long to wait for it.
+            # It ends with the first record: a caller that expects none sets the time to wait.
             "max_wait_ms": 20_000,
             "min_bytes": 1,
             "max_bytes": 1 << 20,

@@ -1,4 +1,4 @@
-"""A whole node tells its busy_poll of the small requests that clients send, and of nothing large."""
+"""A whole node reports the small requests of clients to its busy poller, and no large ones."""
 
 from __future__ import annotations
 

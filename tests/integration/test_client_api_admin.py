@@ -1,4 +1,4 @@
-"""KafkaAdminClient on brokers of ours: what moves, elects, tells and ends; what is not served is told."""
+"""KafkaAdminClient on Ottla brokers: reassignments, elections, descriptions, deletions, and errors for the rest."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def test_a_transaction_is_found_and_ended(broker: BrokerProcess, admin: KafkaAdm
     tp = TopicPartition(topic, 0)
     (listed,) = admin.list_transactions(transactional_id_pattern=topic)[1]
     assert (listed.transactional_id, listed.state) == (topic, TransactionState.ONGOING)
-    told = admin.describe_transactions([topic])[topic]
-    assert told.topic_partitions == {tp} and told.producer_id == listed.producer_id
+    reported = admin.describe_transactions([topic])[topic]
+    assert reported.topic_partitions == {tp} and reported.producer_id == listed.producer_id
     (state,) = admin.describe_producers([tp])[tp].active_producers
     assert state.current_transaction_start_offset == 0
     assert admin.find_hanging_transactions() == []
@@ -121,8 +121,8 @@ def test_unknown_keys_are_refused_before_anything_changes(admin: KafkaAdminClien
     assert (
         admin.describe_configs([ConfigResource("TOPIC", topic)])["topic"][topic].get("retention.ms") is None
     )
-    told = admin.alter_configs([ConfigResource("TOPIC", topic, {"nonsense": 1})], raise_on_unknown=False)
-    assert told["topic"][topic] != "OK"
+    reported = admin.alter_configs([ConfigResource("TOPIC", topic, {"nonsense": 1})], raise_on_unknown=False)
+    assert reported["topic"][topic] != "OK"
 
 
 def test_what_is_not_served_is_told(admin: KafkaAdminClient) -> None:
@@ -149,8 +149,8 @@ def test_partitions_move_and_leaders_change(cluster: Cluster, topic: str) -> Non
         assert admin.alter_partition_reassignments({tp: [2, 1]}) == {tp: None}
         while admin.list_partition_reassignments({topic: [0]}):
             pass
-        told = admin.elect_leaders(ElectionType.PREFERRED, [topic])
-        assert told["error_code"] == 0
+        reported = admin.elect_leaders(ElectionType.PREFERRED, [topic])
+        assert reported["error_code"] == 0
         # Any broker may be asked, and hears of it in its own time.
         cluster.wait_for(lambda: admin.describe_topics([topic])[0]["partitions"][0]["leader_id"] == 2)
         assert admin.elect_leaders(ElectionType.PREFERRED, {topic: [0]})["error_code"] == 0

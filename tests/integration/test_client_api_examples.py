@@ -86,7 +86,7 @@ def test_callbacks_tell_success_and_failure(bootstrap, topic):
 
 
 def test_members_of_a_group_share_the_partitions(bootstrap, topic):
-    class Told(ConsumerRebalanceListener):
+    class RebalanceLog(ConsumerRebalanceListener):
         def __init__(self):
             self.assigned, self.revoked = set(), set()
 
@@ -98,11 +98,11 @@ def test_members_of_a_group_share_the_partitions(bootstrap, topic):
 
     everything = {TopicPartition(topic, n) for n in range(4)}
     settings = {"bootstrap_servers": bootstrap, "group_id": topic, "heartbeat_interval_ms": 200}
-    told = Told()
+    reported = RebalanceLog()
     first, second = KafkaConsumer(**settings), KafkaConsumer(**settings)
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         producer.send(topic, b"v").get(60)
-    first.subscribe([topic], listener=told)
+    first.subscribe([topic], listener=reported)
     while first.assignment() != everything:
         first.poll(50)
     second.subscribe([topic])
@@ -110,7 +110,7 @@ def test_members_of_a_group_share_the_partitions(bootstrap, topic):
         first.poll(50)
         second.poll(50)
     assert first.assignment() | second.assignment() == everything
-    assert told.assigned == told.revoked == everything
+    assert reported.assigned == reported.revoked == everything
     second.close()
     while first.assignment() != everything:
         first.poll(50)

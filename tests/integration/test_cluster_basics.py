@@ -191,9 +191,9 @@ def test_the_quorum_tells_of_itself_through_any_broker(cluster: Cluster) -> None
         answers = [cluster.ask(asked, 2, node_id=node_id) for node_id in cluster.broker_ids]
         if any(answer.error_code for answer in answers):
             return False
-        told = [answer.topics[0].partitions[0] for answer in answers]
-        leaders = {each.leader_id for each in told}
-        voters = {tuple(sorted(voter.replica_id for voter in each.current_voters)) for each in told}
+        reported = [answer.topics[0].partitions[0] for answer in answers]
+        leaders = {each.leader_id for each in reported}
+        voters = {tuple(sorted(voter.replica_id for voter in each.current_voters)) for each in reported}
         return len(leaders) == 1 and leaders <= {1, 2, 3} and voters == {(1, 2, 3)}
 
     # Another leader may be elected between two answers.

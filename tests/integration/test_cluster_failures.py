@@ -155,7 +155,7 @@ def test_a_paused_follower_leaves_the_isr_and_returns(nodes: Cluster, load: Load
 
 
 def nodes_isr(nodes: Cluster, topic: str, partition: int, silent: int) -> list[int]:
-    """As a broker that is not silent tells it."""
+    """According to a broker that responds."""
     other = next(node_id for node_id in nodes.broker_ids if node_id != silent)
     found = nodes.partition(topic, partition, node_id=other)
     return [] if found is None else list(found.isr_nodes)

@@ -26,10 +26,10 @@ class WireMember:
     def request(self) -> Any:
         request = m.ConsumerGroupHeartbeatRequest
         owned = [request.TopicPartitions(topic_id=self.topic_id, partitions=sorted(self.owned))]
-        told: dict[str, Any] = {"topic_partitions": owned if self.owned else []}
+        reported: dict[str, Any] = {"topic_partitions": owned if self.owned else []}
         if self.epoch == 0:
-            told |= {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [self.topic]}
-        return request(group_id=self.group, member_id=self.member_id, member_epoch=self.epoch, **told)
+            reported |= {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [self.topic]}
+        return request(group_id=self.group, member_id=self.member_id, member_epoch=self.epoch, **reported)
 
     def take(self, response: Any) -> None:
         assert response.error_code == 0, response.error_message

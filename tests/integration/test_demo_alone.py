@@ -37,13 +37,13 @@ def test_without_spark_the_broker_goes_on_alone(tmp_path, without_spark):
     try:
         ready = process.stdout.readline()
         assert " is ready on 127.0.0.1:" in ready
-        told = [process.stdout.readline() for _ in range(3)]
-        assert told[0].startswith("Installing Spark")
-        assert told[1] == (
+        reported = [process.stdout.readline() for _ in range(3)]
+        assert reported[0].startswith("Installing Spark")
+        assert reported[1] == (
             "There are no pipelines: Spark is not installed (No matching distribution found for pyspark)."
             " With network, start this again, or `pip install 'ottla[spark]'` first\n"
         )
-        assert "goes on alone" in told[2]
+        assert "goes on alone" in reported[2]
         address = ready.split(" is ready on ")[1].split()[0]
         with KafkaAdminClient(bootstrap_servers=address) as admin:
             assert admin.list_topics() == []

@@ -73,19 +73,19 @@ def test_sync_commit(broker: BrokerProcess, topic: str) -> None:
 
 def test_async_commit_tells_when_it_is_kept(broker: BrokerProcess, topic: str) -> None:
     make_topic(broker.bootstrap, topic, 1, [b"%d" % i for i in range(10)])
-    told: list[tuple[object, list[TopicPartition]]] = []
+    reported: list[tuple[object, list[TopicPartition]]] = []
     consumer = consumer_of(
         broker,
         f"g-{topic}",
         enable_auto_commit=False,
-        on_commit=lambda error, partitions: told.append((error, partitions)),
+        on_commit=lambda error, partitions: reported.append((error, partitions)),
     )
     consumer.subscribe([topic])
     read(consumer, 6)
     consumer.commit(offsets=[TopicPartition(topic, 0, 6)], asynchronous=True)
-    while not told:
+    while not reported:
         consumer.poll(0.1)
-    ((error, (partition,)),) = told
+    ((error, (partition,)),) = reported
     assert error is None and partition.offset == 6
     consumer.close()
     assert committed(broker, f"g-{topic}", topic) == 6

@@ -118,7 +118,7 @@ async def read_id(reader: asyncio.StreamReader) -> int:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something inside of the listener, which tells nobody, has happened."""
+    """Run the event loop until a condition inside the listener holds: there is no event for it."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0)
 

@@ -146,7 +146,7 @@ def test_librdkafka_produces_and_consumes_in_a_group(
 
 
 def first_error(settings: dict[str, Any]) -> KafkaError:
-    """What a client is told that cannot get in."""
+    """The error that a client without access gets."""
     errors: list[KafkaError] = []
     producer = Producer(settings | {"error_cb": errors.append, "reconnect.backoff.ms": 50})
     for _ in range(600):

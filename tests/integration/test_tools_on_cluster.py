@@ -44,8 +44,8 @@ def wait_for_leaders(cluster: Cluster, topic: str, *leaders: int) -> None:
             for node_id in cluster.broker_ids
             for number in range(len(leaders))
         ]
-        told = [None if each is None else each.leader_id for each in found]
-        return told == [*leaders] * len(cluster.broker_ids)
+        reported = [None if each is None else each.leader_id for each in found]
+        return reported == [*leaders] * len(cluster.broker_ids)
 
     cluster.wait_for(known)
 
@@ -63,9 +63,9 @@ def test_partitions_move_with_their_records_and_leaders_come_back(
     started = ottla(cluster, "reassign-partitions", "--execute", "--reassignment-json-file", plan)
     assert f"Successfully started partition reassignments for {topic}-0,{topic}-1" in started
     verify = ("reassign-partitions", "--verify", "--reassignment-json-file", plan)
-    while "in progress" in (told := ottla(cluster, *verify)):
+    while "in progress" in (reported := ottla(cluster, *verify)):
         pass
-    assert f"Reassignment of partition {topic}-1 is completed." in told
+    assert f"Reassignment of partition {topic}-1 is completed." in reported
     wait_for_leaders(cluster, topic, 3, 2)
     assert ottla(cluster, "reassign-partitions", "--list") == "No partition reassignments found.\n"
     (described,) = json.loads(ottla(cluster, "topics", "--describe", "--topic", topic, "--json"))

@@ -85,7 +85,7 @@ def test_committed_is_seen_and_aborted_is_not(broker: BrokerProcess, topic: str)
         else:
             producer.commit_transaction(60)
     assert read(broker, topic) == [b"%d.%d" % (round_, part) for round_ in (0, 2, 4) for part in range(3)]
-    # What librdkafka had not sent yet when it was told to abort never reached the broker.
+    # Records that librdkafka had not sent before the abort never reached the broker.
     assert len(read(broker, topic, "read_uncommitted")) >= 9
 
 

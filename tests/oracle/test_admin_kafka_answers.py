@@ -474,13 +474,13 @@ def test_elect_leaders(both: Both, request_: Any, version: int) -> None:
     kafka, ottla = both.ask(request_, version)
     assert ottla.error_code == kafka.error_code
 
-    def told(answer: Any) -> list[Any]:
+    def reported(answer: Any) -> list[Any]:
         return [
             (topic.topic, [(p.partition_id, p.error_code, p.error_message) for p in topic.partition_result])
             for topic in answer.replica_election_results
         ]
 
-    assert told(ottla) == told(kafka)
+    assert reported(ottla) == reported(kafka)
 
 
 def reassignment(*wanted: tuple[str, int, list[int] | None], may_change_factor: bool = True) -> Any:
@@ -511,13 +511,13 @@ def test_partition_reassignments(both: Both, version: int) -> None:
     kafka, ottla = both.ask(reassignment(*wanted), version)
     assert (ottla.error_code, ottla.error_message) == (kafka.error_code, kafka.error_message)
 
-    def told(answer: Any) -> list[Any]:
+    def reported(answer: Any) -> list[Any]:
         return [
             (t.name, [(p.partition_index, ErrorCode(p.error_code)) for p in t.partitions])
             for t in answer.responses
         ]
 
-    assert told(ottla) == told(kafka)
+    assert reported(ottla) == reported(kafka)
 
 
 def test_a_replication_factor_that_may_not_change(both: Both) -> None:

@@ -34,8 +34,10 @@ def test_cleaned_segments_and_their_indexes_are_sound(tmp_path):
     rig.log.close()
     files = sorted((tmp_path / "t-0").glob("*.*"))
     said = dump_log(*(path for path in files if path.suffix == ".log"))
-    told = {int(line.split("offset: ")[1].split()[0]) for line in said.splitlines() if line.startswith("|")}
-    assert told == expected
+    reported = {
+        int(line.split("offset: ")[1].split()[0]) for line in said.splitlines() if line.startswith("|")
+    }
+    assert reported == expected
     assert "deleteHorizonMs: OptionalLong[" in said
     dump_log(*(path for path in files if path.suffix in (".index", ".timeindex")), index_check=True)
     dump_log(*(path for path in files if path.suffix == ".txnindex"))

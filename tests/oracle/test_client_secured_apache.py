@@ -99,9 +99,9 @@ def test_users_log_in_by_scram(
         user: None
     }
     wait_for_user(apache_pair, user, mechanism)
-    told = admin.describe_user_scram_credentials([user])[user]
+    reported = admin.describe_user_scram_credentials([user])[user]
     kind = ScramMechanism[mechanism.replace("-", "_")]
-    assert told == {"error": None, "credential_infos": [{"mechanism": kind, "iterations": 4096}]}
+    assert reported == {"error": None, "credential_infos": [{"mechanism": kind, "iterations": 4096}]}
 
     config = properties(tmp_path / "amy.properties", user, mechanism)
     at = ("--bootstrap-server", apache_pair.secure, "--command-config", config)
@@ -222,16 +222,16 @@ def test_the_cluster_is_looked_after(admin: KafkaAdminClient) -> None:
     features = admin.describe_features()
     assert features["metadata.version"]["finalized"][1] > 0
     level = features["group.version"]["finalized"][1]
-    told = admin.update_features(
+    reported = admin.update_features(
         {"group.version": (UpdateFeatureType.SAFE_DOWNGRADE, level - 1)}, validate_only=True
     )
-    assert list(told) == ["group.version"]
+    assert list(reported) == ["group.version"]
     assert admin.get_broker_version_data(2).api_versions[3][1] >= 12
     assert admin.list_partition_offsets({tp: OffsetSpec.LATEST})[tp].offset == 0
 
     def directories_of_first() -> list[dict[str, Any]]:
-        told: list[dict[str, Any]] = admin.describe_log_dirs({"moved": [0]}, [1])[0]["log_dirs"]
-        return told
+        reported: list[dict[str, Any]] = admin.describe_log_dirs({"moved": [0]}, [1])[0]["log_dirs"]
+        return reported
 
     until(lambda: any(each["topics"] for each in directories_of_first()))
     directories = directories_of_first()

@@ -96,7 +96,7 @@ class Side:
         """A value without what differs from run to run: ids, times, and which partitions of a topic."""
         if value is None:
             return None
-        told: dict[str, Any] = {}
+        answered_with: dict[str, Any] = {}
         for name in type(value).__slots__:
             field = getattr(value, name, None)
             if name in ("assignment_timestamp", "timestamp", "version", "metadata_hash"):
@@ -106,8 +106,8 @@ class Side:
                     (self.names[topic.topic_id], len(topic.partitions), self._epochs(topic))
                     for topic in field
                 )
-            told[name] = str(field)
-        return told
+            answered_with[name] = str(field)
+        return answered_with
 
     def _epochs(self, topic: Any) -> list[int] | None:
         return sorted(epochs) if (epochs := getattr(topic, "assignment_epochs", None)) else None

@@ -1,4 +1,4 @@
-"""Log directories that are to get nothing new: the same story told to Apache Kafka and to Ottla."""
+"""Cordoned log directories: the same requests to Apache Kafka and to Ottla."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ def _files(rig: Rig, *suffixes: str) -> list[Path]:
 
 def _judge(rig: Rig) -> None:
     said = dump_log(*_files(rig, ".log"))
-    told = [
+    reported = [
         int(line.split("offset: ")[1].split()[0])
         for line in said.splitlines()
         if line.startswith("|") and "endTxnMarker" not in line
     ]
-    assert told == [offset for offset, _ in records_of(rig.log)]
+    assert reported == [offset for offset, _ in records_of(rig.log)]
     indexes = _files(rig, ".index", ".timeindex")
     assert indexes
     dump_log(*indexes, index_check=True)

@@ -63,7 +63,7 @@ def batch_word(raw: bytes) -> str:
     return ",".join(map(str, fields))
 
 
-def told(raw: bytes) -> str:
+def reported(raw: bytes) -> str:
     return " ".join(["batch", batch_word(raw), *(word(record) for record in iter_records(raw))])
 
 
@@ -109,7 +109,7 @@ def test_java_reads_our_batches():
     )
     batches.append(build_empty_batch(read_header(batches[0])))
     for raw, answer in zip(batches, ask([f"read {raw.hex()}" for raw in batches]), strict=True):
-        assert answer == told(raw)
+        assert answer == reported(raw)
 
 
 def test_we_read_javas_batches():

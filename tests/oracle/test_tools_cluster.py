@@ -159,8 +159,8 @@ def test_moves_that_go_on_are_listed_and_cancelled_alike(on_apache: Both, tmp_pa
     listed = on_apache.alike("reassign-partitions --list").out
     assert "slow-self-0: replicas: 2,1. adding: 2. removing: 1." in listed
     on_apache.refused(f"reassign-partitions --execute --reassignment-json-file {plan}")
-    told = on_apache.alike(f"reassign-partitions --verify --reassignment-json-file {plan}").out
-    assert "still in progress" in told
+    reported = on_apache.alike(f"reassign-partitions --verify --reassignment-json-file {plan}").out
+    assert "still in progress" in reported
     assert (
         "Successfully cancelled"
         in on_apache.alike(

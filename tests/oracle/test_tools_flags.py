@@ -61,7 +61,7 @@ class Place:
         return run(tool, *full, stdin=stdin)
 
     def read_from_beginning(self, *groups: str) -> None:
-        """Share groups begin at the end, if they are not told otherwise."""
+        """Share groups begin at the end by default."""
         for name in (f"{group}-{by}" for group in groups for by in _RUNS):
             reset = ("--add-config", "share.auto.offset.reset=earliest")
             assert run_ottla("configs", *self.at, "--alter", "--group", name, *reset).code == 0
@@ -251,9 +251,11 @@ def test_measures_have_the_same_columns(place: Place) -> None:
 
 def test_verifiers_tell_the_same_events(place: Place) -> None:
     def events(text: str) -> list[tuple[str, list[str]]]:
-        told = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        reported = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
         # Java's consumer is asked to shut down by the end of its JVM, after it has done so.
-        return sorted((each["name"], sorted(each)) for each in told if each["name"] != "shutdown_requested")
+        return sorted(
+            (each["name"], sorted(each)) for each in reported if each["name"] != "shutdown_requested"
+        )
 
     for line in tools_lines.lines("verifying"):
         place.alike(line, events)

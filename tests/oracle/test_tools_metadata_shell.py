@@ -47,7 +47,7 @@ bogus
 
 
 def talk(program: list[str], file: Path) -> list[str]:
-    """What a shell says when it is told all of the commands."""
+    """The output of a shell for all commands."""
     done = subprocess.run(
         [*program, *_LINE.format(file=file).split()[1:]],
         input=_COMMANDS + "exit\n",

@@ -38,7 +38,7 @@ def test_every_message_in_every_version_is_read_and_written_alike():
         assert answer.refused == "", question
         assert answer.data == question.data, question
         assert decode(cls, version, answer.data) == message
-        # The JSON does not tell unknown tags.
+        # The JSON has no unknown tags.
         if not unknown:
             assert from_kafka_json(cls, answer.json) == message
 

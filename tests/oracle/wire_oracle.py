@@ -69,5 +69,5 @@ def ask(questions: Iterable[Question]) -> list[Answer]:
 def _answer(line: str) -> Answer:
     if line.startswith("!"):
         return Answer(b"", {}, line[1:])
-    data, _, told = line.partition(" ")
-    return Answer(bytes.fromhex(data), json.loads(told), "")
+    data, _, reported = line.partition(" ")
+    return Answer(bytes.fromhex(data), json.loads(reported), "")

@@ -16,7 +16,7 @@ NODES = (1, 2, 3)
 
 
 class Story:
-    """A run of a partition, and what its producer was told."""
+    """A run of a partition, and the responses to its producer."""
 
     def __init__(self, seed: int, min_isr: int) -> None:
         self.rng = random.Random(seed)

@@ -24,12 +24,12 @@ def test_only_the_rounds_and_clients_that_it_takes_are_left():
         return result(plan, "p1.1 was shown 4 of plain-0 after 7" if happens else "n1 gave up")
 
     first = result(drawn(1), "p1.1 was shown 3 of plain-1 after 8")
-    told = []
-    found = shrink(first, told.append, again)
+    reported = []
+    found = shrink(first, reported.append, again)
     assert set(range(9)) - found.plan.left_out == {2, 5}
     assert found.plan.clients == ("p1",)
     assert found.violations == ["p1.1 was shown 4 of plain-0 after 7"]
-    assert len(runs) <= 80 and told[-1] == "still fails: 2 rounds of faults, with p1"
+    assert len(runs) <= 80 and reported[-1] == "still fails: 2 rounds of faults, with p1"
 
 
 def test_what_cannot_be_made_smaller_stays_as_it_is():

@@ -29,8 +29,8 @@ def test_the_file_has_every_message_in_every_version():
 @pytest.mark.parametrize("name", BY_NAME)
 def test_our_bytes_are_those_of_kafkas_classes(name: str):
     classes: dict[str, Any] = {cls.NAME: cls for cls in all_messages()}
-    for _, version, hexed, told in BY_NAME[name]:
-        message = from_kafka_json(classes[name], told)
+    for _, version, hexed, reported in BY_NAME[name]:
+        message = from_kafka_json(classes[name], reported)
         data = bytes.fromhex(hexed)
         assert encode(message, version) == data
         assert decode(classes[name], version, data) == message

@@ -1,4 +1,4 @@
-"""Writes `messages.jsonl` anew: what Kafka's own classes write and tell for a message of every kind and version.
+"""Rewrites `messages.jsonl`: the bytes and the JSON of Kafka's own classes for a message of every kind and version.
 
 Run it with a JVM and Maven at hand: `PYTHONPATH=tests .venv/bin/python tests/golden/wire/write_golden.py`.
 """

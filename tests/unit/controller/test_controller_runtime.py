@@ -89,7 +89,7 @@ def test_a_request_sees_what_the_one_before_it_decided(
     lead(controller, metadata_log)
     controller.handle(create("a"), answers.done, answers.failed)
     controller.handle(create("a"), answers.done, answers.failed)
-    # The second wrote nothing, but what it tells is only true once the first is committed.
+    # The second wrote nothing, but its response is only true once the first is committed.
     assert not answers.responses
     metadata_log.commit()
     assert [answer.topics[0].error_code for answer in answers.responses] == [

@@ -1,4 +1,4 @@
-"""Brokers tell where their replicas lie, and what it means when that place has failed."""
+"""Brokers report the directories of their replicas, and the effect of a failed directory."""
 
 from __future__ import annotations
 

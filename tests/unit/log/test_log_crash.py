@@ -164,7 +164,7 @@ def _epochs_on_disk(fs: MemFs) -> set[int]:
 def _lost_epoch(written: set[tuple[int, bytes]], offset: int, raw: bytes, known: set[int]) -> bool:
     """Whether only the epoch is wrong, and the crash that damaged it also took the epoch out of the checkpoint.
 
-    The epoch lies outside the checksum: with no other witness, nothing can tell. Nothing synced can get so.
+    The epoch lies outside the checksum: without other evidence, nothing can detect it. Nothing synced can get so.
     """
     for epoch in {int.from_bytes(other[12:16], "big") for at, other in written if at == offset} - known:
         if (offset, raw[:12] + epoch.to_bytes(4, "big") + raw[16:]) in written:

@@ -103,7 +103,7 @@ class LogMachine(RuleBasedStateMachine):
         self.rig.open(clean=clean, log_start_offset=self.start, recovery_point=self.flushed)
         self.rig.log.high_watermark = self.rig.log.log_end_offset
         if not self.model:
-            # An empty log is where its last batch ended, or where it is told to begin.
+            # An empty log is where its last batch ended, or at the offset where it restarts.
             self.end = self.rig.log.log_end_offset
         else:
             self.end = max(self.model[-1][1][-1][0] + 1, self.rig.log.segments[-1].base_offset, self.start)

@@ -315,7 +315,7 @@ def test_reads_go_on_in_threads_while_the_log_changes(tmp_path: Path) -> None:
             except ApiException as e:
                 if e.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                     failures.append(e)
-            except BaseException as e:  # noqa: BLE001 - a thread has to tell what went wrong in it
+            except BaseException as e:  # noqa: BLE001 - the thread must report its error
                 failures.append(e)
                 return
 

@@ -1,4 +1,4 @@
-"""Topic names: what Kafka allows, and names that metrics could not tell apart."""
+"""Topic names: what Kafka allows, and names that collide in metrics."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Loop:
         self.yields += 1
 
     def ask(self, client, every_s, times=1):
-        """Requests of a client at a steady pace; tells how many turns the loop took for nothing on the way."""
+        """Send requests at a steady pace. Returns the number of idle turns of the loop."""
         turns = 0
         for _ in range(times):
             self.busy_poll.asked(client, self.clock.monotonic())

@@ -1,7 +1,7 @@
 """Runs a dialogue between raft nodes: commands in, and what every node then wants done, line by line, out.
 
 start 1,2,3                 the nodes, which are the voters
-tick NODE MS                move the clock and tell one node
+tick NODE MS                move the clock and tick one node
 deliver [FROM TO]           deliver the messages under way (or those of one pair), and those they lead to
 drop FROM TO                lose the messages under way between two nodes
 append NODE COUNT           the leader appends records; they are not durable yet

@@ -19,7 +19,9 @@ def asked(index: int, offset: int = 0, topic: str | bytes = "t") -> FetchPartiti
     return FetchPartition(topic, index, offset, 1000)
 
 
-def told(index: int, *, records: bytes = b"", high_watermark: int = 10, log_start: int = 0, error: int = 0):
+def reported(
+    index: int, *, records: bytes = b"", high_watermark: int = 10, log_start: int = 0, error: int = 0
+):
     return FetchResponse.PartitionData(
         partition_index=index,
         error_code=error,
@@ -31,7 +33,7 @@ def told(index: int, *, records: bytes = b"", high_watermark: int = 10, log_star
 
 def answer(context: FetchContext, **results: bytes) -> tuple[ErrorCode, int, list[int]]:
     """Finish a request in which the named partitions (`p0=b"..."`) have records."""
-    data = [told(part.index, records=results.get(f"p{part.index}", b"")) for part in context.partitions]
+    data = [reported(part.index, records=results.get(f"p{part.index}", b"")) for part in context.partitions]
     error, session_id, sent = context.finish(data)
     return error, session_id, [part.index for part, _ in sent]
 
@@ -75,7 +77,7 @@ def test_a_moved_high_watermark_or_log_start_is_news_once(cache):
         [(11, 0, [0, 1]), (11, 0, []), (11, 4, [0, 1]), (11, 4, [])], start=1
     ):
         context = cache.open(NAMES, session_id, epoch, [])
-        data = [told(i, high_watermark=high_watermark, log_start=log_start) for i in range(2)]
+        data = [reported(i, high_watermark=high_watermark, log_start=log_start) for i in range(2)]
         assert [part.index for part, _ in context.finish(data)[2]] == expected
 
 
@@ -83,7 +85,7 @@ def test_an_error_is_sent_each_time_and_its_end_is_news(cache):
     session_id = open_session(cache, 1)
     for epoch in (1, 2):
         context = cache.open(NAMES, session_id, epoch, [])
-        data = told(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1, log_start=-1)
+        data = reported(0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1, log_start=-1)
         assert len(list(context.finish([data])[2])) == 1
     context = cache.open(NAMES, session_id, 3, [])
     assert answer(context) == (ErrorCode.NONE, session_id, [0])

@@ -1,4 +1,4 @@
-"""Fetch sessions against a model: a client that never forgets what it was told always knows the truth."""
+"""Fetch sessions against a model: a client that remembers all responses always knows the current state."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class OneClient(RuleBasedStateMachine):
             )
         error, session_id, sent = context.finish(results)
         assert error == ErrorCode.NONE
-        told = {part.index: (data.high_watermark, data.log_start_offset) for part, data in sent}
-        assert with_records & self.fetched.keys() <= told.keys()
-        return session_id, told
+        reported = {part.index: (data.high_watermark, data.log_start_offset) for part, data in sent}
+        assert with_records & self.fetched.keys() <= reported.keys()
+        return session_id, reported
 
     @rule(indexes=st.sets(INDEXES), offset=st.integers(0, 100), with_records=st.sets(INDEXES))
     def full_fetch(self, indexes, offset, with_records):
@@ -81,8 +81,8 @@ class OneClient(RuleBasedStateMachine):
         for index in forget:
             self.fetched.pop(index, None)
             self.known.pop(index, None)
-        session_id, told = self.respond(context, with_records)
-        self.known.update(told)
+        session_id, reported = self.respond(context, with_records)
+        self.known.update(reported)
         self.epoch += 1
         if not self.fetched:
             assert session_id == 0

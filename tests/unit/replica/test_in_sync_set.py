@@ -139,7 +139,7 @@ def test_a_leader_that_goes_on_keeps_what_it_knows(in_sync):
 
 def test_the_low_watermark_is_that_of_the_living(in_sync):
     in_sync.followers[2].fetched(10, 3, 7, 10, 0, None)
-    assert in_sync.low_watermark(5, lambda replica: True) == -1, "3 has not told"
+    assert in_sync.low_watermark(5, lambda replica: True) == -1, "3 has not reported"
     assert in_sync.low_watermark(5, lambda replica: replica == 2) == 3
     in_sync.followers[2].fetched(10, 6, 7, 10, 0, None)
     assert in_sync.low_watermark(5, lambda replica: replica == 2) == 5

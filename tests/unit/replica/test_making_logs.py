@@ -201,7 +201,7 @@ def test_whoever_cannot_wait_takes_the_log_at_once(scene):
     assert set(scene.log_manager.logs) == {TopicPartition("t", 1)}
     scene.turn()
     assert len(scene.log_manager.logs) == 3
-    assert scene.append("t", 1, b"then") == 1, "the thread has not made it anew"
+    assert scene.append("t", 1, b"then") == 1, "the thread has not created it again"
 
 
 def test_a_topic_that_is_deleted_before_its_logs_are_made_leaves_none(scene):

@@ -1,4 +1,4 @@
-"""Produce requests: what producers are told, and what ends up in the log."""
+"""Produce requests: the responses, and what ends up in the log."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from ottla.replica.producer_ids import ProducerIds
 
 
 class SlowController:
-    """Answers when told to."""
+    """Responds when the test says so."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []

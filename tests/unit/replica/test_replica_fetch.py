@@ -332,7 +332,7 @@ def test_only_what_all_in_sync_replicas_have_is_readable(scene):
     assert not consumer.done
     follow(scene, part(offset=1, leader_epoch=0), replica_id=2)
     scene.turn()
-    assert not consumer.done, "whoever does not know the broker's epoch is not the broker"
+    assert not consumer.done, "a client without the broker's epoch is not the broker"
     caught_up = follow(scene, part(offset=1, leader_epoch=0), replica_id=2, replica_epoch=7)
     scene.turn()
     assert consumer.offsets() == [0]

@@ -1,4 +1,4 @@
-"""Leaders and followers: what a course on Kafka tells of replication, on real logs."""
+"""Leaders and followers: the replication chapter of a Kafka course, on real logs."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class FakePartition:
 
 
 class Controller:
-    """Takes requests; answers when told."""
+    """Takes requests, and responds when the test says so."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()

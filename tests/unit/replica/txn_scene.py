@@ -168,7 +168,7 @@ class TxnScene:
         return self.scene.replicas.find((topic, index)).local_log()
 
     def committed(self, topic: str = "t", index: int = 0, max_bytes: int = 1 << 20) -> list[bytes]:
-        """The values that a read_committed consumer gets, by what fetches tell it and nothing else."""
+        """The values that a read_committed consumer gets, from fetch responses alone."""
         values: list[bytes] = []
         position = 0
         while True:

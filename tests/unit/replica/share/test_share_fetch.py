@@ -102,7 +102,7 @@ def test_an_acknowledgement_that_is_not_kept_is_taken_back(queue: ShareScene, mo
     error = queue.acknowledge(AckType.ACCEPT, 0, 1)
     assert error is not None and error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert queue.share() is None
-    assert queue.acquired() == [(1, 1, 1)], "it is loaded anew, from where it was reset to"
+    assert queue.acquired() == [(1, 1, 1)], "it is loaded again, from where it was reset to"
 
 
 def test_retention_overtakes_a_group(queue: ShareScene) -> None:
@@ -111,7 +111,7 @@ def test_retention_overtakes_a_group(queue: ShareScene) -> None:
     queue.acknowledge(AckType.RELEASE, 0, 4)
     queue.produce(5)
     queue.scene.replicas.find((TOPIC, 0)).delete_records(7)
-    assert queue.acquired() == [], "told that there is nothing where it looked"
+    assert queue.acquired() == [], "the response says that there is nothing at its position"
     assert queue.acquired() == [(7, 9, 1)]
 
 

@@ -24,7 +24,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = ShareScene(_SETTINGS, updates_per_snapshot=2)
         self.produced = 0
         self.over: set[int] = set()
-        """Accepted or rejected, and told so."""
+        """Accepted or rejected, with a response."""
         self.held: dict[int, str] = {}
 
     @rule(count=st.integers(1, 8))

@@ -1,4 +1,4 @@
-"""Share sessions: epochs, limits, and which partitions an answer has to tell of."""
+"""Share sessions: epochs, limits, and which partitions a response must include."""
 
 from __future__ import annotations
 

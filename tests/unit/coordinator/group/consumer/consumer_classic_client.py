@@ -18,7 +18,7 @@ def embedded(kind: Any, version: int = 3, **fields: Any) -> bytes:
 
 
 class ClassicClient:
-    """A consumer of the classic protocol with the cooperative assignor: it tells what it owns when it joins."""
+    """A consumer of the classic protocol with the cooperative assignor: it reports what it owns when it joins."""
 
     def __init__(self, rig: Rig, topics: list[str], *, instance_id: str | None = None) -> None:
         self.rig = rig

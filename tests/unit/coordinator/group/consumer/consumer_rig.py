@@ -156,7 +156,7 @@ def snapshot(shard: GroupShard) -> Any:
 
 
 class Member:
-    """A consumer of the new protocol: tells what it owns, gives up first what it is to lose, then takes the rest."""
+    """A consumer of the new protocol: reports what it owns, gives up first what it is to lose, then takes the rest."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class Member:
                 topic.topic_id: set(topic.partitions) for topic in response.assignment.topic_partitions
             }
             if self.must_give_up():
-                # Tell before taking anything new.
+                # Report before taking anything new.
                 return response
             self.owned = {topic: set(numbers) for topic, numbers in self.wanted.items()}
         return response

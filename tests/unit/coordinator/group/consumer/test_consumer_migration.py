@@ -99,7 +99,7 @@ def test_the_group_is_classic_again_when_the_last_new_member_leaves() -> None:
     assert group.state is ClassicState.PREPARING_REBALANCE
     assert group.generation == epoch
     assert list(group.members) == [old.member_id]
-    # What the log tells is the same group, without the rebalance that is under way.
+    # Replaying the log gives the same group, without the rebalance that is under way.
     loaded = rig.reload(compacted=True).groups.get(GROUP)
     assert isinstance(loaded, ClassicGroup)
     assert (loaded.generation, list(loaded.members)) == (epoch, [old.member_id])

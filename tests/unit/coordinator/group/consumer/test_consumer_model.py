@@ -94,7 +94,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     @precondition(lambda self: self.members)
     @rule(choice=st.integers(0, 99))
     def lose_an_answer(self, choice: int) -> None:
-        """The broker heard the heartbeat, the member does not hear the answer: it tells everything again."""
+        """The broker got the heartbeat, but the member does not get the response: it reports everything again."""
         member = self._member(choice)
         member.give_up()
         epoch, owned, wanted = member.epoch, member.owned, member.wanted
