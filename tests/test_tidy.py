@@ -92,6 +92,12 @@ def test_files_stay_small_enough_to_read():
     assert long == []
 
 
+def test_the_folders_of_unit_tests_are_the_packages_of_the_source():
+    unit, package = ROOT / "tests" / "unit", ROOT / "src" / "ottla"
+    folders = {path.parent.relative_to(unit) for path in unit.rglob("*.py")}
+    assert sorted(str(folder) for folder in folders if not (package / folder).is_dir()) == []
+
+
 def test_every_module_says_what_it_owns():
     silent = [name(path) for path in SOURCES if not ast.get_docstring(tree(path))]
     assert silent == []
