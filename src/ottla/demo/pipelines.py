@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, WORD_COUNTS
 from ottla.pipeline.failures import PipelineError
@@ -44,7 +44,7 @@ _SPARK: Final = {
     "spark.sql.ui.retainedExecutions": "50",
 }
 
-Report = Callable[[dict[str, Any]], None]
+Report = Callable[[dict[str, object]], None]
 
 
 def word_count() -> StreamsBuilder:
@@ -161,7 +161,7 @@ def main(bootstrap_servers: str, state_dir: str) -> int:
     parent = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
-    def report(what: dict[str, Any]) -> None:
+    def report(what: dict[str, object]) -> None:
         parent.write(json.dumps(what) + "\n")
 
     threading.Thread(target=_end_with_parent, daemon=True).start()
