@@ -1,4 +1,4 @@
-"""What there is, by area: the page that `ottla` alone shows, without loading any of the commands."""
+"""The commands by area: the page that `ottla` without arguments shows. It loads none of the commands."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ AREAS: Final = (
             "log-dirs": "What lies in the log directories of brokers.",
             "acls": "List, add or remove access control entries.",
             "delegation-tokens": "Create, renew, expire or describe tokens.",
-            "client-metrics": "Which metrics clients shall send.",
+            "client-metrics": "Choose the metrics that clients send.",
         },
     ),
     (

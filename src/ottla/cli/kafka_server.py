@@ -1,4 +1,4 @@
-"""kafka-server-start and kafka-server-stop in Kafka's words: what the scripts in `bin/` call."""
+"""kafka-server-start and kafka-server-stop, for the scripts in `bin/`."""
 
 from __future__ import annotations
 

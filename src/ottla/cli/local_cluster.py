@@ -1,4 +1,4 @@
-"""A cluster of several nodes on one machine: who is what, where each listens, its file and its directories.
+"""A cluster of several nodes on one machine: the roles, listeners, files and directories of its nodes.
 
 `ottla start --brokers N` and the tests' clusters are made of it; running the processes is left to them.
 """
@@ -24,7 +24,7 @@ BROKER_LISTENER: Final = "PLAINTEXT"
 
 
 class Address(NamedTuple):
-    """Where something listens."""
+    """The host and port of a listener."""
 
     host: str
     port: int

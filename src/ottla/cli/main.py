@@ -27,7 +27,7 @@ _KAFKA_SCRIPTS: Final = {
     "kafka-server-start": "ottla.cli.kafka_server",
     "kafka-server-stop": "ottla.cli.kafka_server",
 }
-"""What the scripts in `bin/` call: the same programs in Kafka's words. Not shown in the help."""
+"""Commands for the scripts in `bin/`, with Kafka's names and flags. The help does not show them."""
 
 
 class _Commands(click.Group):

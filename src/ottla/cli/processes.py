@@ -22,7 +22,7 @@ class OttlaProcess:
 
     pid: int
     properties: dict[str, str] = field(default_factory=dict)
-    """What its command line and its properties file say."""
+    """The settings from its command line and its properties file."""
 
 
 def running_nodes() -> list[OttlaProcess]:
@@ -36,7 +36,7 @@ def running_nodes() -> list[OttlaProcess]:
 
 
 def node_arguments(words: Sequence[str]) -> list[str] | None:
-    """What follows `ottla start` in a command line; None for any other program."""
+    """The arguments after `ottla start` in a command line; None for any other program."""
     for index, word in enumerate(words[:4]):
         is_module = word == "ottla" and index > 0 and words[index - 1] == "-m"
         if is_module or os.path.basename(word) == "ottla":

@@ -48,7 +48,7 @@ def path() -> Path:
 
 
 def load() -> Profiles:
-    """What is in the file; nothing where there is none."""
+    """The profiles of the file; none if there is no file."""
     try:
         document: dict[str, Any] = json.loads(path().read_text())
         return Profiles(

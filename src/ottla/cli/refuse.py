@@ -1,4 +1,4 @@
-"""How a command says no: one line on standard error, exit code 1."""
+"""Failures of commands: one line on standard error, and exit code 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the words of a command line to the configuration of a node: file, then --set, then the other flags."""
+"""The configuration of a node from a command line: the file, then --set, then the other flags."""
 
 from __future__ import annotations
 

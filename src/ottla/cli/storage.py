@@ -1,4 +1,4 @@
-"""`ottla storage`: what kafka-storage does, with its flags and its words."""
+"""`ottla storage`: what kafka-storage does, with its flags and its output."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _LAST_WORDS: Final = 2000
 
 
 class GaveUp(Exception):
-    """A node cannot live; the text says which and why."""
+    """A node fails again and again; the text says which one and why."""
 
 
 class Child:

@@ -1,4 +1,4 @@
-"""Access control entries as kafka-python has them: who may do what, on which resources."""
+"""Access control entries with kafka-python's names: principals, operations and resources."""
 
 from __future__ import annotations
 

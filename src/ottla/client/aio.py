@@ -1,7 +1,7 @@
-"""The clients for programs on asyncio: the same names, to be awaited.
+"""Producer and consumer for asyncio: the same methods, to be awaited.
 
-The engine works in threads of its own; a call that waits for it does so in a thread, so that the event loop
-does not. A consumer has one thread, since it is for one at a time.
+librdkafka works in threads of its own. A call that waits for it does so in a thread, so that the event loop does not
+block. A consumer has one thread, because it must not be used by two threads at once.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class AsyncKafkaProducer:
         'orders'
         """
         send = functools.partial(self._started.send, topic, value, key, headers, partition, timestamp_ms)
-        # Only a topic's first record has to wait for anything; a full buffer holds the loop, as it should.
+        # Only a topic's first record waits for metadata. A full buffer blocks the loop on purpose: it is back-pressure.
         return send() if self._started.knows(topic) else await asyncio.to_thread(send)
 
     async def send_and_wait(

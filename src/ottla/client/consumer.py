@@ -248,7 +248,7 @@ class KafkaConsumer(ConsumerLookups):
         return False
 
     def _fill(self, count: int, deadline: float) -> None:
-        """Wait until there is something in the buffer, or the time is over."""
+        """Wait until the buffer has a record, or the time is over."""
         while True:
             self._keep_up()
             if self._state.buffer:
@@ -275,7 +275,7 @@ class KafkaConsumer(ConsumerLookups):
                 return
 
     def _pump(self, timeout_s: float) -> None:
-        """Let the engine speak; records that come along are kept."""
+        """Let the engine deliver its events; records that arrive with them are kept."""
         message = self._engine.poll(timeout_s)
         if message is not None:
             self._state.buffer.append(cast("EngineMessage", message))
@@ -284,7 +284,7 @@ class KafkaConsumer(ConsumerLookups):
         return cast("list[EngineMessage]", self._engine.consume(count, timeout_s)) if count > 0 else []
 
     def _keep_up(self) -> None:
-        """What has to be done between reads."""
+        """Do the work that is due between reads: assignments and automatic commits."""
         try:
             self._assignments.prepare()
         except RetriableError as error:
@@ -297,7 +297,7 @@ class KafkaConsumer(ConsumerLookups):
                 )
 
     def _take_note(self, message: EngineMessage) -> None:
-        """An event among the records: the end of a partition, an offset that is not there, a failure."""
+        """Handle an event among the records: the end of a partition, a missing offset, a failure."""
         error = message.error()
         assert error is not None
         name = error.name()
@@ -500,7 +500,7 @@ class KafkaConsumer(ConsumerLookups):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an exception nobody knows whether the last record was dealt with.
+        # After an exception it is unknown whether the last record was processed.
         self.close(autocommit=kind is None)
 
     def _open(self) -> None:

@@ -1,4 +1,4 @@
-"""The questions a consumer asks of the cluster and the commits it makes, in our words for our errors."""
+"""A consumer's lookups and commits through librdkafka, with this API's exceptions."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def records_at_times(
 def committed(
     engine: Consumer, partitions: Iterable[TopicPartition], timeout_s: float
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What the group has committed; partitions without a commit are left out."""
+    """The committed offsets of the group; partitions without one are left out."""
     try:
         found = engine.committed(theirs(dict.fromkeys(partitions, _NO_OFFSET)), timeout=timeout_s)
     except KafkaException as problem:

@@ -1,4 +1,4 @@
-"""What a consumer reads and how far it is: plain state, with no engine and no clock in it."""
+"""The state of a consumer: its partitions and positions. It has no engine and no clock."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ConsumerState:
         """Take down how far the reading has come.
 
         `latest` is the last message handed out; noting each of them here would cost as much as handing it out,
-        so it is done when the partition changes and when somebody asks.
+        so it is done when the partition changes and on demand.
         """
         message = self.latest
         if message is not None:
@@ -152,7 +152,7 @@ class ConsumerState:
         return sorted(self.assigned - self.positions.keys())
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit without arguments commits."""
+        """The offsets that a commit without arguments commits."""
         self.settle()
         return {
             tp: OffsetAndMetadata(offset, "", self.epochs.get(tp, -1))

@@ -1,7 +1,7 @@
 """The exceptions of the client API, by the names that kafka-python gave them.
 
-What a broker answers with is in `broker_errors`; here are their base classes, what the client itself
-raises, and the way from librdkafka's errors to ours.
+The errors of broker responses are in `broker_errors`. This module has their base classes, the errors that the client
+itself raises, and the translation of librdkafka's errors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class KafkaError(RuntimeError):
-    """Whatever can go wrong between a program and its cluster."""
+    """The base class of all errors of the client API: catch it to catch them all."""
 
     retriable: ClassVar[bool] = False
     invalid_metadata: ClassVar[bool] = False
@@ -33,21 +33,21 @@ class RetriableError(KafkaError):
 
 
 class InvalidMetadataError(RetriableError):
-    """What the client knew of the cluster was out of date; it asks again by itself."""
+    """The client's metadata of the cluster was out of date; the client refreshes it by itself."""
 
     invalid_metadata = True
 
 
 class Cancelled(RetriableError):
-    """The work was given up before it was done: the client was closed."""
+    """The client was closed before the work was done."""
 
 
 class CommitFailedError(KafkaError):
-    """The group has moved on, and these partitions are no longer ours to commit."""
+    """The group has rebalanced, and another member owns these partitions now."""
 
 
 class IllegalArgumentError(KafkaError):
-    """An argument that cannot be."""
+    """An argument with an invalid value."""
 
 
 class IllegalStateError(KafkaError):
@@ -63,7 +63,7 @@ class KafkaConnectionError(InvalidMetadataError):
 
 
 class KafkaTimeoutError(RetriableError):
-    """The time that the call was given is over."""
+    """The call did not finish within its timeout."""
 
 
 class NoBrokersAvailable(KafkaTimeoutError):
@@ -71,7 +71,7 @@ class NoBrokersAvailable(KafkaTimeoutError):
 
 
 class NoOffsetForPartitionError(KafkaError):
-    """There is no committed offset, and `auto_offset_reset` does not say where to begin."""
+    """There is no committed offset, and `auto_offset_reset` does not say where to start."""
 
 
 class UnsupportedCodecError(KafkaError):
@@ -148,7 +148,7 @@ _ENGINE_CODES = {
 
 
 def from_engine(error: EngineError) -> KafkaError:
-    """librdkafka's error as ours. Its own codes are negative and say what the broker's would have said."""
+    """librdkafka's error as an exception of this API. Its own codes are negative."""
     code, name, text = error.code(), error.name(), error.str()
     if code >= ErrorCode.UNKNOWN_SERVER_ERROR:
         return for_code(code)(text)

@@ -1,4 +1,4 @@
-"""What the clients ask the cluster about its topics, through any of librdkafka's handles."""
+"""Lookups of topics and leaders through any of librdkafka's clients."""
 
 from __future__ import annotations
 

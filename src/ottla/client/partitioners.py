@@ -1,4 +1,4 @@
-"""Which partition a record goes to.
+"""Partitioners choose the partition of a record.
 
 Without a partitioner of the user's, librdkafka chooses by the same hash of the key (murmur2) as Java and
 kafka-python. The classes here are for those who bring their own, or build on the default.
@@ -35,7 +35,7 @@ def murmur2(data: bytes | bytearray | memoryview) -> int:
 
 
 class Cluster:
-    """What a partitioner sees of the cluster: the topics that the producer has written to, and their partitions."""
+    """A partitioner's view of the cluster: the topics that the producer has written to, and their partitions."""
 
     def __init__(self, partitions: Mapping[str, Mapping[int, int]]) -> None:
         self._leaders = partitions
@@ -121,9 +121,9 @@ Choose = Callable[[str, object, bytes | None, object, bytes | None, Cluster], in
 
 
 def choose_function(given: Any) -> Choose | None:
-    """What the setting `partitioner` stands for; None where the engine's own is the same.
+    """The setting `partitioner` as one function; None if the engine's own partitioner does the same.
 
-    Taken are a `Partitioner`, an object with `partition(topic, key_bytes, cluster)`, and the older form: a
+    It may be a `Partitioner`, an object with `partition(topic, key_bytes, cluster)`, and the older form: a
     function of the key's bytes, all partitions and those available.
     """
     if given is None or type(given) in (DefaultPartitioner, StickyPartitioner):

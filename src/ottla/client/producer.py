@@ -1,7 +1,7 @@
 """KafkaProducer: kafka-python's interface, librdkafka's engine.
 
-Records are queued, batched, sent and retried by the engine's own threads; here are the words around it:
-serializers, partitioners, futures, transactions.
+Records are queued, batched, sent and retried by the engine's own threads; this module adds
+serializers, partitioners, futures and transactions.
 """
 
 from __future__ import annotations

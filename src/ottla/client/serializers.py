@@ -1,6 +1,6 @@
 """Serializers: objects to bytes on the way out, bytes to objects on the way in.
 
-A plain function will do wherever one of these is asked for.
+A plain function of one argument is accepted in place of each of them.
 """
 
 from __future__ import annotations
@@ -123,12 +123,12 @@ Serialize = Callable[[str, Headers, Any], Any]
 
 
 def serialize_function(given: object, setting: str) -> Serialize | None:
-    """What `key_serializer` or `value_serializer` stands for, as one function of topic, headers and data."""
+    """The setting `key_serializer` or `value_serializer` as one function of topic, headers and data."""
     return _function(given, setting, "serialize")
 
 
 def deserialize_function(given: object, setting: str) -> Serialize | None:
-    """What `key_deserializer` or `value_deserializer` stands for."""
+    """The setting `key_deserializer` or `value_deserializer` as such a function."""
     return _function(given, setting, "deserialize")
 
 

@@ -1,7 +1,7 @@
-"""kafka-python's settings in librdkafka's words, for all clients: what is known, what it becomes, what is refused.
+"""kafka-python's settings and their names in librdkafka, for all clients.
 
-A setting that the engine has no counterpart for is refused where it would change what happens, and taken
-without effect where it only tunes kafka-python's own machinery.
+A setting without a counterpart in librdkafka is refused if it would change behaviour. It is accepted without effect if
+it only tunes kafka-python's own implementation.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ COMMON: Settings = {
     "socks5_proxy": None,
     "metrics_enabled": True,
     "engine_config": None,
-    # Of kafka-python's own machinery: taken, without effect.
+    # Of kafka-python's own implementation: accepted without effect.
     "api_version": None,
     "api_version_auto_timeout_ms": None,
     "selector": None,
@@ -102,7 +102,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def merge(defaults: Settings, given: Mapping[str, object], client: str) -> Settings:
-    """The settings in force. A name that no client has is refused, with the one that was likely meant."""
+    """The settings in force. An unknown name is refused, with the most similar known one."""
     unknown = sorted(set(given) - set(defaults))
     if unknown:
         hints = []
@@ -118,7 +118,7 @@ def merge(defaults: Settings, given: Mapping[str, object], client: str) -> Setti
 
 
 def common_engine_settings(settings: Settings) -> Settings:
-    """What every client hands to librdkafka."""
+    """The librdkafka settings that all clients have in common."""
     protocol = str(settings["security_protocol"]).upper()
     if protocol not in _PROTOCOLS:
         raise KafkaConfigurationError(
@@ -129,7 +129,7 @@ def common_engine_settings(settings: Settings) -> Settings:
     engine = renamed(settings, RENAMED)
     engine["bootstrap.servers"] = ",".join(servers(settings["bootstrap_servers"]))
     engine["security.protocol"] = protocol
-    # librdkafka's messages go where Python's do, not to standard error behind the program's back.
+    # librdkafka's messages go to Python's logging, not to standard error.
     engine["logger"] = EngineLog()
     if not settings["ssl_check_hostname"]:
         engine["ssl.endpoint.identification.algorithm"] = "none"
@@ -141,7 +141,7 @@ def common_engine_settings(settings: Settings) -> Settings:
 
 
 def with_engine_config(engine: Settings, settings: Settings) -> Settings:
-    """`engine_config` has the last word: librdkafka's own settings, by librdkafka's names."""
+    """Add `engine_config`: librdkafka's own settings, which override all others."""
     return {**engine, **(settings["engine_config"] or {})}
 
 

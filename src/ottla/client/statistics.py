@@ -13,7 +13,7 @@ Metrics = dict[str, dict[str, float]]
 
 
 class Statistics:
-    """The latest report of the engine; it is only read when somebody asks."""
+    """The latest report of the engine; it is parsed on demand."""
 
     __slots__ = ("_latest",)
 
@@ -24,7 +24,7 @@ class Statistics:
         self._latest = report
 
     def raw(self) -> Report:
-        """All that the engine reports, in its own words."""
+        """The engine's whole report."""
         report: Report = json.loads(self._latest)
         return report
 

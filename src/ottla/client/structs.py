@@ -64,7 +64,7 @@ class BrokerMetadata(NamedTuple):
 
 
 class MemberState:
-    """Where a consumer stands with its group."""
+    """The states of a consumer in its group."""
 
     UNJOINED = "<unjoined>"
     REBALANCING = "<rebalancing>"

@@ -64,7 +64,7 @@ class Transactions:
             raise IllegalStateError("transactions need a transactional_id")
 
     def _token_of(self, group_id: str | None) -> object:
-        """A membership of nobody, for a group that is known by its name alone."""
+        """The token of a group that is known by its name alone: it has no member."""
         if not group_id:
             raise IllegalStateError("offsets are committed for a group, and the consumer has none")
         engine = common_engine_settings(self._settings)

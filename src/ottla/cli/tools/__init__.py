@@ -1,1 +1,1 @@
-"""Kafka's command line tools in Kafka's words: one module per tool, imported when it is called."""
+"""Kafka's command line tools, with Kafka's flags and output: one module per tool, imported when it is called."""

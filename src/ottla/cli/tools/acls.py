@@ -259,7 +259,9 @@ def _confirmed(session: Session, question: str) -> bool:
     click.echo(question, err=session.as_json)
     answer = sys.stdin.readline()
     if not answer:
-        raise click.UsageError("nobody is there to answer; --force removes without asking")
+        raise click.UsageError(
+            "standard input is closed, so the question has no answer; --force removes without asking"
+        )
     return answer.strip().lower() == "y"
 
 

@@ -1,4 +1,4 @@
-"""What all tools share: Kafka's way with flags, the session that a tool works in, and how it says no.
+"""The frame of all tools: flags as Kafka's tools parse them, the session of one run, and failures as one line.
 
 Flags are spelled as Kafka's parsers take them: `--flag value`, `--flag=value`, any unambiguous beginning of a
 flag's name. A wrong flag or a failed request ends in one line on standard error and exit code 1.
@@ -245,7 +245,7 @@ def _full_name(name: str, options: Iterable[str]) -> str:
 
 
 def refuse_usage(path: str, error: click.UsageError) -> NoReturn:
-    """End with what is wrong with the flags, and where to read about them."""
+    """End with the mistake in the flags, and where to read about them."""
     refuse(f"{error.format_message().rstrip('.')}; see `{path} --help`")
 
 
@@ -295,7 +295,7 @@ _COMPLETED: Final = {
     **dict.fromkeys(("group", "application_id"), "complete_groups"),
     "profile": "complete_profiles",
 }
-"""Flags that name what a cluster has, and who knows it."""
+"""Flags that a shell can complete, and the function that knows the names."""
 
 
 def _completing(name: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:

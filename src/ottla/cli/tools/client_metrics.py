@@ -43,7 +43,7 @@ class ClientMetricsFlags(Flags):
     click.option("--match", metavar="KEY=VALUE,...", help="Which clients send; empty for all."),
 )
 def client_metrics(session: Session, flags: ClientMetricsFlags) -> None:
-    """Say which metrics clients shall send to the cluster."""
+    """Choose the metrics that clients send to the cluster."""
     action = exactly_one(flags, "list", "describe", "alter", "delete")
     if action != "alter":
         not_with(flags, action, "generate_name", *_SETTINGS)

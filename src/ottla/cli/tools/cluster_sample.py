@@ -1,4 +1,4 @@
-"""A cluster at one moment, in numbers, and what two moments say about rates."""
+"""Counts of a cluster at one moment, and the rates between two moments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Sample:
-    """What was counted, and when."""
+    """Counts, and the moment they were taken."""
 
     moment_s: float
     brokers: list[str]

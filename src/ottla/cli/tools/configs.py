@@ -115,7 +115,7 @@ def configs(session: Session, flags: ConfigsFlags) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """What the settings belong to; the name of what holds for all is empty."""
+    """The owner of settings; an empty name stands for the default of all."""
 
     types: list[str]
     names: list[str]

@@ -34,7 +34,7 @@ _FOLLOWED: Final = 10
 
 
 class FormatterFlags(Flags):
-    """The flags that say how records are shown."""
+    """The flags of the record formatter."""
 
     formatter: str | None
     formatter_property: tuple[str, ...]
@@ -140,7 +140,7 @@ def _formatter(session: Session, flags: ConsumeFlags) -> Formatter:
 
 
 def advise_on_formatter(session: Session, flags: FormatterFlags) -> None:
-    """Tell of a class's name that is no more."""
+    """Warn about a class name that Kafka no longer has."""
     advice = advice_on(flags.formatter)
     if advice is not None:
         session.warn(advice)
@@ -166,7 +166,7 @@ def _check_start(flags: ConsumeFlags) -> None:
 
 
 def formatter_properties(flags: FormatterFlags) -> dict[str, str]:
-    """What the flags say about how records are shown."""
+    """The formatter's properties from the flags."""
     from ottla.cli.properties_file import read_properties
 
     properties = read_properties(flags.formatter_config) if flags.formatter_config else {}
@@ -206,7 +206,7 @@ def _consumer_settings(session: Session, flags: ConsumeFlags) -> EngineSettings:
     if groups:
         properties["group.id"] = groups.pop()
     else:
-        # A name that nobody will use again: nothing is committed for it.
+        # A name for this run only: nothing is committed for it.
         properties["group.id"] = f"{_GROUP_PREFIX}{time.time_ns() // 1000 % 100_000}"
         if "enable.auto.commit" not in given:
             properties["enable.auto.commit"] = "false"
@@ -264,7 +264,7 @@ def _begin(session: Session, client: Consumer, flags: ConsumeFlags) -> int | Non
 
 
 def _starts(session: Session, flags: ConsumeFlags) -> dict[Partition, int]:
-    """Where each partition begins for --since, --last and --follow."""
+    """The start offset of each partition for --since, --last and --follow."""
     cluster = session.cluster
     assert flags.topic is not None
     partitions = list(leaders(cluster, [flags.topic]))

@@ -216,7 +216,7 @@ def _offset_rows(session: Session, group: Group) -> list[list[object]]:
 
 
 def _ends(cluster: Cluster, partitions: list[Partition]) -> dict[Partition, int]:
-    """Where partitions end; one without a leader is left out."""
+    """The end offsets of partitions; those without a leader are left out."""
     known = leaders(cluster, (topic for topic, _ in partitions))
     return offsets_at(cluster, [each for each in partitions if known.get(each, -1) >= 0], LATEST)
 

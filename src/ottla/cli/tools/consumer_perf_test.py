@@ -1,4 +1,4 @@
-"""`ottla consumer-perf-test`: how fast records are read, in the words of kafka-consumer-perf-test."""
+"""`ottla consumer-perf-test`: measures how fast records are read; the output is that of kafka-consumer-perf-test."""
 
 from __future__ import annotations
 

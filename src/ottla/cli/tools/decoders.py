@@ -1,4 +1,4 @@
-"""What the records of Kafka's own topics mean: key and value as the text that kafka-dump-log prints.
+"""Records of Kafka's own topics: key and value as the text that kafka-dump-log prints.
 
 A decoder takes a record and gives the texts of its key and its value, each None where there is none to print.
 """
@@ -93,7 +93,7 @@ def of_coordinator(module: str) -> Decoder:
 
 
 def read_coordinator_record(module: str, key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """What the bytes of a coordinator's record mean; None where its type is unknown."""
+    """A coordinator's record from its bytes; None if its type is unknown."""
     kind = _prefix(key, "key")
     if kind not in _keys(module):
         return None

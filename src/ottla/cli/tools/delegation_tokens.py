@@ -86,7 +86,7 @@ _RULES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """What the cluster tells of a token."""
+    """A token, as the cluster describes it."""
 
     id: str
     hmac: str

@@ -1,4 +1,4 @@
-"""`ottla doctor`: looks at a cluster as its clients see it, and says what to do where something is not well."""
+"""`ottla doctor`: checks a cluster as its clients see it, and advises on each problem."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, how it is, and what to do about it."""
+    """One check: its subject, its result, and advice."""
 
     check: str
     state: str
@@ -46,10 +46,10 @@ class DoctorFlags(Flags):
 
 @tool(
     "doctor",
-    click.option("--quiet", is_flag=True, help="Only what is not well."),
+    click.option("--quiet", is_flag=True, help="Only show warnings and failures."),
 )
 def doctor(session: Session, flags: DoctorFlags) -> None:
-    """Check addresses, clocks, disks, limits and versions, and say what to do."""
+    """Check addresses, clocks, disks, limits and versions, and advise on each problem."""
     findings: list[Finding] = []
     for finding in _examine(session):
         findings.append(finding)
@@ -137,7 +137,7 @@ def _answered(check: str, started: float) -> Finding:
 
 
 def _brokers(session: Session) -> Iterator[Finding]:
-    """Every address that the cluster tells its clients to come to."""
+    """Every address that the cluster advertises."""
     levels: dict[int, frozenset[tuple[int, int, int]]] = {}
     bootstraps = [host for host, _ in parse_bootstrap(session.bootstrap)]
     for node in session.cluster.nodes().values():
@@ -166,7 +166,7 @@ def _brokers(session: Session) -> Iterator[Finding]:
 def _advertised_advice(node: Node, bootstraps: list[str]) -> str:
     if node.host in _LOCAL and not any(host in _LOCAL for host in bootstraps):
         return (
-            f"broker {node.id} tells clients to come to {node.host}, which is themselves: set"
+            f"broker {node.id} advertises {node.host}, which clients take for themselves: set"
             f" advertised.listeners=PLAINTEXT://{bootstraps[0]}:{node.port} there"
         )
     return (

@@ -62,7 +62,7 @@ class DumpLogFlags(Flags):
     click.option("--deep-iteration", is_flag=True, help="Print what is known of each record."),
     click.option("--skip-record-metadata", is_flag=True, help="Print only keys and values of records."),
     click.option("--max-bytes", type=int, metavar="BYTES", help="Read no more than this of a log."),
-    click.option("--verify-index-only", is_flag=True, help="Check indexes, and print only what is wrong."),
+    click.option("--verify-index-only", is_flag=True, help="Check indexes, and print only mismatches."),
     click.option("--index-sanity-check", is_flag=True, help="Check indexes as a broker does at its start."),
     click.option("--max-message-size", type=int, metavar="BYTES", hidden=True),
     click.option("--key-decoder-class", is_flag=False, flag_value="", metavar="[CLASS]", help="For keys."),

@@ -1,4 +1,4 @@
-"""`ottla e2e-latency`: from a producer through the broker to a consumer, in the words of kafka-e2e-latency."""
+"""`ottla e2e-latency`: measures the time from a producer through the broker to a consumer, as kafka-e2e-latency."""
 
 from __future__ import annotations
 

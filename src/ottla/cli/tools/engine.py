@@ -57,7 +57,7 @@ _WITHOUT_MEANING: Final = frozenset(
         "value.serializer",
     }
 )
-"""Settings of the Java clients that have no counterpart here; what they ask for is the case or does not matter."""
+"""Settings of the Java clients without a counterpart here; their effect is already given or does not matter."""
 
 _ASSIGNORS: Final = {
     "RangeAssignor": "range",
@@ -94,7 +94,7 @@ def settings(session: Session, properties: Mapping[str, str], **more: object) ->
 
 
 def require_broker(session: Session) -> None:
-    """Raise where nobody listens at any of the bootstrap addresses: librdkafka would try for ever."""
+    """Raise if no bootstrap address accepts connections: librdkafka would try forever."""
     failures: list[ConnectionFailed] = []
     for host, port in parse_bootstrap(session.bootstrap):
         try:

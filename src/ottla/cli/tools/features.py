@@ -167,7 +167,7 @@ def _wanted_levels(flags: FeaturesFlags) -> dict[str, int]:
 
 
 def _problems(answer: UpdateFeaturesResponse, wanted: dict[str, int]) -> dict[str, str]:
-    """What went wrong with each feature; newer brokers tell it of all of them at once."""
+    """The errors by feature; newer brokers return one error for all of them."""
     if answer.error_code != ErrorCode.NONE:
         return dict.fromkeys(wanted, describe_error(answer.error_code, answer.error_message))
     return {

@@ -77,7 +77,7 @@ def metadata_quorum(session: Session, flags: MetadataQuorumFlags) -> None:
 
 
 def _quorum(session: Session) -> tuple[Quorum, Listeners]:
-    """The quorum as its leader tells it, and the listeners of its nodes."""
+    """The quorum as its leader describes it, and the listeners of its nodes."""
     answer = describe_quorum(session.cluster)
     raise_for(answer.error_code, answer.error_message)
     quorum = answer.topics[0].partitions[0]

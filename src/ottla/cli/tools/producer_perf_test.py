@@ -1,4 +1,4 @@
-"""`ottla producer-perf-test`: how fast records are taken, in the words of kafka-producer-perf-test."""
+"""`ottla producer-perf-test`: measures how fast records are stored; the output is that of kafka-producer-perf-test."""
 
 from __future__ import annotations
 

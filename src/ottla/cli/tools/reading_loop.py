@@ -23,7 +23,7 @@ def read_records(
     poll: Callable[[float], list[EngineMessage]],
     take: Callable[[EngineMessage], None],
 ) -> None:
-    """Take records while there shall be more; warn and end if none comes within the timeout, if there is one.
+    """Take records while `more` is true. End with a warning if none comes within the timeout.
 
     `poll` gets the longest time that it may wait, in seconds. Standard output is flushed after each batch.
     """

@@ -327,7 +327,7 @@ def _verify(session: Session, flags: ReassignPartitionsFlags) -> None:
 
 
 def _current_or_none(cluster: Cluster, plan: Plan) -> Assignment:
-    """What is there of the plan's topics; a topic that is gone has no replicas."""
+    """The current replicas of the plan's topics; a deleted topic has none."""
     names = {topic.name or "" for topic in cluster.metadata().topics}
     return current_assignment(cluster, (topic for topic in plan.topics if topic in names))
 

@@ -1,4 +1,4 @@
-"""Moving replicas: the plans people write, what the cluster is doing about them, and the requests that start it."""
+"""Plans for reassignments: read, check and propose them, and start what they describe."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Assignment = dict[Partition, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where replicas shall be: on which brokers, and some of them in which directory."""
+    """The brokers of each partition's replicas, and the directories of some replicas."""
 
     replicas: list[tuple[Partition, list[int]]]
     directories: dict[Replica, str]
@@ -153,7 +153,7 @@ def current_assignment(cluster: Cluster, topics: Iterable[str]) -> Assignment:
 def start_reassignments(
     cluster: Cluster, wanted: Mapping[Partition, list[int] | None], *, same_factor: bool = False
 ) -> dict[Partition, str]:
-    """Start reassignments, or cancel them for None: what is wrong with which partition."""
+    """Start reassignments, or cancel them for None: the errors by partition."""
     results = alter_reassignments(cluster, wanted, allow_factor_change=not same_factor)
     return {
         partition: describe_error(code, message)
@@ -163,7 +163,7 @@ def start_reassignments(
 
 
 def find_directories(cluster: Cluster, replicas: Iterable[Replica]) -> dict[Replica, Place]:
-    """Where replicas lie; the brokers are asked that hold them."""
+    """The directories of replicas, from the brokers that hold them."""
     by_broker: dict[int, list[Replica]] = {}
     for replica in replicas:
         by_broker.setdefault(replica.broker, []).append(replica)

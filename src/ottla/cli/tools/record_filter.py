@@ -86,11 +86,11 @@ _METHODS: Final[dict[str, tuple[int, Callable[..., object]]]] = {
     "upper": (0, lambda text: str(text).upper()),
     "matches": (1, lambda text, pattern: re.search(str(pattern), str(text)) is not None),
 }
-"""What texts can be asked, and how many arguments it takes."""
+"""The methods of texts, and their numbers of arguments."""
 
 
 def parse_filter(text: str) -> Callable[[EngineMessage], bool]:
-    """Whether a record fits. UsageProblem where the condition is not one."""
+    """A function that says whether a record fits; UsageProblem for an invalid condition."""
     if len(text) > MAX_LENGTH:
         raise UsageProblem(f"--filter is longer than {MAX_LENGTH} characters")
     try:

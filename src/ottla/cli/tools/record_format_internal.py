@@ -78,7 +78,7 @@ class CoordinatorFormatter:
 
 @dataclass(slots=True, frozen=True)
 class RemoteLogFormatter:
-    """What tiered storage notes of segments, a line each."""
+    """Tiered storage's metadata of segments, one line each."""
 
     as_json: bool = False
 

@@ -49,7 +49,7 @@ def of_remote_log_metadata(record: Record) -> tuple[str | None, str | None]:
 
 
 def metadata_text(value: bytes | None) -> str:
-    """What a value says, as Kafka's classes print themselves."""
+    """The text of a value, as Kafka's classes print themselves."""
     if value is None:
         raise DecodeError("There is no value.")
     frame_version, position = _read_short(value, 0, "frame version")

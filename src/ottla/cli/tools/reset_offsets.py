@@ -25,9 +25,9 @@ RESET_FORMS: Final = (
     ("--to-current", "", "To what is committed now."),
     ("--to-offset", "OFFSET", "To an offset."),
     ("--to-datetime", "YYYY-MM-DDTHH:MM:SS.sss", "To the first record from then on."),
-    ("--by-duration", "PnDTnHnMnS", "To the first record of the last so and so long."),
-    ("--shift-by", "COUNT", "So many records on, or back where negative."),
-    ("--from-file", "FILE", "To what a CSV file says."),
+    ("--by-duration", "PnDTnHnMnS", "To the first record within this time before now."),
+    ("--shift-by", "COUNT", "Forward by this many records; back if negative."),
+    ("--from-file", "FILE", "To the offsets of a CSV file."),
 )
 """Flag, name of its value if it has one, and help."""
 

@@ -1,4 +1,4 @@
-"""`ottla share-consumer-perf-test`: how fast a share group reads, in the words of kafka-share-consumer-perf-test."""
+"""`ottla share-consumer-perf-test`: measures how fast a share group reads, with the output of Kafka's tool."""
 
 from __future__ import annotations
 

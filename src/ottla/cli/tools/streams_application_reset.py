@@ -60,10 +60,10 @@ class StreamsApplicationResetFlags(Flags):
         "--to-datetime", metavar="YYYY-MM-DDTHH:MM:SS.sss", help="To the first record from then on."
     ),
     click.option(
-        "--by-duration", metavar="PnDTnHnMnS", help="To the first record of the last so and so long."
+        "--by-duration", metavar="PnDTnHnMnS", help="To the first record within this time before now."
     ),
-    click.option("--shift-by", metavar="COUNT", help="So many records on, or back where negative."),
-    click.option("--from-file", metavar="FILE", help="To what a CSV file says."),
+    click.option("--shift-by", metavar="COUNT", help="Forward by this many records; back if negative."),
+    click.option("--from-file", metavar="FILE", help="To the offsets of a CSV file."),
     click.option("--force", is_flag=True, help="Remove members that are still in the group."),
     click.option("--dry-run", is_flag=True, help="Only show what would be done."),
     aliases={"--config-file": "--command-config"},

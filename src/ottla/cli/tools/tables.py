@@ -24,7 +24,7 @@ def show(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    # A column that nobody has a value for only takes room.
+    # A column without any value is left out.
     kept = [
         index for index in range(len(titles)) if any(_cell(cells[index]) != "-" for cells in rows) or not rows
     ]

@@ -79,7 +79,7 @@ class TopicsFlags(Flags):
         "--topic", metavar="NAME", help="The topic; a regular expression everywhere but with --create."
     ),
     click.option("--topic-id", metavar="ID", help="The topic to describe, by its id."),
-    click.option("--partitions", metavar="COUNT", help="How many partitions the topic shall have."),
+    click.option("--partitions", metavar="COUNT", help="The number of partitions."),
     click.option("--replication-factor", metavar="COUNT", help="How many replicas each partition has."),
     click.option(
         "--replica-assignment", metavar="ID:ID,ID:ID,...", help="The brokers of each partition's replicas."

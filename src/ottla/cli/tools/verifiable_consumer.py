@@ -1,4 +1,4 @@
-"""`ottla verifiable-consumer`: reads a topic and tells of it in lines of JSON, as kafka-verifiable-consumer does."""
+"""`ottla verifiable-consumer`: reads a topic and prints events as lines of JSON, as kafka-verifiable-consumer does."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class VerifiableConsumerFlags(Flags):
         "--max-messages", type=int, default=-1, metavar="COUNT", help="How many; -1: until it is stopped."
     ),
     click.option("--session-timeout", type=int, metavar="MS", help="The session timeout of a classic group."),
-    click.option("--verbose", is_flag=True, help="Tell of each record."),
+    click.option("--verbose", is_flag=True, help="Print each record."),
     click.option("--enable-autocommit", is_flag=True, help="Let the client commit offsets."),
     click.option(
         "--reset-policy", default="earliest", metavar="POLICY", help="Where to begin without offsets."
@@ -57,7 +57,7 @@ class VerifiableConsumerFlags(Flags):
     click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old for --command-config."),
 )
 def verifiable_consumer(session: Session, flags: VerifiableConsumerFlags) -> None:
-    """Read a topic and tell of records, commits and rebalances."""
+    """Read a topic and print records, commits and rebalances."""
     require(flags, "topic", "group_id")
     engine.require_broker(session)
     client = engine.consumer(engine.settings(session, _properties(flags)))

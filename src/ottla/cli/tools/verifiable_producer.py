@@ -52,7 +52,7 @@ class VerifiableProducerFlags(Flags):
     click.option("--repeating-keys", type=int, metavar="COUNT", help="Keys from 0 on, so many of them."),
 )
 def verifiable_producer(session: Session, flags: VerifiableProducerFlags) -> None:
-    """Write increasing numbers and tell what became of each."""
+    """Write increasing numbers and print the result of each."""
     require(flags, "topic")
     from ottla.cli.properties_file import read_properties
 
