@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,17 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+def broker_settings() -> Mapping[str, object]:
+    """The settings of `broker`; a module may override this fixture."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, broker_settings: Mapping[str, object]
+) -> Iterator[BrokerProcess]:
     """A broker process on an empty directory, shared by the tests of a module. Use `topic` for a unique name."""
-    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data").start()
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", settings=broker_settings).start()
     try:
         yield process
         assert process.running, f"the broker died during the tests\n{process.log}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -14,14 +14,8 @@ from ottla.testing.process import BrokerProcess
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path_factory.mktemp("aiokafka") / "data", settings=BROKER_SETTINGS).start()
-    try:
-        yield process
-        assert process.stop() == 0, process.log
-        assert "Traceback" not in process.log, process.log
-    finally:
-        process.kill()
+def broker_settings() -> Mapping[str, object]:
+    return BROKER_SETTINGS
 
 
 def member(broker: BrokerProcess, topic: str, group: str, **options: object) -> AIOKafkaConsumer:

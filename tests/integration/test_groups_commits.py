@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import closing
 
 import confluent_kafka
@@ -18,14 +18,8 @@ from ottla.testing.process import BrokerProcess
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path_factory.mktemp("commits") / "data", settings=BROKER_SETTINGS).start()
-    try:
-        yield process
-        assert process.stop() == 0, process.log
-        assert "Traceback" not in process.log, process.log
-    finally:
-        process.kill()
+def broker_settings() -> Mapping[str, object]:
+    return BROKER_SETTINGS
 
 
 def consumer_of(broker: BrokerProcess, group: str, **options: object) -> Consumer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
@@ -15,14 +15,8 @@ from ottla.wire.messages import DescribeGroupsRequest
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path_factory.mktemp("groups") / "data", settings=BROKER_SETTINGS).start()
-    try:
-        yield process
-        assert process.stop() == 0, process.log
-        assert "Traceback" not in process.log, process.log
-    finally:
-        process.kill()
+def broker_settings() -> Mapping[str, object]:
+    return BROKER_SETTINGS
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -21,14 +21,8 @@ TOOLS = "org.apache.kafka.tools"
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path_factory.mktemp("groups-java") / "data", settings=BROKER_SETTINGS).start()
-    try:
-        yield process
-        assert process.stop() == 0, process.log
-        assert "Traceback" not in process.log, process.log
-    finally:
-        process.kill()
+def broker_settings() -> Mapping[str, object]:
+    return BROKER_SETTINGS
 
 
 def groups(broker: BrokerProcess, *arguments: object) -> str:

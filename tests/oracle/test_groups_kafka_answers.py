@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -215,14 +215,8 @@ def sides(tmp_path_factory: pytest.TempPathFactory, broker: BrokerProcess) -> It
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    settings = {"group.initial.rebalance.delay.ms": 0}
-    process = BrokerProcess(tmp_path_factory.mktemp("answers") / "data", settings=settings).start()
-    try:
-        yield process
-        assert "Traceback" not in process.log, process.log
-    finally:
-        process.kill()
+def broker_settings() -> Mapping[str, object]:
+    return {"group.initial.rebalance.delay.ms": 0}
 
 
 def prepare(client: RawClient) -> bytes:
