@@ -1,6 +1,6 @@
-"""All logs of a broker over its log directories: finding, making, loading, deleting, checkpointing and closing them.
+"""All logs of a broker in its log directories: finds, creates, loads, deletes, checkpoints and closes them.
 
-Used on the event loop, but for `load`, which blocks and runs before the broker serves. The metadata log is raft's.
+Used on the event loop, except `load`, which blocks and runs before the broker serves. Raft owns the metadata log.
 """
 
 from __future__ import annotations
