@@ -30,6 +30,8 @@ PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_PORT: Final = 9092
 DEFAULT_TIMEOUT_S: Final = 30.0
+DEFAULT_BACKOFF_S: Final = 0.1
+DEFAULT_BACKOFF_MAX_S: Final = 1.0
 _LOOK_EACH: Final = 0xFF
 _BAR_EACH_S: Final = 0.2
 
@@ -50,7 +52,7 @@ Decorator = Callable[[_Command], _Command]
 
 
 class Session:
-    """One run of a tool: where the cluster is, how to speak to it, and what form the output has."""
+    """One run of a tool: its cluster, its settings and its output."""
 
     def __init__(
         self, bootstrap: str, properties: dict[str, str], *, as_json: bool, to_controllers: bool
@@ -61,9 +63,8 @@ class Session:
         self.properties = properties
         self.as_json = as_json
         self.exit_code = 0
-        timeout_ms = properties.get("default.api.timeout.ms", "")
-        self.timeout_s = int(timeout_ms) / 1000 if timeout_ms.isdecimal() else DEFAULT_TIMEOUT_S
-        """How long a request may take; set it before the first use of `cluster`."""
+        self.timeout_s: float | None = None
+        """How long a request may take, in place of default.api.timeout.ms; set it before the first request."""
 
     @functools.cached_property
     def cluster(self) -> Cluster:
@@ -72,27 +73,35 @@ class Session:
         from ottla.admin.settings import ClusterSettings
         from ottla.cli.tools.security import security
 
+        timeout_s = self._seconds("default.api.timeout.ms", DEFAULT_TIMEOUT_S)
         return Cluster(
             ClusterSettings(
                 bootstrap=tuple(parse_bootstrap(self.bootstrap)),
                 client_id=self.properties.get("client.id", "ottla"),
-                request_timeout_s=self.timeout_s,
+                request_timeout_s=timeout_s if self.timeout_s is None else self.timeout_s,
+                retry_backoff_s=self._seconds("retry.backoff.ms", DEFAULT_BACKOFF_S),
+                retry_backoff_max_s=self._seconds("retry.backoff.max.ms", DEFAULT_BACKOFF_MAX_S),
                 security=security(self.properties),
             )
         )
 
+    def _seconds(self, key: str, default_s: float) -> float:
+        """A property in milliseconds; the default if it is missing or no number."""
+        text = self.properties.get(key, "")
+        return int(text) / 1000 if text.isdecimal() else default_s
+
     def print(self, text: str = "", end: str = "\n") -> None:
-        """A line of output for people and scripts; JSON output has none of them."""
+        """Print a line for people and scripts; with --json nothing is printed."""
         if not self.as_json:
             click.echo(text + end, nl=False)
 
     @property
     def at_terminal(self) -> bool:
-        """A person reads the output, not a program."""
+        """Whether a person reads the output, not a program."""
         return not self.as_json and sys.stdout.isatty()
 
     def result(self, document: object, lines: Iterable[str]) -> None:
-        """The result: as JSON where that is asked for, as a table for a person, else as lines."""
+        """Print the result: as JSON with --json, as a table at a terminal, otherwise as lines."""
         if self.as_json:
             self.dump(document)
             return
@@ -109,7 +118,7 @@ class Session:
     def rows(
         self, titles: Sequence[str], rows: Sequence[Sequence[object]], widths: Sequence[int], end: str = ""
     ) -> None:
-        """A table: Kafka's columns for programs, with their last sign, and a readable one for people."""
+        """Print a table: Kafka's columns for programs, each line with `end`, and a readable table at a terminal."""
         if self.at_terminal:
             from ottla.cli.tools import tables
 
@@ -121,12 +130,13 @@ class Session:
             self.print(row(cells, widths) + end)
 
     def dump(self, document: object) -> None:
+        """Print a document as JSON."""
         import json
 
         click.echo(json.dumps(document, ensure_ascii=False))
 
     def progress(self, work: Iterable[T], count: int) -> Iterator[T]:
-        """The same work, with a bar on a person's terminal that shows how far it is."""
+        """The same work, with a progress bar at a terminal."""
         if self.as_json or not sys.stderr.isatty():
             yield from work
             return
@@ -141,11 +151,11 @@ class Session:
             bar.update(done - bar.pos)
 
     def warn(self, text: str) -> None:
-        """A line of advice; it never mixes with the output."""
+        """Print a line to standard error, apart from the output."""
         click.echo(text, err=True)
 
     def error(self, text: str) -> None:
-        """Something failed, and the tool goes on with the rest; its exit code will be 1."""
+        """Print an error and go on with the rest; the exit code becomes 1."""
         self.exit_code = 1
         self.warn(f"ottla: {text}")
 

@@ -130,6 +130,14 @@ def java_date(form: str, moment_ms: int) -> str:
     return _JAVA_DATE.sub(part, form)
 
 
+def timeout_warning(timeout_ms: int) -> str:
+    """Kafka's warning about a run that ends before it has all records."""
+    return (
+        f"WARNING: Exiting before consuming the expected number of records: timeout ({timeout_ms} ms)"
+        " exceeded. You can use the --timeout option to increase the timeout."
+    )
+
+
 class _Run:
     """One run: joins, reads and counts."""
 
@@ -162,10 +170,7 @@ class _Run:
                 last = time.monotonic()
                 reported = self._maybe_report(reported)
         if self._records < self._wanted:
-            self._session.print(
-                f"WARNING: Exiting before consuming the expected number of records: timeout ({flags.timeout} ms)"
-                " exceeded. You can use the --timeout option to increase the timeout."
-            )
+            self._session.print(timeout_warning(flags.timeout))
         self._report_total()
 
     def _on_assign(self, client: Consumer, partitions: list[TopicPartition]) -> None:

@@ -10,7 +10,7 @@ import click
 
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, exactly_one, require, tool
-from ottla.cli.tools.consumer_perf_test import java_date
+from ottla.cli.tools.consumer_perf_test import java_date, timeout_warning
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import now_ms
 from ottla.errors import ApiException
@@ -206,10 +206,7 @@ class _Run:
                     f" {self._total(reader.bytes, reader.records)}"
                 )
         if self._records < self._wanted:
-            self._session.print(
-                "WARNING: Exiting before consuming the expected number of records: timeout"
-                f" ({self._flags.timeout} ms) exceeded. You can use the --timeout option to increase the timeout."
-            )
+            self._session.print(timeout_warning(self._flags.timeout))
         size = sum(reader.bytes for reader in self._readers)
         document = {
             "startMs": self._start_ms,
