@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ottla.client.enums import ResourceType as ResourceType
     from ottla.client.enums import ScramMechanism as ScramMechanism
     from ottla.client.enums import UpdateFeatureType as UpdateFeatureType
+    from ottla.client.errors import KafkaError as KafkaError
     from ottla.client.listeners import ConsumerRebalanceListener as ConsumerRebalanceListener
     from ottla.client.partitioners import DefaultPartitioner as DefaultPartitioner
     from ottla.client.partitioners import Partitioner as Partitioner
@@ -89,6 +90,7 @@ _HOMES = {
         "RangePartitionAssignor",
         "RoundRobinPartitionAssignor",
     ),
+    "errors": ("KafkaError",),
     "enums": (
         "ACLOperation",
         "ACLPermissionType",

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 
 
 class KafkaError(RuntimeError):
-    """The base class of all errors of the client API: catch it to catch them all."""
+    """The base class of all errors of the client API: catch it to catch them all.
+
+    Its subclasses have kafka-python's names; `retriable` says whether the same call may succeed later.
+
+    >>> from ottla import KafkaError, KafkaProducer
+    >>> try:
+    ...     KafkaProducer(bootstrap_servers="127.0.0.1:1", bootstrap_timeout_ms=100)
+    ... except KafkaError as error:
+    ...     print(type(error).__name__, error.retriable)
+    NoBrokersAvailable True
+    """
 
     retriable: ClassVar[bool] = False
     invalid_metadata: ClassVar[bool] = False
