@@ -87,7 +87,7 @@ OTHER: Final = "More"
 
 
 def by_area(names: list[str]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The commands that there are, in their areas; one that no area knows comes last."""
+    """The available commands by area; commands without an area come last."""
     found = [
         (title, [(name, text) for name, text in commands.items() if name in names])
         for title, commands in AREAS

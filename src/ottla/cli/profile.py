@@ -23,7 +23,7 @@ def profile(ctx: click.Context) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @refusing
 def list_profiles(as_json: bool = False) -> None:
-    """List the profiles; a star marks the one that is used where none is named."""
+    """List the profiles; a star marks the current one."""
     known = profiles.load()
     if as_json:
         found = [
@@ -85,7 +85,7 @@ def set_profile(
 @click.argument("name")
 @refusing
 def use_profile(name: str) -> None:
-    """Use a profile where none is named."""
+    """Make a profile the current one."""
     known = profiles.load()
     known.named(name)
     known.current = name
@@ -99,7 +99,7 @@ def use_profile(name: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @refusing
 def show_profile(name: str | None, reveal: bool, as_json: bool) -> None:
-    """Show a profile, the current one where none is named."""
+    """Show a profile; without a name, the current one."""
     known = profiles.load()
     name = name or known.current
     if name is None:

@@ -1,4 +1,4 @@
-"""Clusters by name: where they are and how one is let in, in a file that only its owner can read."""
+"""Profiles: clusters by name with their addresses and credentials, in a file that only its owner can read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Profile:
 
 @dataclass(slots=True)
 class Profiles:
-    """All profiles of a user, and the one that is meant where none is named."""
+    """All profiles of a user, and which of them is the current one."""
 
     current: str | None = None
     by_name: dict[str, Profile] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Profiles:
 
 
 def path() -> Path:
-    """The file; under XDG_CONFIG_HOME where that is set."""
+    """The path of the file, under XDG_CONFIG_HOME if that is set."""
     home = os.environ.get("XDG_CONFIG_HOME")
     return (Path(home) if home else Path.home() / ".config") / "ottla" / "profiles.json"
 

@@ -1,4 +1,4 @@
-"""A file of properties, as Kafka's programs take them: read without loading what a node needs to know of its keys."""
+"""Properties files as Kafka's programs read them. Reading one does not load the table of a node's keys."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def node_config(
     data: str | None = None,
     listen: str | None = None,
 ) -> BrokerConfig:
-    """The configuration in force. What is said nowhere makes a single node on localhost with data in ./ottla-data."""
+    """The configuration in force. The defaults make a single node on localhost with data in ./ottla-data."""
     given = read_properties(file) if file is not None else {}
     given.update(settings or {})
     if "process.roles" not in given:

@@ -140,7 +140,7 @@ async def _run_server(server: Server, config: BrokerConfig, stopping: asyncio.Ev
 
 
 def _waited_for_core_s() -> float:
-    """How long this thread was ready to run and others had the cores, where the system tells it."""
+    """How long this thread was ready to run while others had the cores, if the system reports it."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     except OSError:
@@ -179,12 +179,12 @@ async def _first_of(stopping: asyncio.Event, server: Server) -> BaseException | 
 
 
 def first_listener(config: BrokerConfig) -> Listener:
-    """Where clients connect; on a node that is only a controller, where the others do."""
+    """The address for clients; on a node that is only a controller, the address for other nodes."""
     return (config.broker_listeners or config.controller_listeners)[0]
 
 
 def ready_line(config: BrokerConfig, port: int, cluster_id: str) -> str:
-    """The one line on standard output: where to connect, and where the data is."""
+    """Print the one line on standard output: the address and the data directory."""
     listener = first_listener(config)
     host = listener.host if listener.host not in _ANY_ADDRESS else "localhost"
     data = ", ".join(config.log_dirs)

@@ -48,7 +48,7 @@ class GaveUp(Exception):
 
 
 class Child:
-    """One node and its process, through all of its lives."""
+    """One node and its process, over all restarts."""
 
     def __init__(self, plan: NodePlan, log_level: str) -> None:
         self.plan = plan

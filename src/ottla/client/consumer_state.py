@@ -124,7 +124,7 @@ class ConsumerState:
         self._forget_fetched({tp})
 
     def reset(self, tp: TopicPartition, to: str) -> None:
-        """The position is wherever the partition begins or ends when it is looked up."""
+        """Set the position to the start or end of the partition, which is looked up later."""
         self.settle()
         self.positions.pop(tp, None)
         self.epochs.pop(tp, None)

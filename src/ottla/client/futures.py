@@ -100,12 +100,12 @@ class Future(Generic[T]):
             self._call_waiting()
 
     def add_callback(self, function: Callable[..., object], *args: object, **kwargs: object) -> Future[T]:
-        """Have `function(*args, value, **kwargs)` called on success: at once, if it has come already."""
+        """Call `function(*args, value, **kwargs)` on success; at once if the value is there already."""
         self._add(True, function, args, kwargs)
         return self
 
     def add_errback(self, function: Callable[..., object], *args: object, **kwargs: object) -> Future[T]:
-        """Have `function(*args, exception, **kwargs)` called on failure."""
+        """Call `function(*args, exception, **kwargs)` on failure."""
         self._add(False, function, args, kwargs)
         return self
 

@@ -37,7 +37,7 @@ def check_topic_name(topic: object) -> None:
 
 
 def wait_for_cluster(engine: Producer | Consumer, settings: Settings, log: EngineLog) -> None:
-    """Wait until one of the bootstrap servers has answered; the engine's log knows why none does."""
+    """Wait until a bootstrap server has answered; the engine's log has the reason if none does."""
     timeout_s = settings["bootstrap_timeout_ms"] / 1000
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -63,7 +63,7 @@ def wait_for_cluster(engine: Producer | Consumer, settings: Settings, log: Engin
 
 
 def leaders(engine: Producer | Consumer, topic: str, timeout_s: float) -> dict[int, int] | None:
-    """The leader of each partition, or None where there is no such topic."""
+    """The leader of each partition, or None if there is no such topic."""
     try:
         found = engine.list_topics(topic, timeout=max(timeout_s, 0.001)).topics.get(topic)
     except KafkaException as problem:

@@ -99,7 +99,7 @@ class KafkaProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
-        """Queue a record. The future tells where it was stored, or why it was not.
+        """Queue a record. The future gets the record's place, or the reason of the failure.
 
         A `value` of None with a key deletes the key from a compacted topic. Blocks, up to `max_block_ms`, only
         for a topic's first record or while the buffer is full.

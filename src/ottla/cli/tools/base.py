@@ -381,7 +381,7 @@ def _text(values: dict[str, object], name: str) -> str | None:
 
 
 def _profile(name: str | None, address: str | None) -> Profile | None:
-    """The profile that is named, or else the current one; that one only where no address is given.
+    """The named profile, or the current one if neither a name nor an address is given.
 
     Credentials must not go to a cluster that they are not for.
     """
@@ -396,7 +396,7 @@ def _profile(name: str | None, address: str | None) -> Profile | None:
 
 
 def require(flags: Flags, *names: str) -> None:
-    """Refuse where one of these flags is missing."""
+    """Refuse the call if one of these flags is missing."""
     for name in names:
         if not given(flags, name):
             raise click.UsageError(f"{_flag(name)} is required here")

@@ -73,21 +73,19 @@ class ConfigsFlags(Flags):
     "configs",
     click.option("--describe", is_flag=True, help="Show settings."),
     click.option("--alter", is_flag=True, help="Change settings."),
-    click.option("--all", "all", is_flag=True, help="Describe: also what was not set for the entity."),
+    click.option("--all", "all", is_flag=True, help="Describe: also defaults."),
     click.option("--entity-type", multiple=True, metavar="TYPE", help=f"{', '.join(_TYPES)}."),
     click.option("--entity-name", multiple=True, metavar="NAME", help="The name, or the broker's id."),
-    click.option("--entity-default", multiple=True, is_flag=True, help="What holds for all of the type."),
-    click.option("--add-config", metavar="KEY=VALUE,KEY=[A,B],...", help="Alter: settings to make."),
-    click.option(
-        "--add-config-file", metavar="FILE", help="Alter: settings to make, from a properties file."
-    ),
-    click.option("--delete-config", metavar="KEY,...", help="Alter: settings to take back."),
+    click.option("--entity-default", multiple=True, is_flag=True, help="The default of the type."),
+    click.option("--add-config", metavar="KEY=VALUE,KEY=[A,B],...", help="Alter: settings to add."),
+    click.option("--add-config-file", metavar="FILE", help="Alter: settings to add, from a properties file."),
+    click.option("--delete-config", metavar="KEY,...", help="Alter: settings to delete."),
     *(
         click.option(f"--{flag.replace('_', '-')}", metavar="NAME", help=f"The same as --entity-type {kind}.")
         for flag, kind in _FLAGS_OF_TYPES
     ),
     *(
-        click.option(f"--{flag.replace('_', '-')}", is_flag=True, help=f"What holds for all {kind}.")
+        click.option(f"--{flag.replace('_', '-')}", is_flag=True, help=f"The default of all {kind}.")
         for flag, kind in _DEFAULT_FLAGS
     ),
     controllers=True,
@@ -127,7 +125,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Settings to make and to take back."""
+    """Settings to add and to delete."""
 
     added: dict[str, str]
     deleted: list[str]

@@ -75,10 +75,10 @@ class ConsumeFlags(FormatterFlags):
     click.option("--topic", metavar="NAME", help="The topic to read."),
     click.option("--include", metavar="REGEX", help="Read all topics whose names fit."),
     click.option("--partition", type=int, metavar="NUMBER", help="Read one partition, without a group."),
-    click.option("--offset", metavar="OFFSET", help="Where to begin: a number, earliest or latest."),
-    click.option("--from-beginning", is_flag=True, help="Begin with the oldest record."),
-    click.option("--max-messages", type=int, metavar="COUNT", help="End after so many records."),
-    click.option("--timeout-ms", type=int, metavar="MS", help="End when no record comes for so long."),
+    click.option("--offset", metavar="OFFSET", help="Where to start: a number, earliest or latest."),
+    click.option("--from-beginning", is_flag=True, help="Start with the oldest record."),
+    click.option("--max-messages", type=int, metavar="COUNT", help="End after this many records."),
+    click.option("--timeout-ms", type=int, metavar="MS", help="End when no record comes for this long."),
     click.option("--group", metavar="NAME", help="Read as a member of this group."),
     click.option("--isolation-level", metavar="LEVEL", help="read_uncommitted or read_committed."),
     click.option("--formatter", metavar="CLASS", help="How records are shown."),
@@ -92,13 +92,13 @@ class ConsumeFlags(FormatterFlags):
         "--consumer-property", multiple=True, metavar="KEY=VALUE", help="Old for --command-property."
     ),
     click.option("--consumer.config", "consumer_config", metavar="FILE", help="Old for --command-config."),
-    click.option("--follow", is_flag=True, help="The last ten records, and then what comes."),
-    click.option("--since", metavar="TIME", help="Begin so long ago, as in 10m or 2h, or at a moment."),
-    click.option("--last", type=int, metavar="COUNT", help="Begin so many records before the end."),
-    click.option("--until-end", is_flag=True, help="End with the last record that is there now."),
+    click.option("--follow", is_flag=True, help="Print the last ten records, then new ones as they come."),
+    click.option("--since", metavar="TIME", help="Start this long ago, as in 10m or 2h, or at a moment."),
+    click.option("--last", type=int, metavar="COUNT", help="Start this many records before the end."),
+    click.option("--until-end", is_flag=True, help="End at the last record of now."),
     click.option("--filter", metavar="CONDITION", help="Only records that fit, as in value.total > 100."),
     click.option("--pretty", is_flag=True, help="Columns and colors, as at a terminal."),
-    click.option("--plain", is_flag=True, help="Values alone, as where the output is not a terminal."),
+    click.option("--plain", is_flag=True, help="Values alone, as for output that is not a terminal."),
     click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be shown."),
     click.option("--enable-systest-events", is_flag=True, hidden=True),
 )
@@ -128,7 +128,7 @@ def consume(session: Session, flags: ConsumeFlags) -> None:
 
 
 def _formatter(session: Session, flags: ConsumeFlags) -> Formatter:
-    """Kafka's where the flags ask for it or a program reads along, else one for people."""
+    """Kafka's formatter if flags ask for it or a program reads the output; otherwise the one for people."""
     not_with(flags, "pretty", "plain")
     properties = formatter_properties(flags)
     chosen = flags.formatter or properties or session.as_json or flags.plain
@@ -244,7 +244,7 @@ def await_topic(client: Consumer, topic: str) -> None:
 
 
 def _begin(session: Session, client: Consumer, flags: ConsumeFlags) -> int | None:
-    """Subscribe, or begin at a place; then the number of partitions."""
+    """Subscribe, or assign partitions; the number of partitions if it is known."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, TopicPartition
 
     if flags.since or flags.last or (flags.follow and not flags.from_beginning):
@@ -280,7 +280,7 @@ def _starts(session: Session, flags: ConsumeFlags) -> dict[Partition, int]:
 
 
 class _Reading:
-    """Prints records until there are enough, none comes in time, or the reader of the output goes away."""
+    """Prints records until there are enough, or none comes in time."""
 
     def __init__(
         self,

@@ -130,7 +130,7 @@ def _coordinator_texts(module: str, key: bytes, value: bytes | None, offset: int
 
 
 def _embedded(name: str, data: bytes) -> Document | None:
-    """A message of the consumers' own protocol inside of a record; None for bytes that are none."""
+    """A message of the consumer protocol inside a record; None for other bytes."""
     try:
         (version,) = _INT16.unpack_from(data)
         message, _ = decode_prefix(message_class(name), version, data, _INT16.size)

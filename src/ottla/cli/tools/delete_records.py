@@ -34,7 +34,7 @@ class DeleteRecordsFlags(Flags):
     ),
 )
 def delete_records(session: Session, flags: DeleteRecordsFlags) -> None:
-    """Delete the records of partitions that lie before an offset."""
+    """Delete the records of partitions before an offset."""
     require(flags, "offset_json_file")
     wanted = _read(flags.offset_json_file)
     session.print("Executing records delete operation")

@@ -49,7 +49,7 @@ def _log_of(path: Path) -> bytes:
 
 
 def dump_index(session: Session, path: Path, sanity_only: bool, verify_only: bool) -> None:
-    """Offsets and where their batches lie; a missing batch is reported on standard error."""
+    """Offsets and the positions of their batches; a missing batch is reported on standard error."""
     log = _log_of(path)
     if path.stat().st_size < _OFFSET_ENTRY.size:
         session.print(f"{path} is empty.")

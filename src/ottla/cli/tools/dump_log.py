@@ -98,7 +98,7 @@ def dump_log(session: Session, flags: DumpLogFlags) -> None:
 
 
 def _decoder(flags: DumpLogFlags) -> decoders.Decoder | None:
-    """How records are shown; None where only what is known of them is. Of several decoders Kafka's order picks."""
+    """The decoder of records; None to print their metadata only. Of several, the first in Kafka's order counts."""
     if flags.offsets_decoder:
         return decoders.of_coordinator("kafka-group-coordinator")
     if flags.transaction_log_decoder:

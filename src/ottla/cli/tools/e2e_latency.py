@@ -104,7 +104,7 @@ def _take_old_form(session: Session, flags: E2eLatencyFlags) -> None:
 
 
 def _create_missing(session: Session, topic: str) -> None:
-    """A topic with one partition, where there is none of this name."""
+    """Create the topic with one partition if it does not exist."""
     from ottla.admin.errors import raise_for
     from ottla.admin.topics import NewTopic, create_topics
 

@@ -205,7 +205,7 @@ def check(record: EngineMessage) -> None:
 
 
 def failure(error: EngineError, about: str = "") -> ApiException:
-    """An error of librdkafka as one of ours; its local errors have negative codes of its own."""
+    """An ApiException for an error of librdkafka. Its local errors have negative codes."""
     code = ErrorCode.of(error.code()) if error.code() > 0 else ErrorCode.NETWORK_EXCEPTION
     text = advice(code) or error.str()
     return ApiException(code, f"{about}: {text}" if about else text)

@@ -48,7 +48,7 @@ class GetOffsetsFlags(Flags):
     click.option("--exclude-internal-topics", is_flag=True, help="Leave Kafka's own topics out."),
 )
 def get_offsets(session: Session, flags: GetOffsetsFlags) -> None:
-    """Show where partitions begin and end, or what they have at a time."""
+    """Show the first and last offsets of partitions, or their offsets at a time."""
     not_with(flags, "topic_partitions", "topic", "partitions")
     fits = _filter(flags)
     names = [

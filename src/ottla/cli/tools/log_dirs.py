@@ -33,7 +33,7 @@ class LogDirsFlags(Flags):
     broker_list=False,
 )
 def log_dirs(session: Session, flags: LogDirsFlags) -> None:
-    """Show what lies in the log directories of brokers."""
+    """Show the log directories of brokers and the sizes of their partitions."""
     require(flags, "describe")
     topics = {word for word in flags.topic_list.split(",") if word}
     brokers = _brokers(session, flags.broker_list)

@@ -32,7 +32,7 @@ Document = dict[str, Any]
 
 
 def as_document(message: WireStruct, version: int) -> Document:
-    """A message or struct by the names of its fields; a tagged field is left out where it says nothing new."""
+    """A message or struct by the names of its fields; a tagged field with its default is left out."""
     document: Document = {}
     for field in message.SCHEMA.fields:
         value = getattr(message, field.name)

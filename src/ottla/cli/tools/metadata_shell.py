@@ -83,7 +83,7 @@ class Shell:
         known[0](arguments)
 
     def complete(self, text: str) -> list[str]:
-        """Paths that begin like this."""
+        """Paths with this prefix."""
         directory, slash, _ = text.rpartition("/")
         found = []
         for path, node in find(self._tree, f"{text}*", self.directory):
@@ -188,7 +188,7 @@ def _print_paths(path: str, node: object) -> None:
 
 
 def _print_columns(names: list[str]) -> None:
-    """Names in as many columns as the terminal is wide for; in one where there is none."""
+    """Names in as many columns as fit the terminal; in one column without a terminal."""
     if not names:
         return
     if not sys.stdout.isatty():

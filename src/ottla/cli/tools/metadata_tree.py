@@ -220,7 +220,7 @@ def _token(token: DelegationToken) -> str:
 
 
 def find(tree: Tree, glob: str, directory: str = "/") -> Iterator[tuple[list[str], object]]:
-    """The paths that fit a glob, with what lies there."""
+    """The paths that fit a glob, with their contents."""
     full = glob if glob.startswith("/") else f"{directory}/{glob}"
     parts: list[str] = []
     for part in full.split("/"):

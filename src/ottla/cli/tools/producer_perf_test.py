@@ -74,7 +74,7 @@ class ProducerPerfTestFlags(Flags):
     greedy=["--producer-props", "--command-property"],
 )
 def producer_perf_test(session: Session, flags: ProducerPerfTestFlags) -> None:
-    """Measure how fast a topic takes records."""
+    """Measure how fast records are written to a topic."""
     require(flags, "topic", "num_records", "throughput")
     exactly_one(flags, "record_size", "payload_file", "payload_monotonic")
     not_with(flags, "producer_props", "command_property")

@@ -248,7 +248,7 @@ def _throttle_brokers(
     current: Assignment,
     rate: int,
 ) -> None:
-    """Limit what goes from the replicas that are there to those that will be, for all that is on the move."""
+    """Limit the traffic from current to new replicas, for all partitions that are moving."""
     moves = {
         partition: (set(each.replicas) - set(each.adding), set(each.adding))
         for partition, each in ongoing.items()

@@ -40,7 +40,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The directory of a replica, and the one that it is on its way to."""
+    """The directory of a replica, and the one that it moves to."""
 
     current: str | None = None
     future: str | None = None
@@ -79,7 +79,7 @@ def read_plan(file: str) -> Plan:
 
 
 def read_topics(file: str) -> list[str]:
-    """The topics to make a plan for, from their JSON file."""
+    """The topics to plan for, from their JSON file."""
     try:
         topics = [str(entry["topic"]) for entry in _read_json(file).get("topics", [])]
     except (KeyError, TypeError):

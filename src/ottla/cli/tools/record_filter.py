@@ -42,7 +42,7 @@ class Fields:
         return getattr(record, name)()
 
     def structure(self, name: str) -> object:
-        """The JSON of a key or a value; None where it is none."""
+        """The JSON of a key or a value; None for other bytes."""
         if name not in ("key", "value"):
             return self.text(name)
         if name not in self._json:

@@ -171,7 +171,7 @@ class JsonFormatter:
 
 
 def _text(data: bytes | None) -> object:
-    """Text where the bytes are text, else the bytes in base64."""
+    """The bytes as text if they are UTF-8, otherwise in base64."""
     if data is None:
         return None
     try:

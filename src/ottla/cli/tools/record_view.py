@@ -19,7 +19,7 @@ _LONG: Final = 100
 
 
 class TerminalFormatter:
-    """A line per record, and the value under it where it is long JSON."""
+    """One line per record; long JSON values follow below it."""
 
     def __init__(self, *, color: bool = True, show_topic: bool = False) -> None:
         self._color = color

@@ -184,7 +184,7 @@ def _partition(entry: _Partition) -> str:
 
 
 def _epochs(message: Segment | Snapshot) -> str:
-    """Where each leader's records begin, in the order of the leaders; of two entries for one, the later counts."""
+    """The start offset of each leader epoch, in order; of two entries for one epoch, the later counts."""
     if not message.segment_leader_epochs:
         raise DecodeError("segmentLeaderEpochs can not be null or empty")
     starts = {entry.leader_epoch: entry.offset for entry in message.segment_leader_epochs}

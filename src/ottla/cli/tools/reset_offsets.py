@@ -135,7 +135,7 @@ def _shifted(partitions: list[Partition], committed: Mapping[Partition, Committe
 
 
 def _within_range(session: Session, plan: Plan) -> Plan:
-    """The plan with what lies outside of the logs moved to their ends."""
+    """The plan, with offsets outside the logs moved to their nearest ends."""
     starts = offsets_at(session.cluster, plan, EARLIEST)
     ends = offsets_at(session.cluster, plan, LATEST)
     result: Plan = {}
@@ -160,7 +160,7 @@ def offsets_since(session: Session, partitions: list[Partition], timestamp: int)
 
 
 def read_plan(file: str, only_group: str | None) -> dict[str, Plan]:
-    """The plan of a CSV file: group,topic,partition,offset; the group is left out where there is one only."""
+    """The plan of a CSV file: group,topic,partition,offset; files for one group may leave the group out."""
     plans: dict[str, Plan] = {}
     for cells in csv.reader(io.StringIO(Path(file).read_text(encoding="utf-8"))):
         if not cells:

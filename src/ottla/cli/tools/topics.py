@@ -184,7 +184,7 @@ def parse_assignment(text: str) -> list[list[int]]:
 
 
 def _existing(session: Session, flags: TopicsFlags) -> list[str]:
-    """The topics that the flags mean; ApiException where there is none and there ought to be."""
+    """The topics that the flags name; ApiException if there are none and --if-exists is not given."""
     names = topic_names(session.cluster, flags.topic, exclude_internal=flags.exclude_internal)
     if flags.topic and not names and not flags.if_exists:
         raise ApiException(

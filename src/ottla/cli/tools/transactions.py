@@ -217,7 +217,7 @@ def _find_hanging(session: Session, flags: TransactionsFlags) -> None:
 
 
 def _long_open(cluster: Cluster, flags: TransactionsFlags) -> list[tuple[Partition, ActiveProducer]]:
-    """Producers whose transaction is open for longer than any may be."""
+    """Producers whose transaction is open for longer than any transaction may be."""
     chosen = [
         (topic.name or "", each.partition_index)
         for topic in cluster.metadata([flags.topic] if flags.topic else None).topics
@@ -239,7 +239,7 @@ def _long_open(cluster: Cluster, flags: TransactionsFlags) -> list[tuple[Partiti
 
 
 def _expected_partitions(cluster: Cluster, transactional_id: str) -> set[Partition]:
-    """The partitions whose end the coordinator still owes; none where it does not know the id any more."""
+    """The partitions to which the coordinator still has to write markers; none for an unknown id."""
     try:
         _, state = describe_transaction(cluster, transactional_id)
     except ApiException as error:

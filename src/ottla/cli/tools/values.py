@@ -67,7 +67,7 @@ def parse_since(text: str) -> int:
 
 
 def java_double(value: float) -> str:
-    """A number as Java writes a double: with an exponent where it is large or small."""
+    """A number as Java writes a double: with an exponent if it is large or small."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     number = Decimal(repr(value)).normalize()
