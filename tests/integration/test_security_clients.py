@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
 from ottla.testing.certificates import CertificateAuthority, write_pem, write_pkcs12
 from ottla.testing.ports import free_ports
@@ -257,3 +258,33 @@ def test_kafka_python_comes_in(secured: Secured, topic: str) -> None:
     consumer = KafkaConsumer(topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=60_000)
     assert next(iter(consumer)).value == b"hello"
     consumer.close()
+
+
+@pytest.mark.parametrize("kind", ["PEM", "PKCS12"])
+def test_the_tools_come_in_with_the_properties_of_a_java_client(
+    secured: Secured, topic: str, tmp_path: Path, kind: str
+) -> None:
+    trust, password = secured.trust, ""
+    if kind == "PKCS12":
+        trust, password = tmp_path / "trust.p12", "ssl.truststore.password=changeit\n"
+        anchor = pkcs12.PKCS12Certificate(secured.authority.identity.certificate, b"ca")
+        encryption = BestAvailableEncryption(b"changeit")
+        trust.write_bytes(pkcs12.serialize_java_truststore([anchor], encryption))
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        f"""
+security.protocol=SASL_SSL
+ssl.truststore.type={kind}
+ssl.truststore.location={trust}
+{password}sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config={SCRAM} required username="bob" password="bob-secret";
+"""
+    )
+    command = [sys.executable, "-m", "ottla", "topics", "--bootstrap-server", secured.bootstrap("SASL_SSL")]
+    done = subprocess.run(
+        [*command, "--command-config", str(properties), "--create", "--topic", topic],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == f"Created topic {topic}.\n", done.stderr

@@ -217,7 +217,7 @@ class Connection:
     def _authenticate(self) -> None:
         from ottla.wire.messages import SaslHandshakeRequest
 
-        mechanism, user, password = self._security.mechanism, self._security.user, self._security.password
+        mechanism = self._security.mechanism
         response = self.ask(SaslHandshakeRequest(mechanism=mechanism))
         if response.error_code:
             offered = ", ".join(response.mechanisms)
@@ -226,15 +226,14 @@ class Connection:
                 f"{self.node.address} does not support the SASL mechanism {mechanism}; set sasl.mechanism to one of"
                 f" {offered}",
             )
-        if mechanism == "PLAIN":
-            self._sasl_step(f"\0{user}\0{password}".encode())
-            return
-        from ottla.admin.scram import ScramClient, ScramFailed
+        from ottla.credentials.sasl_client import ClientLogin, LoginFailed
 
-        exchange = ScramClient(mechanism, user, password)
+        exchange = ClientLogin(mechanism, self._security.user, self._security.password).begin()
+        message: bytes | None = exchange.first()
         try:
-            exchange.verify(self._sasl_step(exchange.final(self._sasl_step(exchange.first()))))
-        except (ScramFailed, ValueError) as error:
+            while message is not None:
+                message = exchange.next(self._sasl_step(message))
+        except (LoginFailed, ValueError) as error:
             raise ApiException(
                 ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.node.address}: {error}"
             ) from None

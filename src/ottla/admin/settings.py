@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla import __version__
@@ -25,13 +25,15 @@ class SecuritySettings:
     ca_file: str | None = None
     certificate_file: str | None = None
     key_file: str | None = None
-    key_password: str | None = None
+    key_password: str | None = field(default=None, repr=False)
     crl_file: str | None = None
     ciphers: str | None = None
     check_hostname: bool = True
     mechanism: str = "PLAIN"
     user: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
+    stores: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The `ssl.*` keys of a client of Kafka's own, where its stores are not plain PEM files (PKCS12, JKS)."""
 
     @property
     def uses_sasl(self) -> bool:
@@ -41,6 +43,8 @@ class SecuritySettings:
         """The context that connections wrap their sockets with; None without TLS."""
         if not self.protocol.endswith("SSL"):
             return None
+        if self.stores:
+            return self._context_of_stores()
         import ssl
 
         try:
@@ -58,6 +62,17 @@ class SecuritySettings:
                 ErrorCode.INVALID_REQUEST, f"the certificates are not in PEM form: {error}"
             ) from None
         return context
+
+    def _context_of_stores(self) -> ssl.SSLContext:
+        from datetime import UTC, datetime
+
+        from ottla.credentials.contexts import TlsConfig, client_context
+        from ottla.credentials.errors import CredentialsError
+
+        try:
+            return client_context(TlsConfig.of(dict(self.stores)), datetime.now(UTC))
+        except CredentialsError as error:
+            raise ApiException(ErrorCode.INVALID_REQUEST, str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

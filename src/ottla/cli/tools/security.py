@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from ottla.admin.settings import SASL_MECHANISMS, SECURITY_PROTOCOLS, SecuritySettings
 from ottla.cli.tools.failures import UsageProblem
 
-_JAAS_OPTION: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_STORES: Final = ("ssl.keystore", "ssl.truststore")
+_PEM_START: Final = b"-----BEGIN "
 
 
 def jaas_options(text: str) -> dict[str, str]:
     """The options of `sasl.jaas.config`: username and password among them."""
-    return dict(_JAAS_OPTION.findall(text))
+    if not text.strip():
+        return {}
+    from ottla.credentials.errors import CredentialsError
+    from ottla.credentials.jaas import parse_modules
+
+    try:
+        return parse_modules(text)[0].options
+    except CredentialsError as error:
+        raise UsageProblem(f"sasl.jaas.config: {error}") from None
 
 
 def is_pem(properties: Mapping[str, str]) -> bool:
@@ -42,7 +51,29 @@ def security(properties: Mapping[str, str]) -> SecuritySettings:
         mechanism=mechanism,
         user=user,
         password=password,
+        stores=_java_stores(properties) if protocol.endswith("SSL") else (),
     )
+
+
+def _java_stores(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The `ssl.*` keys, if one of the stores is a PKCS12 or JKS store; none where all of them are PEM files."""
+    keys = {key: text for key, text in properties.items() if key.startswith("ssl.")}
+    kinds = {
+        store: keys.get(f"{store}.type") or ("PEM" if _looks_like_pem(keys[f"{store}.location"]) else "JKS")
+        for store in _STORES
+        if f"{store}.location" in keys
+    }
+    if all(kind.upper() == "PEM" for kind in kinds.values()):
+        return ()
+    return tuple({**keys, **{f"{store}.type": kind for store, kind in kinds.items()}}.items())
+
+
+def _looks_like_pem(location: str) -> bool:
+    try:
+        return _PEM_START in Path(location).read_bytes()[: 1 << 20]
+    except OSError:
+        # The error comes with the file's own message, where it is opened.
+        return True
 
 
 def _credentials(properties: Mapping[str, str]) -> tuple[str, str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.admin.scram import ScramClient, ScramFailed
+from ottla.credentials.sasl_client import LoginFailed, ScramClient
+from ottla.credentials.secret import Secret
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -12,17 +13,17 @@ SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
 def exchange(user: str = "user") -> ScramClient:
-    return ScramClient("SCRAM-SHA-256", user, "pencil", NONCE)
+    return ScramClient("SCRAM-SHA-256", user, Secret("pencil"), NONCE)
 
 
 def test_the_example_of_the_rfc() -> None:
     client = exchange()
     assert client.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
-    assert client.final(SERVER_FIRST) == (
+    assert client.next(SERVER_FIRST) == (
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
         b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     )
-    client.verify(SERVER_FINAL)
+    assert client.next(SERVER_FINAL) is None
 
 
 def test_names_with_signs_of_the_exchange_are_escaped() -> None:
@@ -40,8 +41,8 @@ def test_names_with_signs_of_the_exchange_are_escaped() -> None:
     ],
 )
 def test_a_server_that_does_not_keep_to_it_is_refused(server_first: bytes) -> None:
-    with pytest.raises(ScramFailed):
-        exchange().final(server_first)
+    with pytest.raises(LoginFailed):
+        exchange().next(server_first)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,6 @@ def test_a_server_that_does_not_keep_to_it_is_refused(server_first: bytes) -> No
 )
 def test_a_server_that_does_not_know_the_password_is_refused(server_final: bytes) -> None:
     client = exchange()
-    client.final(SERVER_FIRST)
-    with pytest.raises(ScramFailed):
-        client.verify(server_final)
+    client.next(SERVER_FIRST)
+    with pytest.raises(LoginFailed):
+        client.next(server_final)
