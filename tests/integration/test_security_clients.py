@@ -138,6 +138,7 @@ def round_trip(settings: dict[str, Any], topic: str, values: list[bytes]) -> lis
     return got
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
 def test_librdkafka_produces_and_consumes_in_a_group(
     secured: Secured, topic: str, listener: str, mechanism: str | None
@@ -178,6 +179,7 @@ def test_a_client_that_does_not_trust_the_broker_does_not_connect(secured: Secur
     assert "certificate" in error.str()
 
 
+@pytest.mark.slow
 def test_mutual_tls_asks_for_a_certificate_of_the_authority(secured: Secured, tmp_path: Path) -> None:
     settings = secured.librdkafka("MTLS")
     without = {key: value for key, value in settings.items() if "certificate" not in key and "key" not in key}
@@ -201,6 +203,7 @@ def test_something_else_on_a_tls_port_is_closed_and_named_in_the_log(secured: Se
     assert "on listener SSL: the client does not speak TLS" in secured.broker.log
 
 
+@pytest.mark.slow
 def test_a_session_with_an_end_is_renewed_while_the_client_works(secured: Secured, topic: str) -> None:
     """librdkafka renews at 90 % of three seconds (KIP-368): records of ten seconds arrive, none twice."""
     settings = secured.librdkafka("SASL_SSL", "SCRAM-SHA-512")

@@ -18,6 +18,8 @@ from ottla.testing.process import BrokerFailed, BrokerProcess
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 NODES = (1, 2, 3)
 
+pytestmark = pytest.mark.slow
+
 
 class SecuredCluster:
     """Each node is broker and controller; its configuration is what a user of Kafka would write."""

@@ -27,6 +27,8 @@ from ottla.testing.process import BrokerProcess
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LITERAL, PREFIXED = ResourcePatternType.LITERAL, ResourcePatternType.PREFIXED
+pytestmark = pytest.mark.slow
+
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.BROKER
 
 
