@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ottla.controller import (
-    acls,
     alter_partition,
     brokers,
     directories,
@@ -19,7 +18,6 @@ from ottla.controller import (
     features,
     producer_ids,
     reassignments,
-    scram,
     topics,
 )
 from ottla.controller.result import ControllerResult
@@ -99,7 +97,26 @@ def _create_partitions(
 def _create_acls(
     inputs: Inputs, request: messages.CreateAclsRequest
 ) -> ControllerResult[messages.CreateAclsResponse]:
-    return acls.create_acls(inputs.image, request, inputs.clock.random_uuid)
+    # Security is loaded where it is used, so that other nodes start faster.
+    from ottla.controller.acls import create_acls
+
+    return create_acls(inputs.image, request, inputs.clock.random_uuid)
+
+
+def _delete_acls(
+    inputs: Inputs, request: messages.DeleteAclsRequest
+) -> ControllerResult[messages.DeleteAclsResponse]:
+    from ottla.controller.acls import delete_acls
+
+    return delete_acls(inputs.image, request)
+
+
+def _alter_scram(
+    inputs: Inputs, request: messages.AlterUserScramCredentialsRequest
+) -> ControllerResult[messages.AlterUserScramCredentialsResponse]:
+    from ottla.controller.scram import alter_user_scram_credentials
+
+    return alter_user_scram_credentials(inputs.image, request)
 
 
 DECISIONS: Final[dict[int, Decision[Any, Any]]] = {
@@ -115,8 +132,8 @@ DECISIONS: Final[dict[int, Decision[Any, Any]]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Decision(_by_image(reassignments.list_partition_reassignments)),
     ApiKey.UNREGISTER_BROKER: Decision(_by_settings(brokers.unregister_broker)),
     ApiKey.CREATE_ACLS: Decision(_create_acls),
-    ApiKey.DELETE_ACLS: Decision(_by_image(acls.delete_acls)),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Decision(_by_image(scram.alter_user_scram_credentials)),
+    ApiKey.DELETE_ACLS: Decision(_delete_acls),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Decision(_alter_scram),
     # Requests of brokers
     ApiKey.ALTER_PARTITION: Decision(_by_version(alter_partition.alter_partition)),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: Decision(_by_settings(directories.assign_replicas_to_dirs)),
