@@ -262,6 +262,10 @@ class ClassicGroup(Group):
         self.members[new_id] = member
         if self.leader_id == old_id:
             self.leader_id = new_id
+        if old_id in self.pending_sync:
+            # The old id can no longer sync: if the group waited for it, it would rebalance for nothing.
+            self.pending_sync.remove(old_id)
+            self.pending_sync.add(new_id)
         self.static_members[member.instance_id] = new_id
         return member
 

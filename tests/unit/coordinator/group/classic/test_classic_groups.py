@@ -255,6 +255,43 @@ def test_a_static_member_that_restarts_while_its_join_waits_fences_it(rig: Group
     assert not second.there and leader
 
 
+def _stable_before_its_static_follower_syncs(rig: GroupRig) -> str:
+    """A stable generation 2 of the static members `i`, its leader, and `j`, which has not synced; the id of `j`."""
+    leader = rig.join(instance_id="i", session_ms=300_000).get().member_id
+    rig.sync(leader, 1, {leader: b"all"}, instance_id="i")
+    joining = rig.join(instance_id="j", session_ms=300_000)
+    rig.join(leader, instance_id="i", session_ms=300_000)
+    follower: str = joining.get().member_id
+    rig.sync(leader, 2, {leader: b"one", follower: b"two"}, instance_id="i")
+    assert (rig.group().state, rig.group().pending_sync) == (ClassicState.STABLE, {follower})
+    return follower
+
+
+def test_a_static_member_that_restarts_before_its_sync_leaves_no_pending_sync_behind(rig: GroupRig) -> None:
+    _stable_before_its_static_follower_syncs(rig)
+    again = rig.join(instance_id="j", session_ms=300_000).get()
+    assert rig.group().pending_sync == {again.member_id}
+    assert rig.sync(again.member_id, 2, instance_id="j").get().assignment == b"two"
+    rig.clock.advance(61)
+    group = rig.group()
+    assert (group.state, group.generation, len(group.members)) == (ClassicState.STABLE, 2, 2)
+
+
+def test_a_static_member_that_restarts_and_never_syncs_is_removed_in_time(rig: GroupRig) -> None:
+    _stable_before_its_static_follower_syncs(rig)
+    again = rig.join(instance_id="j", session_ms=300_000).get()
+    rig.clock.advance(61)
+    assert again.member_id not in rig.group().members
+    assert rig.group().state is ClassicState.PREPARING_REBALANCE
+
+
+def test_a_static_member_whose_new_id_cannot_be_written_still_has_to_sync(rig: GroupRig) -> None:
+    follower = _stable_before_its_static_follower_syncs(rig)
+    rig.partition.fault = ApiException(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert rig.join(instance_id="j", session_ms=300_000).code
+    assert rig.group().pending_sync == {follower}
+
+
 def test_an_admin_takes_a_static_member_out_by_its_instance(rig: GroupRig) -> None:
     joined = rig.join(instance_id="i").get()
     rig.sync(joined.member_id, 1, {joined.member_id: b"mine"}, instance_id="i")
