@@ -26,6 +26,7 @@ SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
 )
 SESSION_MS = 45_000
 CLASSIC_SESSION_MS = 30_000
+REBALANCE_MS = 60_000
 START_OVER = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}
 
 
@@ -38,6 +39,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         self.classic: list[ClassicClient] = []
         self.away: list[str] = []
         self.seen: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
+        """When the first response was lost that may have asked the member for partitions it still has."""
         self.names = 0
 
     @initialize(partitions=st.integers(1, 6), assignor=st.sampled_from(["uniform", "range"]))
@@ -63,6 +66,14 @@ class ConsumerGroupModel(RuleBasedStateMachine):
                 member.owned, member.wanted = {}, None
                 self.members.remove(member)
         self.seen[member.member_id] = self.rig.clock.now_ms()
+        if not member.must_give_up():
+            self.lost.pop(member.member_id, None)
+
+    def _is_out_of_touch(self, member: Member) -> bool:
+        """Whether the coordinator may have removed the member: its session or its rebalance has timed out."""
+        now_ms = self.rig.clock.now_ms()
+        lost_ms = self.lost.get(member.member_id, now_ms)
+        return now_ms >= self.seen[member.member_id] + SESSION_MS or now_ms >= lost_ms + REBALANCE_MS
 
     # -- what members do
 
@@ -106,6 +117,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             self._beat(member)
         else:
             self.seen[member.member_id] = self.rig.clock.now_ms()
+            self.lost.setdefault(member.member_id, self.rig.clock.now_ms())
             member.epoch, member.owned, member.wanted = epoch, owned, wanted
             member._full = True
 
@@ -181,9 +193,11 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.rig.clock.advance_ms(seconds * 1000)
         for member in self.members:
-            if self.rig.clock.now_ms() >= self.seen[member.member_id] + SESSION_MS:
-                # It has noticed itself that it is out of touch.
+            if self._is_out_of_touch(member):
+                # It has noticed itself that it is out of touch. A restart may have prolonged its session: then its
+                # next heartbeat succeeds, and has to be a full one to get the assignment again.
                 member.owned, member.wanted = {}, None
+                member._full = True
         self.classic = [
             client
             for client in self.classic
