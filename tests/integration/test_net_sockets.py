@@ -8,12 +8,14 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import uvloop
 
 from ottla.api.base import PARKED, Api
+from ottla.broker.services import Node
 from ottla.clock import SystemClock
 from ottla.limits import MAX_WRITE_BUFFER_BYTES
 from ottla.net.admission import Admission, Limits, ListenerLimits
@@ -74,7 +76,7 @@ async def listening(
         send_buffer_bytes=-1,
         receive_buffer_bytes=-1,
     )
-    dispatcher = Dispatcher(None, service.apis)  # type: ignore[arg-type]
+    dispatcher = Dispatcher(cast(Node, SimpleNamespace(authorizer=None)), service.apis)
     listener = Listener(settings, bind(host, 0), dispatcher, ReceiveBuffers(), admission, clock)
     reaper = IdleReaper(clock, idle_ms, lambda: listener.connections)
     listener.open()
