@@ -1,4 +1,4 @@
-"""What real clients may and may not do on a broker with an authorizer, and what they are told."""
+"""What real clients may and may not do on a broker with an authorizer, and which errors they get."""
 
 from __future__ import annotations
 

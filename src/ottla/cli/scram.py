@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import hmac
 import re
 import secrets
 from typing import Final
 
+from ottla.credentials.scram_keys import MAX_ITERATIONS, MIN_ITERATIONS, derive_keys
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
 _WORD: Final = re.compile(r"(?P<mechanism>SCRAM-SHA-(?:256|512))=\[(?P<fields>.*)\]$")
 _FIELD: Final = re.compile(r'\s*(?P<key>[a-z]+)=(?:"(?P<quoted>[^"]*)"|(?P<plain>[^,]*))\s*(?:,|$)')
 _MECHANISMS: Final = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
-_DEFAULT_ITERATIONS: Final = 4096
-_MAX_ITERATIONS: Final = 16384
 
 
 def parse_scram(word: str) -> messages.UserScramCredentialRecord:
@@ -27,7 +25,7 @@ def parse_scram(word: str) -> messages.UserScramCredentialRecord:
     number, digest = _MECHANISMS[found["mechanism"]]
     fields = _fields(found["fields"])
     name = fields.pop("name", "")
-    iterations = _iterations(fields.pop("iterations", str(_DEFAULT_ITERATIONS)))
+    iterations = _iterations(fields.pop("iterations", str(MIN_ITERATIONS)))
     salt = _decoded(fields.pop("salt")) if "salt" in fields else secrets.token_bytes(32)
     password, salted = fields.pop("password", None), fields.pop("saltedpassword", None)
     if not name or fields:
@@ -38,13 +36,13 @@ def parse_scram(word: str) -> messages.UserScramCredentialRecord:
         key = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)
     else:
         raise _invalid("expected either password or saltedpassword")
-    stored = hashlib.new(digest, hmac.digest(key, b"Client Key", digest)).digest()
+    keys = derive_keys(digest, key)
     return messages.UserScramCredentialRecord(
         name=name,
         mechanism=number,
         salt=salt,
-        stored_key=stored,
-        server_key=hmac.digest(key, b"Server Key", digest),
+        stored_key=keys.stored_key,
+        server_key=keys.server_key,
         iterations=iterations,
     )
 
@@ -62,8 +60,8 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _iterations(text: str) -> int:
-    if not text.isdecimal() or not _DEFAULT_ITERATIONS <= int(text) <= _MAX_ITERATIONS:
-        raise _invalid(f"expected iterations between {_DEFAULT_ITERATIONS} and {_MAX_ITERATIONS}")
+    if not text.isdecimal() or not MIN_ITERATIONS <= int(text) <= MAX_ITERATIONS:
+        raise _invalid(f"expected iterations between {MIN_ITERATIONS} and {MAX_ITERATIONS}")
     return int(text)
 
 

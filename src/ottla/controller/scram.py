@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Mapping
 from typing import Final
 
 from ottla.controller.result import NO_ERROR, ApiError, ControllerResult
+from ottla.credentials.scram_keys import MAX_ITERATIONS, MIN_ITERATIONS, derive_keys
 from ottla.errors import ErrorCode
 from ottla.metadata.image import MetadataImage
 from ottla.wire.classes import WireMessage
@@ -19,8 +18,6 @@ from ottla.wire.messages import (
     UserScramCredentialRecord,
 )
 
-MIN_ITERATIONS: Final = 4096
-MAX_ITERATIONS: Final = 16384
 MAX_USERS: Final = 10_000
 
 _Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
@@ -118,13 +115,12 @@ def _why_not_named(name: str, mechanism: int) -> ApiError:
 
 def _record(upsertion: _Upsertion) -> UserScramCredentialRecord:
     """The record with keys derived from the salted password: the password's own hash is not kept."""
-    name = ScramMechanism(upsertion.mechanism).hash_name
-    client_key = hmac.digest(upsertion.salted_password, b"Client Key", name)
+    keys = derive_keys(ScramMechanism(upsertion.mechanism).hash_name, upsertion.salted_password)
     return UserScramCredentialRecord(
         name=upsertion.name,
         mechanism=upsertion.mechanism,
         salt=upsertion.salt,
-        stored_key=hashlib.new(name, client_key).digest(),
-        server_key=hmac.digest(upsertion.salted_password, b"Server Key", name),
+        stored_key=keys.stored_key,
+        server_key=keys.server_key,
         iterations=upsertion.iterations,
     )

@@ -9,13 +9,12 @@ import secrets
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ottla.credentials.scram_keys import MIN_ITERATIONS, SCRAM_HASHES
 from ottla.credentials.secret import Secret
 
-SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 
 _NO_BINDING: Final = "n,,"
-_MIN_ITERATIONS: Final = 4096
 _MAX_ITERATIONS: Final = 1_000_000
 """A server that asks for more wants to keep us busy."""
 
@@ -92,7 +91,7 @@ class ScramClient:
         nonce, salt, count = words.get("r", ""), words.get("s", ""), words.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce or not salt or not count.isdecimal():
             raise LoginFailed("the broker does not keep to SCRAM")
-        if not _MIN_ITERATIONS <= int(count) <= _MAX_ITERATIONS:
+        if not MIN_ITERATIONS <= int(count) <= _MAX_ITERATIONS:
             raise LoginFailed(f"the broker asks for {count} SCRAM iterations, which is not safe")
         password = self._password.reveal().encode()
         salted = hashlib.pbkdf2_hmac(self._hash, password, base64.b64decode(salt), int(count))

@@ -24,20 +24,21 @@ from ottla.credentials.errors import CredentialsError
 from ottla.credentials.jaas import LoginModule, parse_file, parse_modules
 from ottla.credentials.names import distinguished_name
 from ottla.credentials.sasl_client import ClientLogin
+from ottla.credentials.scram_keys import SCRAM_HASHES
 from ottla.credentials.secret import Secret
 from ottla.security.mapping import NoMatchingRule, SslPrincipalMapper
 from ottla.security.principal import ANONYMOUS, Principal, user
 from ottla.security.sasl.exchange import SaslExchange
 from ottla.security.sasl.mechanism import NewServer
 from ottla.security.sasl.plain import PlainServer, users_of
-from ottla.security.sasl.scram import HASHES, ScramServer
+from ottla.security.sasl.scram import ScramServer
 from ottla.wire.enums import ScramMechanism
 
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.image import MetadataImage, ScramCredential
 
-MECHANISMS: Final = ("PLAIN", *HASHES)
+MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 """What a SASL listener can offer."""
 MAX_SUBJECT_BYTES: Final = 4096
 

@@ -7,17 +7,19 @@ import hashlib
 
 import pytest
 
+from ottla.credentials.scram_keys import derive_keys
 from ottla.credentials.secret import Secret
+from ottla.metadata.image import ScramCredential
 from ottla.security.principal import Principal, user
 from ottla.security.sasl.exchange import IllegalState, SaslExchange, State, UnsupportedMechanism
 from ottla.security.sasl.mechanism import SaslFailed
 from ottla.security.sasl.plain import PlainServer, users_of
-from ottla.security.sasl.scram import ScramServer, TokenCredential, credential_from_password
+from ottla.security.sasl.scram import ScramServer, TokenCredential
 
 USERS = users_of({"user_alice": "secret", "user_bob": "b", "username": "ignored"})
-PENCIL = credential_from_password(
-    "SCRAM-SHA-256", "pencil", 4096, base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
-)
+SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+KEYS = derive_keys("sha256", hashlib.pbkdf2_hmac("sha256", b"pencil", SALT, 4096))
+PENCIL = ScramCredential(SALT, KEYS.stored_key, KEYS.server_key, 4096)
 CLIENT_NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 

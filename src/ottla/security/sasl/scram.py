@@ -15,13 +15,11 @@ import secrets
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from ottla.credentials.scram_keys import MIN_ITERATIONS, SCRAM_HASHES
 from ottla.metadata.image import ScramCredential
 from ottla.security.principal import ANONYMOUS, Principal, user
 from ottla.security.sasl.mechanism import SaslFailed
 
-HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MIN_ITERATIONS: Final = 4096
-MAX_ITERATIONS: Final = 16384
 MAX_NAME_BYTES: Final = 1024
 
 _SASL_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -44,26 +42,6 @@ class TokenCredential(NamedTuple):
     owner: Principal
     expires_at_ms: int
     credential: ScramCredential
-
-
-def credential_from_salted(
-    mechanism: str, salt: bytes, salted_password: bytes, iterations: int
-) -> ScramCredential:
-    """The keys of a salted password, as `AlterUserScramCredentials` and `kafka-storage` carry it."""
-    name = HASHES[mechanism]
-    client_key = hmac.digest(salted_password, b"Client Key", name)
-    return ScramCredential(
-        salt,
-        hashlib.new(name, client_key).digest(),
-        hmac.digest(salted_password, b"Server Key", name),
-        iterations,
-    )
-
-
-def credential_from_password(mechanism: str, password: str, iterations: int, salt: bytes) -> ScramCredential:
-    """The keys of a password. Costs `iterations` rounds of PBKDF2: never on the event loop."""
-    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
-    return credential_from_salted(mechanism, salt, salted, iterations)
 
 
 FindUser = Callable[[str], ScramCredential | None]
@@ -99,7 +77,7 @@ class ScramServer:
     ) -> None:
         """`probing_key` is a secret of the node, from which unknown users get their salt."""
         self._mechanism = mechanism
-        self._hash = HASHES[mechanism]
+        self._hash = SCRAM_HASHES[mechanism]
         self._find_user = find_user
         self._find_token = find_token
         self._probing_key = probing_key
