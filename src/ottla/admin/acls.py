@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
     from ottla.wire.messages import CreateAclsResponse, DeleteAclsResponse
 
-CLUSTER_NAME: Final = "kafka-cluster"
 
 _AO = AclOperation
 OPERATIONS_OF: Final = {

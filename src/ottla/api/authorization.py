@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from ottla.api.base import AnyApi, RequestContext, Unchecked
 from ottla.errors import ApiException, ErrorCode
 from ottla.security.acl_index import EVERY_OPERATION
-from ottla.security.authorizer import CLUSTER_NAME, Action
-from ottla.wire.enums import AclOperation, ResourceType
+from ottla.security.authorizer import Action
+from ottla.wire.enums import CLUSTER_NAME, AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.broker.services import Node

@@ -10,7 +10,7 @@ from ottla.errors import ErrorCode
 from ottla.metadata.acl_filter import AclFilter
 from ottla.metadata.image import AclEntry, MetadataImage
 from ottla.wire.classes import WireMessage
-from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from ottla.wire.enums import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.wire.messages import (
     AccessControlEntryRecord,
     CreateAclsRequest,
@@ -21,7 +21,6 @@ from ottla.wire.messages import (
 )
 
 MAX_RECORDS: Final = 10_000
-CLUSTER_NAME: Final = "kafka-cluster"
 
 _TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN, ResourceType.ANY}
 _OPERATIONS: Final = frozenset(AclOperation) - {AclOperation.UNKNOWN, AclOperation.ANY}

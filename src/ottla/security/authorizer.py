@@ -17,8 +17,6 @@ from ottla.wire import schema
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
 CLASS_NAME: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-CLUSTER_NAME: Final = "kafka-cluster"
-"""The only resource of the type CLUSTER."""
 MAX_GRANTS_PER_SESSION: Final = 4096
 TRACE: Final = 5
 """The level of filters and of authorized_operations, as in log4j."""

@@ -88,10 +88,7 @@ class ListenerSecurity:
 
     def _load_tls(self, keys: Mapping[str, str]) -> None:
         try:
-            tls = TlsConfig.of(keys)
-            if self.uses_sasl and "ssl.client.auth" not in keys:
-                tls = TlsConfig.of({**keys, "ssl.client.auth": "none"})
-            self.context, self.identity = server_context(tls, datetime.now(UTC))
+            self.context, self.identity = server_context(TlsConfig.of(keys), datetime.now(UTC))
             self._mapper = SslPrincipalMapper(keys.get("ssl.principal.mapping.rules") or "DEFAULT")
         except ValueError as error:
             raise ConfigError(f"Listener {self.name} cannot use TLS: {error}") from None

@@ -155,6 +155,10 @@ class ConfigType(IntEnum):
 # -- access control
 
 
+CLUSTER_NAME = "kafka-cluster"
+"""The only resource of the type CLUSTER."""
+
+
 class ResourceType(IntEnum):
     """The kind of resource that an access control entry is about; ANY is for filters.
 

@@ -16,8 +16,7 @@ from ottla.broker.services import Node
 from ottla.controller.configs import ChangesOf, ConfigResource, Res, ResultClass, check_with_file, result_as
 from ottla.controller.result import NO_ERROR, ApiError
 from ottla.errors import ApiException, ErrorCode
-from ottla.security.authorizer import CLUSTER_NAME
-from ottla.wire.enums import AclOperation, ConfigResourceType, ResourceType
+from ottla.wire.enums import CLUSTER_NAME, AclOperation, ConfigResourceType, ResourceType
 
 T = TypeVar("T")
 

@@ -13,10 +13,9 @@ from ottla.api.cluster.nodes import NO_NODE, NodeAddress, advertised_controller,
 from ottla.broker.services import Node
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId
-from ottla.security.authorizer import CLUSTER_NAME
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
-from ottla.wire.enums import AclOperation, ResourceType
+from ottla.wire.enums import CLUSTER_NAME, AclOperation, ResourceType
 
 _BROKERS, _CONTROLLERS = 1, 2
 _TYPES = {_BROKERS: "broker", _CONTROLLERS: "controller"}

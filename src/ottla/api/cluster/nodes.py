@@ -10,8 +10,7 @@ from ottla.api.base import RequestContext
 from ottla.broker.services import Node
 from ottla.ids import BrokerId
 from ottla.metadata.image import BrokerRegistration, MetadataImage
-from ottla.security.authorizer import CLUSTER_NAME
-from ottla.wire.enums import AclOperation, ResourceType
+from ottla.wire.enums import CLUSTER_NAME, AclOperation, ResourceType
 
 NO_NODE: Final = BrokerId(-1)
 

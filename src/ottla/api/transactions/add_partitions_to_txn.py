@@ -23,9 +23,8 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.ids import TopicName, TransactionalId
 from ottla.log.types import TopicPartition
 from ottla.metadata.topic_names import is_internal
-from ottla.security.authorizer import CLUSTER_NAME
 from ottla.wire.apis import ApiKey
-from ottla.wire.enums import AclOperation, ResourceType
+from ottla.wire.enums import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 _BATCHED_FROM: Final = 4

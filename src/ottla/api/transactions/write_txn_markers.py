@@ -17,9 +17,8 @@ from ottla.coordinator.transaction.marker_manager import TxnMarker
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import ProducerId, TopicName
 from ottla.log.types import TopicPartition
-from ottla.security.authorizer import CLUSTER_NAME
 from ottla.wire.apis import ApiKey
-from ottla.wire.enums import AclOperation, ResourceType
+from ottla.wire.enums import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.wire.messages import WriteTxnMarkersResponse
 
 if TYPE_CHECKING:

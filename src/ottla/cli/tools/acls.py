@@ -11,7 +11,6 @@ import click
 from ottla.admin.acls import (
     ANY_ENTRY,
     ANY_PATTERN,
-    CLUSTER_NAME,
     OPERATIONS_OF,
     Acls,
     Entry,
@@ -23,7 +22,7 @@ from ottla.admin.acls import (
 from ottla.admin.errors import raise_for
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, only_with, tool
 from ottla.cli.tools.principals import parse_principal
-from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+from ottla.wire.enums import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 
 _CLUSTER: Final = Pattern(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL)
 _RESOURCES: Final = (
