@@ -50,18 +50,6 @@ BANNED_WORDS = re.compile(
     re.IGNORECASE,
 )
 """Words that STYLE keeps out of prose and names: their sentences have a plainer form."""
-NOT_YET_PLAIN = (
-    "tests/chaos/",
-    "tests/fuzz/",
-    "tests/golden/",
-    "tests/integration/",
-    "tests/oracle/",
-    "tests/property/",
-    "tests/sim/",
-    "tests/unit/log/",
-    "tests/unit/replica/",
-)
-"""Folders that still have banned words. Take a folder out when they are gone; add none."""
 
 
 def name(path):
@@ -133,7 +121,6 @@ def test_prose_and_names_are_plain_english():
     found = [
         f"{name(path)}:{number}: {word.group()}"
         for path in TEXTS
-        if not name(path).startswith(NOT_YET_PLAIN)
         for number, line in enumerate(text(path).splitlines(), 1)
         for word in BANNED_WORDS.finditer(re.sub(r"\btest_\w+", "", line))
     ]

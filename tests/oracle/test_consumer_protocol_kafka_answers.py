@@ -88,11 +88,11 @@ class Side:
         found = []
         for record in self.decoded():
             which = getattr(record.key, "member_id", getattr(record.key, "regular_expression", ""))
-            found.append((record.key.NAME, which, self._told(record.value)))
+            found.append((record.key.NAME, which, self._readable(record.value)))
         assert found
         return found
 
-    def _told(self, value: Any) -> Any:
+    def _readable(self, value: Any) -> Any:
         """A value without what differs from run to run: ids, times, and which partitions of a topic."""
         if value is None:
             return None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla import __version__
-from ottla.cli.memory import keep_freed_buffers
+from ottla.cli.memory import keep_freed_buffers, return_free_memory
 from ottla.cli.properties_file import read_properties
 from ottla.cli.refuse import describe_os_error, refuse
 from ottla.cli.settings import node_config, parse_assignments
@@ -124,19 +124,25 @@ async def _serve(config: BrokerConfig) -> None:
 
 
 async def _run_server(server: Server, config: BrokerConfig, stopping: asyncio.Event) -> None:
-    from ottla.server.preload import preload
-
     await server.start()
     try:
         _, port = server.addresses[first_listener(config).name]
         click.echo(ready_line(config, port, server.cluster_id))
-        loading = asyncio.get_running_loop().run_in_executor(None, preload)
+        loading = asyncio.get_running_loop().run_in_executor(None, _finish_start)
         failure = await _first_of(stopping, server)
         await loading
     finally:
         await server.stop()
     if failure is not None:
         refuse(f"the node stopped because of an error: {failure}")
+
+
+def _finish_start() -> None:
+    """What can wait until the node answers: load the other APIs, then return what the start no longer needs."""
+    from ottla.server.preload import preload
+
+    preload()
+    return_free_memory()
 
 
 def _waited_for_core_s() -> float:

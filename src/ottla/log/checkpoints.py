@@ -5,8 +5,9 @@ Only formats and single files; the manager decides when to write them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from ottla.ids import TopicName
 from ottla.log.files import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, PARTITION_METADATA_FILE
@@ -101,8 +102,8 @@ def write_meta_properties(fs: Fs, directory: str, cluster_id: str, node_id: int,
 
 
 def write_clean_shutdown(fs: Fs, directory: str, broker_epoch: int) -> None:
-    marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-    fs.write_atomic(f"{directory}/{CLEAN_SHUTDOWN_FILE}", marker.encode())
+    marker = msgspec.json.encode({"version": 0, "brokerEpoch": broker_epoch})
+    fs.write_atomic(f"{directory}/{CLEAN_SHUTDOWN_FILE}", marker)
 
 
 def read_clean_shutdown(fs: Fs, directory: str) -> int | None:
@@ -111,6 +112,6 @@ def read_clean_shutdown(fs: Fs, directory: str) -> int | None:
     if not fs.exists(path):
         return None
     try:
-        return int(json.loads(fs.read_bytes(path))["brokerEpoch"])
-    except (ValueError, KeyError, TypeError):
+        return int(msgspec.json.decode(fs.read_bytes(path))["brokerEpoch"])
+    except (msgspec.DecodeError, ValueError, KeyError, TypeError):
         return -1

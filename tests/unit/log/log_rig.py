@@ -97,7 +97,7 @@ class Rig:
         return info.first_offset
 
     def replicate(self, raw: bytes, *, epoch: int = 0) -> int:
-        """Append a batch as a follower does: nobody asks whether its transaction was begun."""
+        """Append a batch as a follower does, with no check that its transaction was begun."""
         offset = self.log.log_end_offset
         self.log.append_as_follower(stamped(raw, offset, epoch))
         self.log.high_watermark = self.log.log_end_offset
