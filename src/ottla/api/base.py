@@ -151,7 +151,7 @@ class Api(msgspec.Struct, Generic[N, Req, Resp], frozen=True):
         if self.on_error is not None:
             return self.on_error(ctx, request, error)
         cls = response_class(self.key)
-        if "error_message" in cls.__struct_fields__:
+        if error.message and "error_message" in cls.__struct_fields__:
             return cls(error_code=error.code, error_message=error.message)
         return cls(error_code=error.code)
 

@@ -28,12 +28,10 @@ _FEATURE = "group.version"
 
 
 def require_consumer_protocol(broker: Broker) -> None:
-    """Raise UNSUPPORTED_VERSION if the protocol is disabled by configuration or by the feature's level."""
+    """Raise UNSUPPORTED_VERSION, without a message as Kafka does, if a config or the feature's level disables it."""
     protocols = broker.config.list("group.coordinator.rebalance.protocols")
     if GroupType.CONSUMER.value not in protocols or broker.image.features.get(_FEATURE, 0) < 1:
-        raise ApiException(
-            ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled in this cluster"
-        )
+        raise ApiException(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def handle(

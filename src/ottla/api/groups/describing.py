@@ -84,7 +84,7 @@ def describe_api(
         return PARKED
 
     def refused(group_id: GroupId, code: ErrorCode, error: ApiException) -> D:
-        return new_group(group_id=group_id, error_code=code, error_message=error.message)
+        return new_group(group_id=group_id, error_code=code, error_message=error.message or None)
 
     def on_error(ctx: RequestContext, request: _Request, error: ApiException) -> Resp:
         return new_response(groups=[refused(group_id, error.code, error) for group_id in request.group_ids])

@@ -39,12 +39,10 @@ _NAMED_IN_A_SENTENCE: Final = 3
 
 
 def require_streams_protocol(broker: Broker) -> None:
-    """Raise UNSUPPORTED_VERSION if the protocol is disabled by configuration or by the feature's level."""
+    """Raise UNSUPPORTED_VERSION, without a message as Kafka does, if a config or the feature's level disables it."""
     protocols = broker.config.list("group.coordinator.rebalance.protocols")
     if GroupType.STREAMS.value not in protocols or broker.image.features.get(_FEATURE, 0) < 1:
-        raise ApiException(
-            ErrorCode.UNSUPPORTED_VERSION, "The streams group protocol is not enabled in this cluster"
-        )
+        raise ApiException(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def handle(

@@ -27,15 +27,15 @@ class Groups:
         """The group, which must be of this class; raises GROUP_ID_NOT_FOUND."""
         group = self._groups.get(group_id)
         if not isinstance(group, kind):
-            what = "not found" if group is None else f"a {group.type.value} group"
-            raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is {what}")
+            what = "not found" if group is None else f"is not a {kind.type.value} group"
+            raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         return group
 
     def require(self, group_id: str) -> Group:
         """The group of any type; raises GROUP_ID_NOT_FOUND."""
         group = self._groups.get(group_id)
         if group is None:
-            raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not found")
+            raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
     def put(self, group: Group) -> None:

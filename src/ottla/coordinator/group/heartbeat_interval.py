@@ -4,7 +4,8 @@ A deliberate difference from Apache Kafka, which always responds with `heartbeat
 longest interval that delays no member. While a group moves to a new assignment, its members heartbeat after 100 to
 500 ms (the more members, the longer), since each step waits for some member's next heartbeat. In a stable group they
 heartbeat after a second as long as the group stays under a budget, so that a member does not notice a rebalance 5 s
-late. Beyond the budget, or where the interval is configured, it is as configured.
+late. Beyond the budget it is the default. An interval that an operator set, for the broker or for a group, is always
+answered as it is.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def heartbeat_interval_ms(
     """The interval for a response to a member; see the module."""
     key = _HEARTBEATS[kind]
     configured = group_setting(context, group_id, key)
+    if key.removeprefix("group.") in context.group_config(group_id) or context.config.is_set(key):
+        return configured
     if not settled:
         wanted = members * RECONCILING_MS_PER_MEMBER
         return min(configured, max(RECONCILING_MIN_MS, min(wanted, RECONCILING_MAX_MS)))
-    if key.removeprefix("group.") in context.group_config(group_id) or context.config.is_set(key):
-        return configured
     return min(configured, max(STABLE_MIN_MS, members * STABLE_MS_PER_MEMBER))

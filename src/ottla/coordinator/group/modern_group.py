@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-from ottla.coordinator.group.group import Group, GroupType
+from ottla.coordinator.group.group import Group
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import GroupId
 
@@ -26,12 +26,10 @@ class ModernGroup(Group, Generic[M]):
         "group_id",
         "members",
         "metadata_hash",
-        "type",
     )
 
-    def __init__(self, group_id: GroupId, group_type: GroupType, epoch: int) -> None:
+    def __init__(self, group_id: GroupId, epoch: int) -> None:
         self.group_id = group_id
-        self.type = group_type
         self.epoch = epoch
         self.metadata_hash = 0
         self.members: dict[str, M] = {}

@@ -80,8 +80,8 @@ class OffsetMetadataManager:
         if group is None:
             if request.generation_id_or_member_epoch >= 0:
                 if info.api_version >= _GROUP_ID_NOT_FOUND_FROM:
-                    raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not found")
-                raise ApiException(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} is not found")
+                    raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+                raise ApiException(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} not found.")
             # An admin client, or a consumer that assigns itself: its commits create a simple group.
             group = self._simple_group(request.group_id, now_ms)
         check = group.validate_offset_commit(
@@ -111,7 +111,7 @@ class OffsetMetadataManager:
         group = self._context.groups.get(request.group_id)
         if group is None:
             if request.generation_id >= 0:
-                raise ApiException(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} is not found")
+                raise ApiException(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} not found.")
             group = self._simple_group(request.group_id, now_ms)
         check = group.validate_offset_commit(
             request.member_id, request.group_instance_id, request.generation_id, info.api_version, True

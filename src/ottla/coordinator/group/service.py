@@ -33,10 +33,10 @@ class GroupCoordinator:
         self.config = config
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that keeps a group. Raises COORDINATOR_NOT_AVAILABLE."""
+        """The partition of `__consumer_offsets` that keeps a group. Raises NOT_COORDINATOR before there is one."""
         count = self.runtime.partition_count
         if not count:
-            raise ApiException(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{OFFSETS_TOPIC} does not exist yet")
+            raise ApiException(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC} does not exist yet")
         return partition_for(group_id, count)
 
     def write(

@@ -225,7 +225,7 @@ class ClassicGroups:
             group is not None and group.type is GroupType.CONSUMER and self.consumer_members is not None
         ):
             return group
-        raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} is not found")
+        raise ApiException(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group_id} not found.")
 
     # -- administrators
 
@@ -237,8 +237,8 @@ class ClassicGroups:
             unknown = described(group_id=group_id, group_state=ClassicState.DEAD.value)
             if api_version >= _NOT_FOUND_FROM:
                 unknown.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-                what = "not found" if group is None else "not a classic group"
-                unknown.error_message = f"Group {group_id} is {what}."
+                what = "not found" if group is None else "is not a classic group"
+                unknown.error_message = f"Group {group_id} {what}."
             return unknown
         stable = group.state is ClassicState.STABLE
         return described(

@@ -51,8 +51,10 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember]):
         "target",
     )
 
+    type = GroupType.CONSUMER
+
     def __init__(self, group_id: GroupId) -> None:
-        super().__init__(group_id, GroupType.CONSUMER, epoch=1)
+        super().__init__(group_id, epoch=1)
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
         self.subscriptions = Subscriptions()

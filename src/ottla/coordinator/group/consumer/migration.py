@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.classic.group import ClassicGroup
 from ottla.coordinator.group.classic.member import ClassicMember as MemberOfClassicGroup
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from ottla.coordinator.group.consumer.groups import ConsumerGroups
 
 _logger = logging.getLogger(__name__)
+
+_CUSTOM_ASSIGNOR: Final = (
+    "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
+    "before re-attempting the upgrade"
+)
 
 
 # -- from classic to consumer
@@ -100,7 +105,7 @@ def _as_consumer_group(consumers: ConsumerGroups, classic: ClassicGroup) -> Cons
         except (ApiException, StopIteration, IndexError) as error:
             raise _cannot_upgrade(classic.group_id, "the embedded consumer protocol is malformed") from error
         if has_user_data:
-            raise _cannot_upgrade(classic.group_id, "an unsupported custom assignor is in use")
+            raise _cannot_upgrade(classic.group_id, _CUSTOM_ASSIGNOR)
         group.target[old.member_id] = assigned
         group.put_member(
             ConsumerGroupMember(

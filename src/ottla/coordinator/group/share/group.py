@@ -20,8 +20,10 @@ class ShareGroup(ModernGroup[ShareGroupMember]):
 
     __slots__ = ("state_partitions", "subscriptions", "target")
 
+    type = GroupType.SHARE
+
     def __init__(self, group_id: GroupId) -> None:
-        super().__init__(group_id, GroupType.SHARE, epoch=0)
+        super().__init__(group_id, epoch=0)
         self.subscriptions: Counter[TopicName] = Counter()
         """How many members subscribe to a topic."""
         self.target: dict[str, Partitions] = {}

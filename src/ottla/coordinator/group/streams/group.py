@@ -60,8 +60,10 @@ class StreamsGroup(ModernGroup[StreamsMember]):
         "validated_topology_epoch",
     )
 
+    type = GroupType.STREAMS
+
     def __init__(self, group_id: GroupId) -> None:
-        super().__init__(group_id, GroupType.STREAMS, epoch=1)
+        super().__init__(group_id, epoch=1)
         self.assignment_epoch = 1
         self.validated_topology_epoch = 0
         self.assignment_configs: Mapping[str, str] = {}

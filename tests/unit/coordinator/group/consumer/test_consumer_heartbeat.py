@@ -168,11 +168,13 @@ def test_members_are_asked_back_soon_while_the_group_reconciles() -> None:
     assert (first.interval_ms, second.interval_ms) == (1000, 1000)
 
 
-def test_an_interval_that_was_set_is_kept_by_a_stable_group() -> None:
-    rig = Rig({"foo": 1}, group_consumer_heartbeat_interval_ms="6000")
-    member = Member(rig, "a", ["foo"])
+def test_an_interval_that_was_set_is_answered_as_it_is() -> None:
+    rig = Rig({"foo": 2}, group_consumer_heartbeat_interval_ms="6000")
+    member, second = Member(rig, "a", ["foo"]), Member(rig, "b", ["foo"])
     member.join()
-    member.beat()
+    second.join()
+    assert second.interval_ms == 6000, "also while the group is rebalancing"
+    settle(rig, [member, second])
     assert member.interval_ms == 6000
     rig.set_group_config("consumer.heartbeat.interval.ms", "7000")
     member.beat()

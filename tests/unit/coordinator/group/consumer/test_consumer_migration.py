@@ -250,8 +250,13 @@ def test_an_assignor_of_its_own_keeps_a_group_classic() -> None:
     old.generation = group.generation
     old.user_data = b"mine"
     old.sync({old.member_id: {"foo": [0]}})
-    with refused(ErrorCode.GROUP_ID_NOT_FOUND):
+    with pytest.raises(ApiException) as refusal:
         Member(rig, "n", ["foo"]).join()
+    assert refusal.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+    assert refusal.value.message == (
+        f"Cannot upgrade classic group {GROUP} to consumer group because an unsupported custom assignor is in use. "
+        "Please refer to the documentation or switch to a default assignor before re-attempting the upgrade."
+    )
     assert rig.shard.groups.get(GROUP) is group
 
 
