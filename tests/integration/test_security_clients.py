@@ -147,6 +147,30 @@ def test_librdkafka_produces_and_consumes_in_a_group(
     assert round_trip(secured.librdkafka(listener, mechanism), topic, values) == values
 
 
+@pytest.mark.parametrize(("listener", "mechanism"), WAYS[1:])
+def test_the_pipeline_reads_raw_batches(
+    secured: Secured, topic: str, listener: str, mechanism: str | None
+) -> None:
+    pytest.importorskip("pyarrow", reason="the pipeline needs Spark's libraries: make setup-spark")
+    from ottla.admin.cluster import Cluster
+    from ottla.client.cluster_settings import writer_settings
+    from ottla.pipeline.decoding import decode
+    from ottla.pipeline.fetching import OffsetRange, fetch_ranges
+
+    producer = Producer(secured.librdkafka("PLAINTEXT"))
+    for number in range(500):
+        producer.produce(topic, b"%03d" % number * 1_000)
+    assert producer.flush(60) == 0
+    options = secured.librdkafka(listener, mechanism)
+    brokers = Cluster(writer_settings(options.pop("bootstrap.servers"), options))
+    found: list[bytes] = []
+    for part in fetch_ranges(brokers, [OffsetRange(topic, 0, 0, 500)]):
+        for batch in decode(part, ("value",)):
+            found += batch.column(0).to_pylist()
+    brokers.close()
+    assert found == [b"%03d" % number * 1_000 for number in range(500)]
+
+
 def first_error(settings: dict[str, Any]) -> KafkaError:
     """The error that a client without access gets."""
     errors: list[KafkaError] = []

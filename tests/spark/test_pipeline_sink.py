@@ -107,6 +107,31 @@ def test_topics_that_are_known_spread_over_the_tasks(spark: Any, ottla_kafka: An
         assert each.partition() == (2 if int(each.value()) % 100 == 7 else hashed)
 
 
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_records_of_the_driver_come_with_those_of_the_frame(
+    spark: Any, kafka: Any, name: Any, exactly_once: bool
+) -> None:
+    from ottla.pipeline import KafkaSink
+
+    topic, positions = kafka.make(name("out"), 2), kafka.make(name("positions"), 2)
+    sink = KafkaSink(
+        kafka.bootstrap, topic=topic, transactional_id=name("id"), exactly_once=exactly_once, group=""
+    )
+    # Also to the partitions that the tasks wrote to, where sequence numbers go on.
+    extra = [(positions, b"table-1", b"1000"), (topic, b"k1", b"last"), (topic, None, None)]
+    for batch in range(2):
+        result = sink.write(lines(spark, 500), batch, lineage="query", extra=extra)
+        assert result.records == 500
+    if exactly_once:
+        assert sink.write(lines(spark, 500), 1, lineage="query", extra=extra).skipped
+    assert [(one.key(), one.value()) for one in kafka.read(positions)] == [(b"table-1", b"1000")] * 2
+    found = Counter(one.value() for one in kafka.read(topic))
+    assert (found[b"last"], found[None], len(found), found.total()) == (2, 2, 502, 1004)
+    with pytest.raises(PipelineError, match="__ottla_sink_batches holds the sink's own marks"):
+        sink.write(lines(spark, 1), 2, lineage="query", extra=[("__ottla_sink_batches", b"k", b"v")])
+    sink.close()
+
+
 def test_without_transactions_records_are_just_written(spark: Any, kafka: Any, name: Any) -> None:
     from ottla.pipeline import kafka_sink
 

@@ -10,20 +10,23 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from ottla.admin.cluster import Cluster
 from ottla.client.cluster_settings import writer_settings
 from ottla.errors import ApiException
+from ottla.pipeline.batch_marks import BATCHES_TOPIC
 from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.offsets import query_id_of, source_offsets
 from ottla.pipeline.shuffle import Layouts, checked, retried_stage
-from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, writing
+from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, write_rows, writing
 from ottla.pipeline.topics import max_message_bytes
 from ottla.pipeline.transaction import CommitUnknown, TransactionDriver
-from ottla.pipeline.writer import Grant
+from ottla.pipeline.writer import BatchWriter, Grant, Place
 from ottla.records.codecs import COMPRESSION_NAMES
 
 if TYPE_CHECKING:
@@ -49,6 +52,10 @@ _LOST: Final = (
 """Texts of failures that are not the batch's fault: it is written again, in the next epoch."""
 
 _OUR_ERROR: Final = re.compile(r"^ottla\.(?:errors|pipeline\.failures)\.\w+: (.+)$", re.MULTILINE)
+
+
+ExtraRecord = tuple[str, bytes | None, bytes | None]
+"""Topic, key and value of a record that the driver writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +142,23 @@ class KafkaSink:
         *,
         lineage: str = "",
         offsets: Mapping[str, Mapping[int, int]] | None = None,
+        extra: Sequence[ExtraRecord] = (),
     ) -> WriteResult:
         """Writes a batch DataFrame as one transaction.
 
         A batch id of the same lineage (a checkpoint's query id) that was committed before is skipped. `offsets`
-        ({topic: {partition: next offset}}) are committed in the same transaction::
+        ({topic: {partition: next offset}}) are committed in the same transaction. So are the few records of `extra`,
+        (topic, key, value) each, which the driver writes after those of the frame::
 
             sink.write(df, batch_id=7, lineage=query_id, offsets={"lines": {0: 1_000}})
+            sink.write(df, extra=[("positions", b"table-1", b"1000")])
         """
+        if any(topic == BATCHES_TOPIC for topic, _, _ in extra):
+            raise PipelineError(f"{BATCHES_TOPIC} holds the sink's own marks: write to another topic")
         rows = self._layouts.checked(df, self._topic)
         if not self._exactly_once:
             grant = Grant(self._settings, compression=self._compression, max_batch_bytes=self._batch_bytes())
-            return WriteResult(batch_id, self._run(rows, grant))
+            return WriteResult(batch_id, self._run(rows, grant, extra))
         driver = self._ready(lineage)
         if batch_id is not None and batch_id <= self._last_batch:
             _logger.info("batch %d of %s is already committed", batch_id, driver.transactional_id)
@@ -155,7 +167,7 @@ class KafkaSink:
         batch = self._last_batch + 1 if batch_id is None else batch_id
         for attempt in range(1, MOST_ATTEMPTS + 1):
             try:
-                records = self._write_once(driver, rows, batch, offsets or {})
+                records = self._write_once(driver, rows, batch, offsets or {}, extra)
                 return WriteResult(batch_id, records, attempts=attempt)
             except SinkFenced as error:
                 self._fenced = error
@@ -196,9 +208,10 @@ class KafkaSink:
         rows: DataFrame,
         batch: int,
         offsets: Mapping[str, Mapping[int, int]],
+        extra: Sequence[ExtraRecord],
     ) -> int:
         try:
-            records = self._run(rows, driver.grant(self._batch_bytes()))
+            records = self._run(rows, driver.grant(self._batch_bytes()), extra)
             driver.mark(batch, self._lineage)
             group = driver.transactional_id if self._group is None else self._group
             if offsets and group:
@@ -223,7 +236,7 @@ class KafkaSink:
         self._last_batch = max(before, driver.last_batch(self._lineage))
         return self._last_batch >= batch
 
-    def _run(self, rows: DataFrame, grant: Grant) -> int:
+    def _run(self, rows: DataFrame, grant: Grant, extra: Sequence[ExtraRecord]) -> int:
         """Runs the tasks that write; returns the number of records. Every task must have run once only."""
         spread_rows = self._layouts.spread(rows, self._topic, self._known_partitions())
         try:
@@ -236,7 +249,25 @@ class KafkaSink:
         if grant.transactional_id is not None and retried_stage(rows.sparkSession, report):
             raise PipelineError(RETRIED)
         self._topics.update(row["topic"] for row in report)
+        if extra:
+            self._write_extra(
+                grant, extra, {Place(row["topic"], row["partition"]): row["records"] for row in report}
+            )
         return sum(row["records"] for row in report)
+
+    def _write_extra(self, grant: Grant, extra: Sequence[ExtraRecord], written: Mapping[Place, int]) -> None:
+        """Writes records of the driver; where tasks have written, its sequence numbers continue theirs."""
+        topics, keys, values = zip(*extra, strict=True)
+        batch = pa.RecordBatch.from_pydict(
+            {
+                "topic": pa.array(topics, pa.string()),
+                "key": pa.array(keys, pa.binary()),
+                "value": pa.array(values, pa.binary()),
+            }
+        )
+        writer = BatchWriter(self._brokers, grant, written if grant.transactional_id is not None else None)
+        write_rows(writer, grant, self._brokers, batch, None)
+        writer.flush()
 
     def _known_partitions(self) -> dict[str, int]:
         """The partition counts of the topics that were written to before, looked up again every minute."""

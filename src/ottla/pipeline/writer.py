@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -91,9 +91,11 @@ class _Lane:
 class BatchWriter:
     """Sends batches to their leaders, in order within a partition; `flush` waits for all responses."""
 
-    def __init__(self, brokers: Cluster, grant: Grant) -> None:
+    def __init__(self, brokers: Cluster, grant: Grant, sequences: Mapping[Place, int] | None = None) -> None:
+        """`sequences` has the next sequence numbers of partitions that others wrote to under the same grant."""
         self._brokers = brokers
         self._grant = grant
+        self._sequences = sequences or {}
         self._lanes: dict[Place, _Lane] = {}
         self._queued_bytes = 0
         self._sent: dict[Connection, deque[list[_Batch]]] = {}
@@ -138,7 +140,7 @@ class BatchWriter:
             self._brokers.retrying(
                 lambda: add_partition(self._brokers, self._grant, place), self._grant.retry_s
             )
-        return _Lane()
+        return _Lane(self._sequences.get(place, 0))
 
     def flush(self) -> dict[Place, Written]:
         """Waits until all is written; returns the records of each partition."""
