@@ -8,7 +8,7 @@ Memory views inside `request` (record batches) are valid only until the handler 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -55,6 +55,8 @@ class RequestContext(ABC):
     """The request arrived on a listener of `controller.listener.names`."""
     forwarded: bool = False
     """A broker forwarded the request in an envelope."""
+    node_ids: frozenset[int] = frozenset()
+    """The nodes that the client's certificate names."""
     connection_id: str
     received_at: float
     """On the monotonic clock, in seconds."""
@@ -133,6 +135,8 @@ class Api(msgspec.Struct, Generic[N, Req, Resp], frozen=True):
     """The rights that the whole request needs, in the order in which they are checked; `NOTHING`, or `BY_HANDLER`
     where the handler checks the items of the request. An API that declares none is refused while there is an
     authorizer: a forgotten check must not let anyone in."""
+    claims: Callable[[Req], Iterable[int]] | None = None
+    """Only nodes send it: the ids of the nodes that a request says it is from. None for APIs that clients use."""
     gated: bool = False
     """It appends clients' records: requests wait while the node cannot write as fast as clients send."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.topic_creation import InternalTopicCreations
 from ottla.errors import ApiException, ErrorCode
@@ -35,6 +35,15 @@ if TYPE_CHECKING:
     from ottla.replica.manager import ReplicaManager
     from ottla.replica.producer_ids import ProducerIds
     from ottla.security.authorizer import Authorizer
+    from ottla.security.node_identity import NodeIdentity
+
+
+class StoreChanges(Protocol):
+    """The key and trust stores of this node's listeners."""
+
+    def check(self, config: BrokerConfig, done: Callable[[ApiException | None], object]) -> None:
+        """Check, without using it, what a configuration would put in force."""
+        ...
 
 
 @dataclass(slots=True)
@@ -62,6 +71,10 @@ class Node:
     """Holds back clients' writes while the disk cannot keep up."""
     authorizer: Authorizer | None
     """Decides what clients may do; None where everyone may do everything."""
+    node_identity: NodeIdentity
+    """Which connections may send the requests of which nodes."""
+    tls_stores: StoreChanges
+    """Checks changes of key and trust stores before they are stored."""
     fail: Callable[[BaseException], None]
     """Stop the node because of an unrecoverable error. The reason is logged."""
 

@@ -35,7 +35,8 @@ STOP_WITH_STDIN = "OTTLA_STOP_WITH_STDIN"
 """Set for a node whose standard input is held open by its supervisor: its end is the node's."""
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_LOG_LEVELS = ("debug", "info", "warning", "error")
+_TRACE = 5
+_LOG_LEVELS = ("trace", "debug", "info", "warning", "error")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
 _WATCHDOG_FILE = "OTTLA_LOOP_WATCHDOG"
 _SWITCH_INTERVAL_S = 0.0001
@@ -80,6 +81,7 @@ def start(
 
 def run_node(config: BrokerConfig, log_level: str) -> None:
     """Run a node until it gets a stop signal; exit code 0 after a clean stop."""
+    logging.addLevelName(_TRACE, "TRACE")
     logging.basicConfig(stream=sys.stderr, level=log_level.upper(), format=_LOG_FORMAT)
     try:
         for key in unused_keys(config.static):
@@ -119,6 +121,7 @@ async def _serve(config: BrokerConfig) -> None:
         # Nothing is ever said there; that it can be read means that the supervisor is gone.
         loop.add_reader(sys.stdin.fileno(), stopping.set)
     server = Server(config)
+    loop.add_signal_handler(signal.SIGHUP, server.reload_tls)
     with _watched_loop():
         await _run_server(server, config, stopping)
 

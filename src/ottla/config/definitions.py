@@ -143,8 +143,16 @@ def _load() -> tuple[dict[str, ConfigDef], dict[str, ConfigDef]]:
 
 BROKER_KEYS, TOPIC_KEYS = _load()
 
-EXTENSION_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
-"""Keys of Kafka's own plug-ins, which a server.properties can contain."""
+EXTENSION_KEYS: Final = frozenset(
+    {
+        "allow.everyone.if.no.acl.found",
+        "ottla.node.identity",
+        "ottla.node.principals",
+        "ottla.ssl.reload.interval.ms",
+        "super.users",
+    }
+)
+"""Keys of Kafka's own plug-ins, which a server.properties can contain, and keys of Ottla alone."""
 
 
 def text_of(value: Value) -> str | None:

@@ -32,6 +32,11 @@ _SECURITY_KEYS = frozenset(
 """Can be changed only for one listener at a time."""
 
 
+def is_security_key(name: str) -> bool:
+    """Whether a listener's key names a key store or a trust store."""
+    return base_of_listener_key(name) in _SECURITY_KEYS
+
+
 def definition_of(name: str) -> ConfigDef | None:
     """The table's entry of a key, with or without a listener prefix."""
     return BROKER_KEYS.get(base_of_listener_key(name) or name)

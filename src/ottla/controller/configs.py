@@ -143,12 +143,15 @@ def replacing_changes(image: MetadataImage, resource: AlterConfigsRequest.AlterC
     return {**dict.fromkeys(current), **{config.name: config.value for config in resource.configs}}
 
 
-def check_with_file(image: MetadataImage, config: BrokerConfig, changes: Changes) -> None:
-    """Refuse changes of a broker's own configs that conflict with its file, which only that broker knows."""
+def check_with_file(image: MetadataImage, config: BrokerConfig, changes: Changes) -> BrokerConfig:
+    """Refuse changes of a broker's own configs that conflict with its file, which only that broker knows.
+
+    Returns the configuration after the changes.
+    """
     current = image.configs.of(ConfigResourceType.BROKER, str(config.node_id))
     wanted = {key: value for key, value in {**current, **changes}.items() if value is not None}
     try:
-        BrokerConfig(config.static, config.dynamic_default, wanted)
+        return BrokerConfig(config.static, config.dynamic_default, wanted)
     except ConfigError as error:
         raise _invalid_request(error.message) from error
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from cryptography import x509
+
 from ottla.credentials.ciphers import cipher_list
 from ottla.credentials.errors import CredentialsError
 from ottla.credentials.secret import Secret
@@ -93,35 +95,64 @@ def _truststore(keys: Mapping[str, str]) -> StoreSource | None:
     )
 
 
-def server_context(config: TlsConfig, now: datetime) -> tuple[ssl.SSLContext, Identity]:
-    """A listener's context, and the identity that it shows."""
-    if config.keystore is None:
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What the key store and the trust store of a configuration hold."""
+
+    identity: Identity | None
+    anchors: tuple[x509.Certificate, ...] | None
+    """None without a trust store."""
+
+
+def load_stores(config: TlsConfig, now: datetime) -> Stores:
+    """Read both stores. Raises CredentialsError."""
+    return Stores(
+        None if config.keystore is None else load_identity(config.keystore, now),
+        None if config.truststore is None else tuple(load_anchors(config.truststore)),
+    )
+
+
+def server_context_of(config: TlsConfig, stores: Stores) -> ssl.SSLContext:
+    """A listener's context."""
+    if stores.identity is None:
         raise CredentialsError("a listener with TLS needs ssl.keystore.location or ssl.keystore.key")
     context = _context(ssl.PROTOCOL_TLS_SERVER, config)
-    identity = load_identity(config.keystore, now)
-    _use(context, identity)
+    _use(context, stores.identity)
     context.verify_mode = _CLIENT_AUTH[config.client_auth]
     if config.client_auth != "none":
-        if config.truststore is None:
+        if stores.anchors is None:
             raise CredentialsError(f"ssl.client.auth={config.client_auth} needs ssl.truststore.location")
-        _trust(context, config.truststore)
+        context.load_verify_locations(cadata=pem_of(stores.anchors))
     # A session that one listener gave out must not open another one.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
-    return context, identity
+    return context
 
 
-def client_context(config: TlsConfig, now: datetime) -> ssl.SSLContext:
+def client_context_of(config: TlsConfig, stores: Stores) -> ssl.SSLContext:
     """The context of a connection that this side opens: verifies the broker, shows a certificate if it has one."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, config)
     context.check_hostname = config.verify_host_name
-    if config.truststore is None:
+    if stores.anchors is None:
         context.load_default_certs()
     else:
-        _trust(context, config.truststore)
-    if config.keystore is not None:
-        _use(context, load_identity(config.keystore, now))
+        context.load_verify_locations(cadata=pem_of(stores.anchors))
+    if stores.identity is not None:
+        _use(context, stores.identity)
     return context
+
+
+def server_context(config: TlsConfig, now: datetime) -> tuple[ssl.SSLContext, Identity]:
+    """A listener's context from the stores of its configuration, and the identity that it shows."""
+    stores = load_stores(config, now)
+    context = server_context_of(config, stores)
+    assert stores.identity is not None
+    return context, stores.identity
+
+
+def client_context(config: TlsConfig, now: datetime) -> ssl.SSLContext:
+    """A client's context from the stores of its configuration."""
+    return client_context_of(config, load_stores(config, now))
 
 
 def _context(side: int, config: TlsConfig) -> ssl.SSLContext:
@@ -141,10 +172,6 @@ def _context(side: int, config: TlsConfig) -> ssl.SSLContext:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
-
-
-def _trust(context: ssl.SSLContext, source: StoreSource) -> None:
-    context.load_verify_locations(cadata=pem_of(load_anchors(source)))
 
 
 def _use(context: ssl.SSLContext, identity: Identity) -> None:

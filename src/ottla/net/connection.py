@@ -50,6 +50,8 @@ class ClientInfo:
     listener_name: str
     on_controller_listener: bool
     principal: str = "User:ANONYMOUS"
+    node_ids: frozenset[int] = frozenset()
+    """The nodes that the client's certificate names."""
 
 
 class FrameHandler(Protocol):
@@ -139,6 +141,10 @@ class Connection(asyncio.BufferedProtocol):
         """From the next request on the client speaks for this principal."""
         self.client = replace(self.client, principal=principal)
         self._grants = None
+
+    def certified(self, node_ids: frozenset[int]) -> None:
+        """The client has shown a certificate that names these nodes."""
+        self.client = replace(self.client, node_ids=node_ids)
 
     @property
     def grants(self) -> Grants:

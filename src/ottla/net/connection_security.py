@@ -57,15 +57,18 @@ class ConnectionSecurity:
             )
             connection.dispatcher = waiting
             waiting.start(connection)
-        context = security.context
-        if context is None:
+        tls = security.tls
+        if tls is None:
             return connection
 
-        def shaken(tls: ssl.SSLObject) -> None:
+        def shaken(session: ssl.SSLObject) -> None:
+            node_ids = security.certificate_nodes(session)
+            if node_ids:
+                connection.certified(node_ids)
             if security.uses_sasl:
                 return
             try:
-                connection.authenticated(str(security.certificate_principal(tls)))
+                connection.authenticated(str(security.certificate_principal(session)))
             except NotMapped as error:
                 raise HandshakeRefused(str(error)) from None
 
@@ -80,7 +83,7 @@ class ConnectionSecurity:
 
         return TlsLayer(
             connection,
-            context,
+            tls.context,
             self._scratch,
             self._clock,
             server_side=True,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ottla.api.authorization import check
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, AnyApi
 from ottla.api.forwarding.request_forwarding import forward_request
+from ottla.api.node_requests import check_sender
 from ottla.errors import ApiException, ErrorCode
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
@@ -106,6 +107,8 @@ class Dispatcher:
         try:
             if self._node.authorizer is not None:
                 check(self._node, request.api, request, message)
+            if request.api.claims is not None:
+                check_sender(self._node, request.api, request, message)
             answer = request.api.handle(self._node, request, message)
         except ApiException as error:
             self._fail(request, message, error)

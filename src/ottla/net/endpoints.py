@@ -28,6 +28,7 @@ from ottla.net.listener import Listener, ListenerSettings, bind
 if TYPE_CHECKING:
     from ottla.net.connection_security import ConnectionSecurity
     from ottla.security.listener_security import ListenerSecurity
+    from ottla.security.tls_material import TlsEndpoint
 
 
 class ListenerSet:
@@ -103,6 +104,10 @@ class ListenerSet:
             self._clock,
             self._config.int("socket.request.max.bytes"),
         )
+
+    def tls_endpoints(self) -> list[TlsEndpoint]:
+        """The TLS of the listeners that use it."""
+        return [security.tls for security in self._security.values() if security.tls is not None]
 
     def update(self, config: BrokerConfig) -> None:
         """Apply changed limits; open connections stay."""

@@ -191,7 +191,7 @@ class SocketPeer:
         """Connect, and shake hands where the listener speaks TLS."""
         timeout_s = self._peers.settings.setup_timeout_s
         security = self._security
-        if security is None or security.context is None:
+        if security is None or security.tls is None:
             await self._peers.connect(lambda: protocol, host, port, timeout_s)
             return
         from ottla.net.peer_login import TlsClient

@@ -47,10 +47,10 @@ class TlsClient:
     ) -> None:
         loop = asyncio.get_running_loop()
         self._shaken: asyncio.Future[None] = loop.create_future()
-        assert security.context is not None
+        assert security.tls is not None
         self.layer = TlsLayer(
             protocol,
-            security.context,
+            security.tls.context,
             _scratch,
             clock,
             server_side=False,

@@ -83,6 +83,10 @@ class Request(RequestContext):
         self.connection_id = client.connection_id
 
     @property
+    def node_ids(self) -> frozenset[int]:  # type: ignore[override]
+        return self._connection.client.node_ids
+
+    @property
     def grants(self) -> Grants:
         return self._connection.grants
 

@@ -10,7 +10,6 @@ import os
 import secrets
 import ssl
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,6 @@ from cryptography import x509
 
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, SecurityProtocol
-from ottla.credentials.contexts import TlsConfig, client_context, server_context
 from ottla.credentials.errors import CredentialsError
 from ottla.credentials.jaas import LoginModule, parse_file, parse_modules
 from ottla.credentials.names import distinguished_name
@@ -27,11 +25,13 @@ from ottla.credentials.sasl_client import ClientLogin
 from ottla.credentials.scram_keys import SCRAM_HASHES
 from ottla.credentials.secret import Secret
 from ottla.security.mapping import NoMatchingRule, SslPrincipalMapper
+from ottla.security.node_identity import certified_nodes
 from ottla.security.principal import ANONYMOUS, Principal, user
 from ottla.security.sasl.exchange import SaslExchange
 from ottla.security.sasl.mechanism import NewServer
 from ottla.security.sasl.plain import PlainServer, users_of
 from ottla.security.sasl.scram import ScramServer
+from ottla.security.tls_material import TlsEndpoint, listener_keys
 from ottla.wire.enums import ScramMechanism
 
 if TYPE_CHECKING:
@@ -49,14 +49,6 @@ class NotMapped(Exception):
     """A client certificate stands for no principal."""
 
 
-def listener_keys(config: BrokerConfig, name: str) -> dict[str, str]:
-    """The text of each key that is in force for a listener: its own `listener.name.<name>.` keys come first."""
-    given = {**config.static, **config.dynamic_default, **config.dynamic}
-    prefix = f"listener.name.{name.lower()}."
-    own = {key.removeprefix(prefix): text for key, text in given.items() if key.startswith(prefix)}
-    return {**{key: text for key, text in given.items() if not key.startswith("listener.name.")}, **own}
-
-
 class ListenerSecurity:
     """One listener's. Raises ConfigError for settings that cannot work."""
 
@@ -66,13 +58,13 @@ class ListenerSecurity:
         self._keys = keys = listener_keys(config, listener.name)
         self.fail_delay_s = config.int("connection.failed.authentication.delay.ms") / 1000
         self.max_authentication_bytes = config.int("sasl.server.max.receive.size")
-        self.context: ssl.SSLContext | None = None
+        self.tls: TlsEndpoint | None = None
         self._mapper = SslPrincipalMapper()
         self._probing_key = secrets.token_bytes(32)
         self.mechanisms: tuple[str, ...] = ()
         self._plain_users: dict[str, Secret] = {}
         if self.uses_tls:
-            self._load_tls(keys)
+            self._load_tls(config, keys)
         if self.uses_sasl:
             self._load_sasl(keys)
 
@@ -86,9 +78,9 @@ class ListenerSecurity:
 
     # -- TLS
 
-    def _load_tls(self, keys: Mapping[str, str]) -> None:
+    def _load_tls(self, config: BrokerConfig, keys: Mapping[str, str]) -> None:
+        self.tls = TlsEndpoint(config, self.name, server_side=True, sasl=self.uses_sasl)
         try:
-            self.context, self.identity = server_context(TlsConfig.of(keys), datetime.now(UTC))
             self._mapper = SslPrincipalMapper(keys.get("ssl.principal.mapping.rules") or "DEFAULT")
         except ValueError as error:
             raise ConfigError(f"Listener {self.name} cannot use TLS: {error}") from None
@@ -105,6 +97,11 @@ class ListenerSecurity:
             return user(self._mapper.name(subject))
         except NoMatchingRule as error:
             raise NotMapped(str(error)) from None
+
+    def certificate_nodes(self, tls: ssl.SSLObject) -> frozenset[int]:
+        """The nodes that a client's verified certificate names."""
+        names = (tls.getpeercert() or {}).get("subjectAltName", ())
+        return certified_nodes(str(each[1]) for each in names if each[0] == "URI")
 
     # -- SASL
 
@@ -162,13 +159,12 @@ class ClientSecurity:
     ) -> None:
         """`mechanism_key` is `sasl.mechanism.inter.broker.protocol` or `sasl.mechanism.controller.protocol`."""
         keys = listener_keys(config, name)
-        self.context: ssl.SSLContext | None = None
+        self.tls: TlsEndpoint | None = None
         self.login: ClientLogin | None = None
         if protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL):
-            try:
-                self.context = client_context(TlsConfig.of(keys), datetime.now(UTC))
-            except ValueError as error:
-                raise ConfigError(f"Connections to listener {name} cannot use TLS: {error}") from None
+            self.tls = TlsEndpoint(
+                config, name, server_side=False, sasl=protocol is SecurityProtocol.SASL_SSL
+            )
         if protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
             mechanism = keys.get(mechanism_key) or "GSSAPI"
             if mechanism not in MECHANISMS:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.broker.services import Node
 from ottla.clock import Clock, SystemClock
@@ -17,6 +17,9 @@ from ottla.log.write_gate import Probe
 from ottla.net.connecting import Connect, connect_socket
 from ottla.net.endpoints import ListenerSet
 from ottla.server.page_cache import page_cache_probe
+
+if TYPE_CHECKING:
+    from ottla.security.tls_material import TlsEndpoint
 
 _THREADS: Final = 4
 """For fsync, cold reads and codecs: enough to keep a disk busy, few enough to leave a core to the event loop."""
@@ -32,6 +35,10 @@ class Listeners(Protocol):
 
     def open(self, node: Node, *, controllers: bool) -> None:
         """Accept connections on the controllers' listeners, or on all others."""
+        ...
+
+    def tls_endpoints(self) -> list[TlsEndpoint]:
+        """The TLS of the listeners that use it."""
         ...
 
     def update(self, config: BrokerConfig) -> None:

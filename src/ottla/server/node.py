@@ -30,6 +30,7 @@ from ottla.log.write_gate import WriteGate
 from ottla.metadata.publisher import MetadataLoader
 from ottla.net.socket_peers import SocketPeers
 from ottla.raft.driver import RaftDriver
+from ottla.security.node_identity import NodeIdentity
 from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
 from ottla.server.controller_role import ControllerRegistrar
 from ottla.server.directories import open_directories
@@ -38,6 +39,7 @@ from ottla.server.peer_security import peer_security
 from ottla.server.publishers import broker_publishers, node_publishers
 from ottla.server.quorum import make_loader, make_raft, peer_settings
 from ottla.server.security import authorizer_publisher, make_authorizer
+from ottla.server.tls_reload import TlsReloader
 
 _logger = logging.getLogger(__name__)
 
@@ -106,6 +108,12 @@ class Server:
         if failed is not None:
             raise failed
 
+    def reload_tls(self) -> None:
+        """Load the key and trust stores again; what cannot be used changes nothing."""
+        if self.node is not None:
+            _logger.info("Reloading the key and trust stores")
+            self._tls.reload()
+
     async def wait_failed(self) -> BaseException:
         """Wait until the node cannot continue; returns the reason, which is already logged."""
         assert self._failure is not None
@@ -122,6 +130,7 @@ class Server:
     async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         config, clock, fs = self._config, self._clock, self._fs
         self._authorizer = make_authorizer(config)
+        self._node_identity = NodeIdentity.of(config)
         listeners = self._environment.make_listeners(config, clock)
         self._undo.append(listeners.discard)
         self.addresses = listeners.addresses
@@ -140,15 +149,20 @@ class Server:
         )
         self._undo.append(lambda: self._close_logs(log_manager, executor))
         self.cluster_id = open_directories(fs, config, clock, log_manager, self._undo)
+        to_peers = peer_security(config)
         peers = SocketPeers(
             clock,
             loop,
             config.node_id,
             peer_settings(config),
             self._environment.connect,
-            peer_security(config),
+            to_peers.of,
         )
         self._undo.append(peers.close)
+        endpoints = [*listeners.tls_endpoints(), *to_peers.tls_endpoints()]
+        self._tls = TlsReloader(endpoints, config, clock, executor, loop.call_soon_threadsafe)
+        self._undo.append(self._tls.stop)
+        self._tls.start()
 
         raft = make_raft(fs, config, clock, executor, loop, self.cluster_id, peers, self.fail)
         loader = make_loader(config, clock, raft)
@@ -156,7 +170,7 @@ class Server:
         node = self.node = self._make_node(raft, loader, settings, peers, executor)
         if self._authorizer is not None:
             loader.add_publisher(authorizer_publisher(self._authorizer))
-        for publisher in node_publishers(node, listeners, settings):
+        for publisher in node_publishers(node, listeners, settings, self._tls):
             loader.add_publisher(publisher)
         self._start_quorum(listeners, node, raft, loader)
         if config.is_broker:
@@ -203,6 +217,8 @@ class Server:
             to_controller=channel,
             gate=self._gate,
             authorizer=self._authorizer,
+            node_identity=self._node_identity,
+            tls_stores=self._tls,
             fail=self.fail,
         )
         return node

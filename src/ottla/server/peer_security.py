@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.config.listeners import SecurityProtocol, parse_protocol_map
@@ -11,13 +10,30 @@ from ottla.raft.contacts import FETCHES, VOTES
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.security.listener_security import ClientSecurity
+    from ottla.security.tls_material import TlsEndpoint
 
 _TO_CONTROLLERS: Final = frozenset({FETCHES, VOTES, "to-controller"})
 """Purposes of connections to the controllers' listener."""
 
 
-def peer_security(config: BrokerConfig) -> Callable[[str], ClientSecurity | None]:
-    """The security of connections for a purpose. Raises ConfigError for settings that cannot work."""
+class PeerSecurity:
+    """The security of connections by their purpose."""
+
+    def __init__(self, to_controllers: ClientSecurity | None, to_brokers: ClientSecurity | None) -> None:
+        self._to_controllers = to_controllers
+        self._to_brokers = to_brokers
+
+    def of(self, purpose: str) -> ClientSecurity | None:
+        return self._to_controllers if purpose in _TO_CONTROLLERS else self._to_brokers
+
+    def tls_endpoints(self) -> list[TlsEndpoint]:
+        """The TLS of both, as far as they use it."""
+        both = (self._to_controllers, self._to_brokers)
+        return [each.tls for each in both if each is not None and each.tls is not None]
+
+
+def peer_security(config: BrokerConfig) -> PeerSecurity:
+    """How this node opens connections. Raises ConfigError for settings that cannot work."""
     protocols = parse_protocol_map(config.str("listener.security.protocol.map"))
     to_controllers = to_brokers = None
     if config.controller_listener_names:
@@ -28,11 +44,7 @@ def peer_security(config: BrokerConfig) -> Callable[[str], ClientSecurity | None
         name = config.inter_broker_listener_name
         protocol = protocols.get(name, SecurityProtocol.PLAINTEXT)
         to_brokers = _client(config, name, protocol, "sasl.mechanism.inter.broker.protocol")
-
-    def of(purpose: str) -> ClientSecurity | None:
-        return to_controllers if purpose in _TO_CONTROLLERS else to_brokers
-
-    return of
+    return PeerSecurity(to_controllers, to_brokers)
 
 
 def _client(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.config.errors import ConfigError
-from ottla.config.listeners import Listener, SecurityProtocol
+from ottla.config.listeners import Listener
 from ottla.security.authorizer import CLASS_NAME, Authorizer
+from ottla.security.node_identity import is_anonymous
 from ottla.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def make_authorizer(config: BrokerConfig) -> Authorizer | None:
     except ValueError as error:
         raise ConfigError(f"Invalid configuration {error}", key="super.users") from None
     for listener in config.listeners:
-        if _is_for_nodes(config, listener) and _is_anonymous(config, listener):
+        if _is_for_nodes(config, listener) and is_anonymous(config, listener):
             _check_nodes_may_enter(authorizer, listener)
     return authorizer
 
@@ -40,15 +41,6 @@ def _is_for_nodes(config: BrokerConfig, listener: Listener) -> bool:
         listener.name in config.controller_listener_names
         or listener.name == config.inter_broker_listener_name
     )
-
-
-def _is_anonymous(config: BrokerConfig, listener: Listener) -> bool:
-    """Whether a listener lets clients in without knowing who they are."""
-    if listener.protocol is SecurityProtocol.PLAINTEXT:
-        return True
-    own = f"listener.name.{listener.name.lower()}.ssl.client.auth"
-    client_auth = config.static.get(own, config.static.get("ssl.client.auth", "none"))
-    return listener.protocol is SecurityProtocol.SSL and client_auth.strip().lower() != "required"
 
 
 def _check_nodes_may_enter(authorizer: Authorizer, listener: Listener) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Any, TypeVar
@@ -19,8 +20,12 @@ Resp = TypeVar("Resp", bound=WireResponse)
 class RawClient:
     """`ask` is `send` and `receive`. Several `send`s pipeline; `receive` checks that responses keep the order."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float = 60.0) -> None:
+    def __init__(
+        self, host: str, port: int, *, timeout_s: float = 60.0, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.socket = socket.create_connection((host, port), timeout_s)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self._ids = itertools.count(1)
         self._pending: dict[int, tuple[int, int]] = {}
 

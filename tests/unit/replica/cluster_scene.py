@@ -29,6 +29,7 @@ from ottla.records.record import Record
 from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ClusterLink, ReplicaManager
 from ottla.replica.offload import Offloader
+from ottla.security.node_identity import NodeIdentity
 from ottla.testing.memfs import MemFs
 from ottla.testing.memory_peers import MemoryNetwork
 from ottla.testing.virtual_clock import VirtualClock
@@ -107,6 +108,7 @@ class Node:
         self.log_manager.load(self.replicas.topic_config)
         self.broker = SimpleNamespace(
             authorizer=None,
+            node_identity=NodeIdentity.of(config),
             node_id=self.id,
             clock=clock,
             config=config,

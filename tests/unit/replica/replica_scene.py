@@ -28,9 +28,12 @@ from ottla.replica.fetch_sessions import FetchSessionCache
 from ottla.replica.manager import ClusterLink, ReplicaManager
 from ottla.replica.offload import Offloader
 from ottla.replica.producer_ids import ProducerIds
+from ottla.security.authorizer import Grants
+from ottla.security.node_identity import NodeIdentity
 from ottla.testing.memfs import MemFs
 from ottla.testing.memory_peers import MemoryNetwork
 from ottla.testing.virtual_clock import VirtualClock
+from ottla.wire.apis import ApiKey
 from ottla.wire.enums import ConfigResourceType
 
 NODE = 1
@@ -73,6 +76,9 @@ class Context:
     """A request's context, noting what becomes of it."""
 
     client_id = "test"
+    principal, client_host, api_key = "User:ANONYMOUS", "127.0.0.1", int(ApiKey.FETCH)
+    forwarded, node_ids = False, frozenset[int]()
+    grants = Grants("User:ANONYMOUS", "127.0.0.1")
     listener_name = "PLAINTEXT"
     local_host, local_port = "localhost", 9092
 
@@ -246,6 +252,7 @@ def make_scene(fs: MemFs | None = None, clock: VirtualClock | None = None) -> Sc
     log_manager.load(replicas.topic_config)
     broker = SimpleNamespace(
         authorizer=None,
+        node_identity=NodeIdentity.of(config),
         node_id=NODE,
         clock=clock,
         config=config,

@@ -19,21 +19,27 @@ from ottla.wire.messages import AlterConfigsRequest, AlterConfigsResponse
 
 
 def handle(node: Node, ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse | Outcome:
-    own = config_admin.handle_own(node, ctx, request.resources, configs.replacing_changes)
-    rest = AlterConfigsRequest(
-        resources=config_admin.without_own(request.resources, own), validate_only=request.validate_only
-    )
-
-    def done(response: AlterConfigsResponse) -> None:
-        cls = AlterConfigsResponse.AlterConfigsResourceResponse
-        results = config_admin.joined(cls, request.resources, own, response.responses)
-        ctx.respond(AlterConfigsResponse(responses=results))
-
     failed = failure(ctx, request, on_error)
-    if ctx.on_controller_listener:
-        node.controller.alter_configs(rest, done, failed, forwarded=ctx.forwarded)
-    else:
-        forward_part(node, ctx, rest, done, failed)
+
+    def store(own: config_admin.Own) -> None:
+        rest = AlterConfigsRequest(
+            resources=config_admin.without_own(request.resources, own), validate_only=request.validate_only
+        )
+
+        def done(response: AlterConfigsResponse) -> None:
+            cls = AlterConfigsResponse.AlterConfigsResourceResponse
+            results = config_admin.joined(cls, request.resources, own, response.responses)
+            ctx.respond(AlterConfigsResponse(responses=results))
+
+        try:
+            if ctx.on_controller_listener:
+                node.controller.alter_configs(rest, done, failed, forwarded=ctx.forwarded)
+            else:
+                forward_part(node, ctx, rest, done, failed)
+        except ApiException as error:
+            failed(error)
+
+    config_admin.handle_own(node, ctx, request.resources, configs.replacing_changes, store)
     return PARKED
 
 

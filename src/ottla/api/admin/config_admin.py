@@ -13,6 +13,8 @@ from typing import Final, TypeVar
 from ottla.api.authorization import require
 from ottla.api.base import RequestContext
 from ottla.broker.services import Node
+from ottla.config.broker import BrokerConfig
+from ottla.config.dynamic import is_security_key
 from ottla.controller.configs import ChangesOf, ConfigResource, Res, ResultClass, check_with_file, result_as
 from ottla.controller.result import NO_ERROR, ApiError
 from ottla.errors import ApiException, ErrorCode
@@ -70,15 +72,17 @@ def handle_own(
     ctx: RequestContext,
     resources: Sequence[Res],
     changes_of: ChangesOf[Res],
+    then: Callable[[Own], None],
     alter_loggers: Callable[[Res], None] | None = None,
-) -> Own:
-    """Handle the resources that concern this node alone; the controller handles the rest.
+) -> None:
+    """Handle the resources that concern this node alone; the controller handles the rest. `then` gets the results.
 
     `changes_of` returns what the request changes in a resource. `alter_loggers` changes log levels; without it, the
     controller refuses logger resources.
     """
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     own: dict[int, ApiError] = {}
+    stores: list[tuple[int, BrokerConfig]] = []
     for index, resource in enumerate(resources):
         if times[resource.resource_type, resource.resource_name] > 1:
             continue
@@ -89,14 +93,28 @@ def handle_own(
                 if ctx.on_controller_listener:
                     continue
                 check_is_this_node(node, resource.resource_name)
-                check_with_file(node.image, node.config, changes_of(node.image, resource))
+                changes = changes_of(node.image, resource)
+                wanted = check_with_file(node.image, node.config, changes)
+                if any(is_security_key(key) for key in changes):
+                    stores.append((index, wanted))
             elif resource.resource_type == ConfigResourceType.BROKER_LOGGER and alter_loggers is not None:
                 check_is_this_node(node, resource.resource_name)
                 alter_loggers(resource)
                 own[index] = NO_ERROR
         except ApiException as error:
             own[index] = ApiError.of(error)
-    return own
+    if not stores:
+        then(own)
+        return
+    # A resource appears once, so there is one at most.
+    index, wanted = stores[0]
+
+    def checked(error: ApiException | None) -> None:
+        if error is not None:
+            own[index] = ApiError(ErrorCode.INVALID_REQUEST, error.message)
+        then(own)
+
+    node.tls_stores.check(wanted, checked)
 
 
 def without_own(resources: Sequence[Res], own: Own) -> list[Res]:

@@ -22,21 +22,27 @@ def handle(
     def alter_loggers(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
         loggers.alter_levels(resource.configs, validate_only=request.validate_only)
 
-    own = config_admin.handle_own(node, ctx, request.resources, configs.incremental_changes, alter_loggers)
-    rest = IncrementalAlterConfigsRequest(
-        resources=config_admin.without_own(request.resources, own), validate_only=request.validate_only
-    )
-
-    def done(response: IncrementalAlterConfigsResponse) -> None:
-        cls = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-        results = config_admin.joined(cls, request.resources, own, response.responses)
-        ctx.respond(IncrementalAlterConfigsResponse(responses=results))
-
     failed = failure(ctx, request, on_error)
-    if ctx.on_controller_listener:
-        node.controller.incremental_alter_configs(rest, done, failed, forwarded=ctx.forwarded)
-    else:
-        forward_part(node, ctx, rest, done, failed)
+
+    def store(own: config_admin.Own) -> None:
+        rest = IncrementalAlterConfigsRequest(
+            resources=config_admin.without_own(request.resources, own), validate_only=request.validate_only
+        )
+
+        def done(response: IncrementalAlterConfigsResponse) -> None:
+            cls = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+            results = config_admin.joined(cls, request.resources, own, response.responses)
+            ctx.respond(IncrementalAlterConfigsResponse(responses=results))
+
+        try:
+            if ctx.on_controller_listener:
+                node.controller.incremental_alter_configs(rest, done, failed, forwarded=ctx.forwarded)
+            else:
+                forward_part(node, ctx, rest, done, failed)
+        except ApiException as error:
+            failed(error)
+
+    config_admin.handle_own(node, ctx, request.resources, configs.incremental_changes, store, alter_loggers)
     return PARKED
 
 

@@ -31,4 +31,10 @@ def on_error(
     return AllocateProducerIdsResponse(error_code=error.code)
 
 
-API = Api(ApiKey.ALLOCATE_PRODUCER_IDS, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    handle,
+    on_error,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (request.broker_id,),
+)

@@ -33,4 +33,10 @@ def on_error(
     return AlterPartitionResponse(error_code=error.code)
 
 
-API = Api(ApiKey.ALTER_PARTITION, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.ALTER_PARTITION,
+    handle,
+    on_error,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (request.broker_id,),
+)

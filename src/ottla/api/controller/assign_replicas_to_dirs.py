@@ -31,4 +31,10 @@ def on_error(
     return AssignReplicasToDirsResponse(error_code=error.code)
 
 
-API = Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    handle,
+    on_error,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (request.broker_id,),
+)

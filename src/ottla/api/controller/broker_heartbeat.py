@@ -40,4 +40,10 @@ def on_error(
     return BrokerHeartbeatResponse(error_code=error.code)
 
 
-API = Api(ApiKey.BROKER_HEARTBEAT, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.BROKER_HEARTBEAT,
+    handle,
+    on_error,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (request.broker_id,),
+)

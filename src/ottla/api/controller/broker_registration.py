@@ -35,4 +35,10 @@ def on_error(
     return BrokerRegistrationResponse(error_code=error.code)
 
 
-API = Api(ApiKey.BROKER_REGISTRATION, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.BROKER_REGISTRATION,
+    handle,
+    on_error,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (request.broker_id,),
+)

@@ -32,4 +32,10 @@ def on_error(
     return ControllerRegistrationResponse(error_code=error.code, error_message=error.message)
 
 
-API = Api(ApiKey.CONTROLLER_REGISTRATION, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.CONTROLLER_REGISTRATION,
+    handle,
+    on_error,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (request.controller_id,),
+)

@@ -26,6 +26,7 @@ from ottla.api.authorization import cluster_allowed
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
 from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
+from ottla.api.node_requests import speaks_for
 from ottla.broker.services import Broker
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId, TopicName
@@ -70,7 +71,10 @@ def handle(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchR
     if context.error:
         return FetchResponse(error_code=context.error)
     if context.follower is not None:
-        if not cluster_allowed(broker, ctx, AclOperation.CLUSTER_ACTION):
+        if not (
+            speaks_for(broker, ctx, (replica_id,))
+            and cluster_allowed(broker, ctx, AclOperation.CLUSTER_ACTION)
+        ):
             return _denied_follower(broker, ctx, request)
         return _fetch_for_follower(broker, ctx, request, context, context.follower, replica_id)
     max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))

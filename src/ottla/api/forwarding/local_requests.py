@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from ottla.api.authorization import check
 from ottla.api.base import UNEXPECTED, AnyApi, Outcome, RequestContext
+from ottla.api.node_requests import check_sender
 from ottla.errors import ApiException
 from ottla.security.authorizer import Grants
 from ottla.wire.apis import ApiKey
@@ -98,6 +99,7 @@ def serve(node: Node, api: AnyApi, ctx: InnerRequest, message: WireRequest[WireR
     """Handle a request. Every failure becomes its response."""
     try:
         check(node, api, ctx, message)
+        check_sender(node, api, ctx, message)
         answer = api.handle(node, ctx, message)
     except ApiException as error:
         answer = api.error_answer(ctx, message, error)

@@ -26,4 +26,9 @@ def handle(
     return without_unsupported_endpoints(response, ctx.version, supported_from=1)
 
 
-API = Api(ApiKey.BEGIN_QUORUM_EPOCH, handle, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    handle,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (part.leader_id for topic in request.topics for part in topic.partitions),
+)

@@ -39,4 +39,9 @@ def _remove_leader(response: FetchResponse) -> None:
             partition.current_leader = FetchResponse.LeaderIdAndEpoch()
 
 
-API = Api(ApiKey.FETCH, handle, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.FETCH,
+    handle,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (request.replica_id, request.replica_state.replica_id),
+)

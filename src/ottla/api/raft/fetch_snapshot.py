@@ -24,4 +24,9 @@ def handle(node: Node, ctx: RequestContext, request: FetchSnapshotRequest) -> Fe
     return without_unsupported_endpoints(response, ctx.version, supported_from=1)
 
 
-API = Api(ApiKey.FETCH_SNAPSHOT, handle, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.FETCH_SNAPSHOT,
+    handle,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (request.replica_id,),
+)

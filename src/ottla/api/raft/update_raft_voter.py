@@ -23,4 +23,9 @@ def handle(
     return PARKED
 
 
-API = Api(ApiKey.UPDATE_RAFT_VOTER, handle, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.UPDATE_RAFT_VOTER,
+    handle,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (request.voter_id,),
+)

@@ -24,4 +24,9 @@ def handle(node: Node, ctx: RequestContext, request: VoteRequest) -> VoteRespons
     return without_unsupported_endpoints(response, ctx.version, supported_from=1)
 
 
-API = Api(ApiKey.VOTE, handle, needs=(Right(AclOperation.CLUSTER_ACTION),))
+API = Api(
+    ApiKey.VOTE,
+    handle,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (part.replica_id for topic in request.topics for part in topic.partitions),
+)

@@ -49,4 +49,4 @@ def state_api(key: ApiKey, api: AnyStateApi) -> Api[Broker, _Request, _Response]
         )
         return response
 
-    return Api(key, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),))
+    return Api(key, handle, on_error, needs=(Right(AclOperation.CLUSTER_ACTION),), claims=lambda request: ())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.clock import Clock
     from ottla.config.broker import BrokerConfig
     from ottla.config.listeners import Listener
+    from ottla.security.tls_material import TlsEndpoint
 
 
 class SimListeners:
@@ -37,6 +38,10 @@ class SimListeners:
     @property
     def addresses(self) -> dict[str, tuple[str, int]]:
         return {listener.name: (listener.host, listener.port) for listener in self._config.listeners}
+
+    def tls_endpoints(self) -> list[TlsEndpoint]:
+        """None: the simulated network is plain text."""
+        return []
 
     def open(self, node: Node, *, controllers: bool) -> None:
         for listener in self._configured(controllers=controllers):
