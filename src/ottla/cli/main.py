@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "completion": "ottla.cli.completion",
     "demo": "ottla.demo.cli",
     "profile": "ottla.cli.profile",
+    "secure": "ottla.cli.secure.commands",
     "spark": "ottla.pipeline.cli",
     "start": "ottla.cli.start",
     "storage": "ottla.cli.storage",

@@ -14,6 +14,7 @@ from ottla.config.definitions import BROKER_KEYS, ConfigDef
 from ottla.config.dynamic import usable_dynamic
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, Voter, parse_listeners, parse_protocol_map, parse_voters
+from ottla.config.secrets import ConfigTexts
 from ottla.config.synonyms import base_of_listener_key
 from ottla.config.values import TypedValues, Value
 from ottla.ids import BrokerId
@@ -53,9 +54,9 @@ class BrokerConfig(TypedValues):
         """`dynamic_default` are the cluster-wide changes, `dynamic` those of this broker alone."""
         checks.check_names(static)
         static = checks.with_both_ids(static)
-        self.static: Mapping[str, str] = MappingProxyType(static)
-        self.dynamic_default: Mapping[str, str] = MappingProxyType(dict(dynamic_default))
-        self.dynamic: Mapping[str, str] = MappingProxyType(dict(dynamic))
+        self.static: Mapping[str, str] = ConfigTexts(static)
+        self.dynamic_default: Mapping[str, str] = ConfigTexts(dynamic_default)
+        self.dynamic: Mapping[str, str] = ConfigTexts(dynamic)
         given = {**static, **dynamic_default, **dynamic}
         values = {name: _value(definition, given) for name, definition in BROKER_KEYS.items()}
         for name, text in given.items():

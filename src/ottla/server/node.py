@@ -31,6 +31,7 @@ from ottla.metadata.publisher import MetadataLoader
 from ottla.net.socket_peers import SocketPeers
 from ottla.raft.driver import RaftDriver
 from ottla.security.node_identity import NodeIdentity
+from ottla.security.profile import check_profile, report
 from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
 from ottla.server.controller_role import ControllerRegistrar
 from ottla.server.directories import open_directories
@@ -129,10 +130,12 @@ class Server:
 
     async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         config, clock, fs = self._config, self._clock, self._fs
+        unsafe = check_profile(config)
         self._authorizer = make_authorizer(config)
         self._node_identity = NodeIdentity.of(config)
         listeners = self._environment.make_listeners(config, clock)
         self._undo.append(listeners.discard)
+        report(unsafe, strict=False)
         self.addresses = listeners.addresses
         executor = self._environment.executor
         self._undo.append(executor.shutdown)
