@@ -17,9 +17,7 @@ from ottla.testing.process import BrokerProcess
 @pytest.mark.filterwarnings("ignore:value_.*serializer does not implement:DeprecationWarning")
 def test_tutorial_lines_run_as_they_are_written(start_broker: Callable[..., BrokerProcess]) -> None:
     address = start_broker().bootstrap
-    producer = KafkaProducer(
-        bootstrap_servers=[address], value_serializer=lambda x: dumps(x).encode("utf-8")
-    )
+    producer = KafkaProducer(bootstrap_servers=[address], value_serializer=lambda x: dumps(x).encode("utf-8"))
     for e in range(100):
         data = {"number": e}
         future = producer.send("sample3", value=data)

@@ -15,7 +15,6 @@ from ottla.controller import (
     brokers,
     directories,
     elections,
-    features,
     producer_ids,
     reassignments,
     topics,
@@ -124,7 +123,6 @@ DECISIONS: Final[dict[int, Decision[Any, Any]]] = {
     ApiKey.CREATE_TOPICS: Decision(_create_topics, _timeout),
     ApiKey.CREATE_PARTITIONS: Decision(_create_partitions, _timeout),
     ApiKey.DELETE_TOPICS: Decision(_by_version(topics.delete_topics), _timeout),
-    ApiKey.UPDATE_FEATURES: Decision(_by_version(features.update_features), _timeout),
     ApiKey.ELECT_LEADERS: Decision(_by_version(elections.elect_leaders), _timeout),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Decision(
         _by_settings(reassignments.alter_partition_reassignments), _timeout
