@@ -106,7 +106,8 @@ def _check_file(config: BrokerConfig, file: str | None) -> None:
     """The properties file itself, if it holds passwords."""
     if file is None or not any(is_secret(key) for key in config.static):
         return
-    from ottla.security.profile import file_findings, is_strict, report
+    from ottla.config.security_profile import is_strict
+    from ottla.security.profile import file_findings, report
 
     report(file_findings([("--config", file)]), strict=is_strict(config))
 

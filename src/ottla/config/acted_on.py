@@ -39,6 +39,7 @@ _BROKER: Final = frozenset(
         "auto.leader.rebalance.enable",
         "broker.heartbeat.interval.ms",
         "broker.rack",
+        "config.providers",
         "broker.session.timeout.ms",
         "connections.max.idle.ms",
         "controlled.shutdown.enable",
@@ -226,5 +227,7 @@ def unused_keys(given: Iterable[str]) -> list[str]:
     return sorted(
         key
         for key in given
-        if key not in ACTED_ON | EXTENSION_KEYS and base_of_listener_key(key) not in _PER_LISTENER
+        if key not in ACTED_ON | EXTENSION_KEYS
+        and not key.startswith("config.providers.")
+        and base_of_listener_key(key) not in _PER_LISTENER
     )

@@ -97,9 +97,11 @@ def _create_acls(
     inputs: Inputs, request: messages.CreateAclsRequest
 ) -> ControllerResult[messages.CreateAclsResponse]:
     # Security is loaded where it is used, so that other nodes start faster.
+    from ottla.config.security_profile import is_strict
     from ottla.controller.acls import create_acls
 
-    return create_acls(inputs.image, request, inputs.clock.random_uuid)
+    strict = is_strict(inputs.settings.static)
+    return create_acls(inputs.image, request, inputs.clock.random_uuid, strict=strict)
 
 
 def _delete_acls(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, SecurityProtocol
+from ottla.config.security_profile import PROFILE_KEY, is_strict
 from ottla.security.node_identity import IDENTITY_KEY, NodeIdentity
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-STANDARD: Final = "standard"
-STRICT: Final = "strict"
-PROFILE_KEY: Final = "ottla.security.profile"
 PLAINTEXT_KEY: Final = "ottla.plaintext.listeners"
 STRICT_UNAUTHENTICATED_BYTES: Final = 64 << 10
 """The largest frame of a client that has not authenticated, in strict."""
@@ -38,18 +36,6 @@ class Finding(NamedTuple):
 
     key: str
     sentence: str
-
-
-def profile_of(config: BrokerConfig) -> str:
-    """The profile in force. Raises ConfigError for another word."""
-    text = config.static.get(PROFILE_KEY, STANDARD).strip().lower()
-    if text not in (STANDARD, STRICT):
-        raise ConfigError.bad_value(PROFILE_KEY, text, f"{STANDARD} or {STRICT}")
-    return text
-
-
-def is_strict(config: BrokerConfig) -> bool:
-    return profile_of(config) == STRICT
 
 
 def check_profile(config: BrokerConfig) -> list[Finding]:

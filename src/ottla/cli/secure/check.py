@@ -19,14 +19,13 @@ from ottla.cli.secure.users import open_cluster
 from ottla.cli.settings import node_config
 from ottla.config.broker import BrokerConfig
 from ottla.config.errors import ConfigError
+from ottla.config.security_profile import PROFILE_KEY, is_strict
 from ottla.credentials.contexts import TlsConfig, client_context, server_context
 from ottla.credentials.errors import CredentialsError
 from ottla.security.node_identity import NODE_URI
 from ottla.security.profile import (
-    PROFILE_KEY,
     directory_findings,
     file_findings,
-    is_strict,
     secret_files,
     settings_findings,
 )

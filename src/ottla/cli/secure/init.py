@@ -20,11 +20,12 @@ from ottla.cli.secure.plan import (
 )
 from ottla.clock import SystemClock
 from ottla.credentials.authority import CertificateAuthority
+from ottla.credentials.scram_keys import DEFAULT_ITERATIONS
 from ottla.security.node_identity import NODE_URI
 from ottla.wire.uuid import uuid_to_str
 
 _PASSWORD_BYTES: Final = 24
-SCRAM_ITERATIONS: Final = 8192
+SCRAM_ITERATIONS: Final = DEFAULT_ITERATIONS
 
 
 def new_password() -> str:
