@@ -27,6 +27,7 @@ AREAS: Final = (
             "get-offsets": "Show where partitions begin and end.",
             "delete-records": "Delete records up to an offset.",
             "configs": "Show and change settings, quotas and users.",
+            "registry": "Run a schema registry.",
         },
     ),
     (

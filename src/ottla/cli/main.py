@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "demo": "ottla.demo.cli",
     "profile": "ottla.cli.profile",
     "secure": "ottla.cli.secure.commands",
+    "registry": "ottla.cli.registry",
     "spark": "ottla.pipeline.cli",
     "start": "ottla.cli.start",
     "storage": "ottla.cli.storage",
