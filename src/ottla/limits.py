@@ -70,3 +70,9 @@ MAX_PEER_QUEUE: Final = 10_000
 
 MAX_WAITING_FOR_CONTROLLER: Final = 10_000
 """Requests of one node, its clients' included, that may wait until there is an active controller."""
+
+MAX_QUOTA_MEASURES: Final = 10_000
+"""Clients, and addresses, whose use of quotas is measured at once; those that were idle longest are forgotten."""
+
+MAX_HELD_SOCKETS: Final = 1_000
+"""Connections of addresses above their rate that are held before they are closed; more are closed at once."""

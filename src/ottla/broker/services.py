@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.topic_creation import InternalTopicCreations
 from ottla.errors import ApiException, ErrorCode
+from ottla.security.quotas.managers import ClientQuotas
 
 if TYPE_CHECKING:
     from ottla.broker.controller_channel import ControllerChannel
@@ -77,6 +78,8 @@ class Node:
     """Checks changes of key and trust stores before they are stored."""
     fail: Callable[[BaseException], None]
     """Stop the node because of an unrecoverable error. The reason is logged."""
+    quotas: ClientQuotas = field(default_factory=ClientQuotas, kw_only=True)
+    """Limits clients; while no quota is set it measures nothing."""
 
     @property
     def controller(self) -> Controller:

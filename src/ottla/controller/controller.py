@@ -19,6 +19,7 @@ from ottla.controller.periodic import PeriodicTasks
 from ottla.controller.result import ControllerResult
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings import UNCLEAN_KEY, Settings
+from ottla.controller.topics import Charge, without_quota
 from ottla.errors import ApiException
 from ottla.metadata.features import KRAFT_VERSION
 from ottla.metadata.image import MetadataImage
@@ -238,11 +239,17 @@ class Controller:
     # Requests
 
     def handle(
-        self, request: WireRequest[Resp], done: Done[Resp], failed: Failed, *, version: int = _LATEST
+        self,
+        request: WireRequest[Resp],
+        done: Done[Resp],
+        failed: Failed,
+        *,
+        version: int = _LATEST,
+        charge: Charge = without_quota,
     ) -> None:
         """Handle a request of the table `DECISIONS`. `done` is called when its records are committed."""
         decision = DECISIONS[request.API_KEY]
-        inputs = Inputs(self.image, self.settings, self._clock, version)
+        inputs = Inputs(self.image, self.settings, self._clock, version, charge)
         self._operations.run(
             lambda: decision.decide(inputs, request),
             done,

@@ -21,7 +21,7 @@ from ottla.security.authorizer import Grants
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
-    from ottla.clock import Clock
+    from ottla.clock import Clock, Timer
     from ottla.log.write_gate import WriteGate
     from ottla.net.busy_poll import BusyPoller
 
@@ -81,6 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         "_held_answer_bytes",
         "_held_by",
         "_max_request_bytes",
+        "_muted",
+        "_muted_until",
         "_on_lost",
         "_own",
         "_reading",
@@ -128,6 +130,9 @@ class Connection(asyncio.BufferedProtocol):
         self._finishing = False
         self._held_by: WriteGate | None = None
         """The gate that the next request waits for."""
+        self._muted_until = 0.0
+        self._muted: Timer | None = None
+        """Runs while a quota keeps the connection's next requests waiting."""
         self._resume_scheduled = False
         self.last_active = clock.monotonic()
         self.on_disconnect: dict[Hashable, Callable[[], None]] = {}
@@ -200,6 +205,9 @@ class Connection(asyncio.BufferedProtocol):
         self._release_own()
         if self._held_by is not None:
             self._held_by.forget(self._let_through)
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         slots, self._slots = self._slots, deque()
         self._held_answer_bytes = 0
         self._on_lost(self)
@@ -236,6 +244,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def _let_through(self) -> None:
         self._held_by = None
+        self.last_active = self._clock.monotonic()
+        self._schedule_resume()
+
+    @property
+    def muted(self) -> bool:
+        """No request is taken because of a quota: the connection is not idle."""
+        return self._muted is not None
+
+    def mute(self, seconds: float) -> None:
+        """Take no request for this long: the client is above a quota. Of two times the longer one counts."""
+        until = self._clock.monotonic() + seconds
+        if self._muted is not None:
+            if until <= self._muted_until:
+                return
+            self._muted.cancel()
+        self._muted_until = until
+        self._muted = self._clock.call_later(seconds, self._unmute)
+        self._stop_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
         self.last_active = self._clock.monotonic()
         self._schedule_resume()
 
@@ -281,7 +310,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _blocked(self) -> bool:
-        if self._write_paused or self._finishing or self._held_by is not None:
+        if self._write_paused or self._finishing or self._held_by is not None or self._muted is not None:
             return True
         # In most cases every request was answered at once, and there is nothing to count.
         slots = self._slots

@@ -37,10 +37,12 @@ _Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None"]
 class Dispatcher:
     """Serves the APIs of one kind of listener."""
 
-    __slots__ = ("_apis", "_gate", "_node", "_served")
+    __slots__ = ("_apis", "_clock", "_gate", "_node", "_quotas", "_served")
 
     def __init__(self, node: Node, apis: Mapping[int, AnyApi], gate: WriteGate | None = None) -> None:
         self._node = node
+        self._clock = node.clock
+        self._quotas = node.quotas
         self._apis = apis
         self._gate = gate
         """Holds back requests of gated APIs while the disk cannot keep up."""
@@ -53,6 +55,7 @@ class Dispatcher:
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, hold its connection, or close it."""
+        began = self._clock.monotonic() if self._quotas.enabled else None
         try:
             key, version, correlation_id, client_id, offset = read_request_start(frame)
             served = self._served.get((key, version)) or self._look_up(connection, key, version)
@@ -70,7 +73,12 @@ class Dispatcher:
             _logger.warning("Closing %s: %s", connection.client.connection_id, error.message)
             connection.close()
             return
-        request = Request(connection, api, version, correlation_id, client_id, now)
+        if began is None or not api.throttled:
+            request = Request(connection, api, version, correlation_id, client_id, now)
+        else:
+            request = self._metered(
+                connection, api, version, correlation_id, client_id, now, len(frame), began
+            )
         connection.add(request)
         if api.forward and not request.on_controller_listener:
             request.frame = bytes(frame)
@@ -78,6 +86,24 @@ class Dispatcher:
                 self.forward(request)
                 return
         self._handle(request, message)
+
+    def _metered(
+        self,
+        connection: Connection,
+        api: AnyApi,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        now: float,
+        size: int,
+        began: float,
+    ) -> Request:
+        # Loaded with the first quota.
+        from ottla.net.metered_request import MeteredRequest
+
+        return MeteredRequest(
+            self._node, connection, api, version, correlation_id, client_id, now, size=size, began=began
+        )
 
     def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
         """The API, if it is served in this version. As in Kafka, the connection of other clients is closed."""
@@ -118,8 +144,10 @@ class Dispatcher:
             self._fail(request, message, UNEXPECTED)
         else:
             if answer is NO_RESPONSE:
-                request.complete([], 0)
-            elif answer is not PARKED:
+                request.no_response()
+            elif answer is PARKED:
+                request.parked()
+            else:
                 request.respond(answer)
 
     def forward(self, request: Request) -> None:
@@ -129,8 +157,7 @@ class Dispatcher:
 
         def answered(answer: bytes) -> None:
             if request.buffers is None and not request.closed:
-                size = len(answer)
-                request.complete([size.to_bytes(4, "big"), answer], size + 4)
+                request.forwarded_answer(answer)
 
         def failed(error: ApiException) -> None:
             if request.closed:

@@ -85,6 +85,7 @@ class ListenerSet:
                 self._clock,
                 self._busy_poller,
                 self._secured(configured.name, node, dispatcher),
+                node.quotas.ips,
             )
             listener.on_room = self._room
             self._listeners[configured.name] = listener

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
+from ottla.limits import MAX_HELD_SOCKETS
 from ottla.net.admission import Admission, Verdict
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.busy_poll import BusyPoller
@@ -22,6 +23,7 @@ from ottla.net.dispatch import Dispatcher
 
 if TYPE_CHECKING:
     from ottla.net.connection_security import ConnectionSecurity
+    from ottla.security.quotas.ips import IpQuotas
 
 _logger = logging.getLogger(__name__)
 
@@ -104,6 +106,7 @@ class Listener:
         clock: Clock,
         busy_poll: BusyPoller | None = None,
         security: ConnectionSecurity | None = None,
+        ip_quotas: IpQuotas | None = None,
     ) -> None:
         """`security` is None for a PLAINTEXT listener."""
         self.settings = settings
@@ -115,6 +118,9 @@ class Listener:
         self._admission = admission
         self._clock = clock
         self._busy_poller = busy_poll
+        self._ip_quotas = ip_quotas
+        self._held: dict[socket.socket, Timer] = {}
+        """Connections of addresses above their rate, until they are closed."""
         self._accepting = False
         self._stopped = False
         self._held_back: Timer | None = None
@@ -158,6 +164,10 @@ class Listener:
             self._held_back.cancel()
         for sock in self._sockets:
             sock.close()
+        for held, timer in self._held.items():
+            timer.cancel()
+            held.close()
+        self._held.clear()
         if self._opening:
             await asyncio.wait(self._opening)
         if not self.connections:
@@ -223,7 +233,25 @@ class Listener:
                 self.settings.name,
             )
 
+    def _hold(self, accepted: socket.socket, seconds: float) -> None:
+        """Leave a connection unread for a time, then close it: its client must not try again at once."""
+        if len(self._held) >= MAX_HELD_SOCKETS:
+            accepted.close()
+        else:
+            self._held[accepted] = self._clock.call_later(seconds, self._close_held, accepted)
+
+    def _close_held(self, held: socket.socket) -> None:
+        del self._held[held]
+        held.close()
+
     def _admit(self, accepted: socket.socket, ip: str, port: int) -> None:
+        quotas = self._ip_quotas
+        if quotas is not None and quotas.enabled:
+            throttle_ms = quotas.throttle_ms(ip, int(self._clock.monotonic() * 1000))
+            if throttle_ms > 0:
+                _logger.debug("Holding a connection from %s for %d ms: it is above its rate", ip, throttle_ms)
+                self._hold(accepted, throttle_ms / 1000)
+                return
         if self._admission.admit(self.settings.name, ip) is Verdict.REFUSE:
             _logger.info(
                 "Refusing a connection from %s: it has max.connections.per.ip connections already", ip

@@ -39,6 +39,7 @@ from ottla.server.environment import Environment, Listeners
 from ottla.server.peer_security import peer_security
 from ottla.server.publishers import broker_publishers, node_publishers
 from ottla.server.quorum import make_loader, make_raft, peer_settings
+from ottla.server.quotas import make_quotas, quotas_publisher
 from ottla.server.security import authorizer_publisher, make_authorizer
 from ottla.server.tls_reload import TlsReloader
 
@@ -173,6 +174,7 @@ class Server:
         node = self.node = self._make_node(raft, loader, settings, peers, executor)
         if self._authorizer is not None:
             loader.add_publisher(authorizer_publisher(self._authorizer))
+        loader.add_publisher(quotas_publisher(node.quotas))
         for publisher in node_publishers(node, listeners, settings, self._tls):
             loader.add_publisher(publisher)
         self._start_quorum(listeners, node, raft, loader)
@@ -223,6 +225,7 @@ class Server:
             node_identity=self._node_identity,
             tls_stores=self._tls,
             fail=self.fail,
+            quotas=make_quotas(config),
         )
         return node
 
