@@ -60,7 +60,7 @@ def cluster(broker: BrokerProcess, client_id: str = "admin") -> Cluster:
 
 
 def throttles(client: str) -> tuple[dict[str, Any], list[int]]:
-    """Settings that note how long librdkafka is told to wait, in milliseconds."""
+    """Settings that note how long the broker makes librdkafka wait, in milliseconds."""
     waits: list[int] = []
     return {
         "client.id": client,
