@@ -38,6 +38,12 @@ MAX_CONNECTIONS: Final = 10_000
 MAX_CONNECTIONS_PER_IP: Final = 5_000
 """The same for one address and `max.connections.per.ip`."""
 
+MAX_FAILING_ADDRESSES: Final = 10_000
+"""Addresses whose failed logins are remembered."""
+
+UNAUTHENTICATED_DECODE_BYTES: Final = 1 << 20
+"""The decoded form of a request before its client has authenticated, unless the frame itself is larger."""
+
 MAX_FETCH_PARTITIONS: Final = 100_000
 """Partitions of one fetch session."""
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.replica.fetch_sessions import FetchSessionCache
     from ottla.replica.manager import ReplicaManager
     from ottla.replica.producer_ids import ProducerIds
+    from ottla.security.audit import AuditFile
     from ottla.security.authorizer import Authorizer
     from ottla.security.node_identity import NodeIdentity
 
@@ -72,6 +73,8 @@ class Node:
     """Holds back clients' writes while the disk cannot keep up."""
     authorizer: Authorizer | None
     """Decides what clients may do; None where everyone may do everything."""
+    audit: AuditFile | None
+    """Gets logins, denials and changes; None without `ottla.audit.log.file`."""
     node_identity: NodeIdentity
     """Which connections may send the requests of which nodes."""
     tls_stores: StoreChanges

@@ -147,6 +147,8 @@ BROKER_KEYS, TOPIC_KEYS = _load()
 EXTENSION_KEYS: Final = frozenset(
     {
         "allow.everyone.if.no.acl.found",
+        "ottla.audit.log.file",
+        "ottla.max.unauthenticated.connections",
         "ottla.node.identity",
         "ottla.node.principals",
         "ottla.plaintext.listeners",

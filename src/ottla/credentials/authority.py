@@ -9,10 +9,13 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ottla.credentials.stores import Identity, pem_of
+
+
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 def common_name(name: str) -> x509.Name:
@@ -46,10 +49,16 @@ class CertificateAuthority:
         hosts: tuple[str, ...] = ("localhost", "127.0.0.1"),
         uris: tuple[str, ...] = (),
         lifetime: timedelta = timedelta(days=30),
+        rsa_bits: int | None = None,
     ) -> Identity:
-        """A key with a certificate for a subject. A negative lifetime gives one that has expired."""
+        """A key with a certificate for a subject. A negative lifetime gives one that has expired.
+
+        The key is EC P-256, or RSA of this size.
+        """
         name = common_name(subject) if isinstance(subject, str) else subject
-        key = ec.generate_private_key(ec.SECP256R1())
+        key: Key = ec.generate_private_key(ec.SECP256R1())
+        if rsa_bits is not None:
+            key = rsa.generate_private_key(public_exponent=65537, key_size=rsa_bits)
         alternatives = [_general_name(host) for host in hosts]
         alternatives += [x509.UniformResourceIdentifier(uri) for uri in uris]
         authority = self.identity.certificate
@@ -93,7 +102,7 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, lifetime: timedelta
+    subject: x509.Name, issuer: x509.Name, key: Key, lifetime: timedelta
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     start = now - timedelta(days=1) + min(lifetime, timedelta())

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ottla.api.audit import note_change
 from ottla.api.authorization import check
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, AnyApi
 from ottla.api.forwarding.request_forwarding import forward_request
@@ -133,6 +134,8 @@ class Dispatcher:
         try:
             if self._node.authorizer is not None:
                 check(self._node, request.api, request, message)
+            if request.api.forward and self._node.audit is not None:
+                note_change(self._node, request, message)
             if request.api.claims is not None:
                 check_sender(self._node, request.api, request, message)
             answer = request.api.handle(self._node, request, message)

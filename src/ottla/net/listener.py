@@ -24,6 +24,7 @@ from ottla.net.dispatch import Dispatcher
 if TYPE_CHECKING:
     from ottla.net.connection_security import ConnectionSecurity
     from ottla.security.quotas.ips import IpQuotas
+    from ottla.net.failed_logins import FailedLogins
 
 _logger = logging.getLogger(__name__)
 
@@ -107,10 +108,12 @@ class Listener:
         busy_poll: BusyPoller | None = None,
         security: ConnectionSecurity | None = None,
         ip_quotas: IpQuotas | None = None,
+        failed_logins: FailedLogins | None = None,
     ) -> None:
         """`security` is None for a PLAINTEXT listener."""
         self.settings = settings
         self._security = security
+        self._failed_logins = failed_logins
         self.connections: set[Connection] = set()
         self._sockets = sockets
         self._dispatcher = dispatcher
@@ -149,7 +152,7 @@ class Listener:
     def resume_accepting(self) -> None:
         if self._stopped or self._accepting or self._held_back is not None:
             return
-        if self._admission.full(self.settings.name):
+        if self._is_full():
             return
         self._accepting = True
         loop = asyncio.get_running_loop()
@@ -202,7 +205,7 @@ class Listener:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
-            if self._admission.full(self.settings.name):
+            if self._is_full():
                 self._warn_full()
                 self._pause_accepting()
                 return
@@ -224,14 +227,19 @@ class Listener:
                 return
             self._admit(accepted, _plain(str(address[0])), int(address[1]))
 
+    def _is_full(self) -> bool:
+        return self._admission.full(self.settings.name) or (
+            self._security is not None and self._security.full
+        )
+
     def _warn_full(self) -> None:
         now = self._clock.monotonic()
         if now >= self._warn_full_again_at:
             self._warn_full_again_at = now + _WARN_FULL_EACH_S
-            _logger.warning(
-                "Listener %s has max.connections connections: new ones wait until others close",
-                self.settings.name,
-            )
+            limit = "max.connections connections"
+            if not self._admission.full(self.settings.name):
+                limit = "ottla.max.unauthenticated.connections connections that are not authenticated"
+            _logger.warning("Listener %s has %s: new ones wait", self.settings.name, limit)
 
     def _hold(self, accepted: socket.socket, seconds: float) -> None:
         """Leave a connection unread for a time, then close it: its client must not try again at once."""
@@ -267,8 +275,11 @@ class Listener:
             client=self._client(accepted, ip, port),
             on_lost=self._lost,
             busy_poll=self._busy_poller,
+            failed_logins=self._failed_logins,
         )
         self.connections.add(connection)
+        if self._security is not None:
+            self._security.begin(connection)
         task = asyncio.get_running_loop().create_task(self._start(accepted, connection))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
@@ -308,6 +319,8 @@ class Listener:
         if connection in self.connections:
             self.connections.discard(connection)
             self._admission.release(self.settings.name, connection.client.client_host)
+            if self._security is not None:
+                self._security.gone(connection)
             self.on_room()
         if self._all_closed is not None and not self.connections:
             self._all_closed.set()

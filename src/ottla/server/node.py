@@ -30,6 +30,7 @@ from ottla.log.write_gate import WriteGate
 from ottla.metadata.publisher import MetadataLoader
 from ottla.net.socket_peers import SocketPeers
 from ottla.raft.driver import RaftDriver
+from ottla.security.audit import open_audit
 from ottla.security.node_identity import NodeIdentity
 from ottla.security.profile import check_profile, report
 from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
@@ -139,6 +140,11 @@ class Server:
         report(unsafe, strict=False)
         self.addresses = listeners.addresses
         executor = self._environment.executor
+        audit = self._audit = open_audit(config, clock, executor)
+        if audit is not None:
+            self._undo.append(audit.close)
+            if self._authorizer is not None:
+                self._authorizer.audit = audit
         self._undo.append(executor.shutdown)
         reserver = SpaceReserver(clock, self._gate, loop.call_soon_threadsafe)
         self._undo += reserver.stop, self._gate.stop
@@ -164,7 +170,7 @@ class Server:
         )
         self._undo.append(peers.close)
         endpoints = [*listeners.tls_endpoints(), *to_peers.tls_endpoints()]
-        self._tls = TlsReloader(endpoints, config, clock, executor, loop.call_soon_threadsafe)
+        self._tls = TlsReloader(endpoints, config, clock, executor, loop.call_soon_threadsafe, audit)
         self._undo.append(self._tls.stop)
         self._tls.start()
 
@@ -222,6 +228,7 @@ class Server:
             to_controller=channel,
             gate=self._gate,
             authorizer=self._authorizer,
+            audit=self._audit,
             node_identity=self._node_identity,
             tls_stores=self._tls,
             fail=self.fail,

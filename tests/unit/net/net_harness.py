@@ -97,7 +97,7 @@ class Client:
         self.turns: list[Callable[[], None]] = []
         self.lost: list[Connection] = []
         self.quotas = ClientQuotas()
-        node = SimpleNamespace(authorizer=None, clock=clock, quotas=self.quotas)
+        node = SimpleNamespace(authorizer=None, audit=None, clock=clock, quotas=self.quotas)
         self.connection = Connection(
             Dispatcher(cast(Node, node), apis, gate),
             buffers,

@@ -253,6 +253,7 @@ def make_scene(fs: MemFs | None = None, clock: VirtualClock | None = None) -> Sc
     log_manager.load(replicas.topic_config)
     broker = SimpleNamespace(
         authorizer=None,
+        audit=None,
         node_identity=NodeIdentity.of(config),
         node_id=NODE,
         clock=clock,

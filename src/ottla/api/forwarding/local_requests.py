@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from ottla.api.audit import note_change
 from ottla.api.authorization import check
 from ottla.api.base import UNEXPECTED, AnyApi, Outcome, RequestContext
 from ottla.api.node_requests import check_sender
@@ -110,6 +111,8 @@ def serve(node: Node, api: AnyApi, ctx: InnerRequest, message: WireRequest[WireR
     try:
         check(node, api, ctx, message)
         check_sender(node, api, ctx, message)
+        if ctx.forwarded and node.audit is not None:
+            note_change(node, ctx, message)
         answer = api.handle(node, ctx, message)
     except ApiException as error:
         answer = api.error_answer(ctx, message, error)

@@ -66,14 +66,14 @@ def controller() -> Controller:
 @pytest.fixture
 def channel(controller: Controller) -> Channel:
     return Channel(
-        SimpleNamespace(controller=controller, authorizer=None, quotas=ClientQuotas(), clock=VirtualClock())
+        SimpleNamespace(controller=controller, authorizer=None, audit=None, quotas=ClientQuotas(), clock=VirtualClock())
     )
 
 
 def pass_on(channel: Channel, frame: bytes, **who: str) -> Any:
     """The answer's bytes, or the error."""
     node = SimpleNamespace(
-        to_controller=channel, authorizer=None, config=SimpleNamespace(int=lambda key: 30_000)
+        to_controller=channel, authorizer=None, audit=None, config=SimpleNamespace(int=lambda key: 30_000)
     )
     ctx = InnerRequest(print, api_key=19, version=7, received_at=0.0, **who)
     outcome: list[Any] = []
@@ -140,7 +140,7 @@ def test_what_does_not_belong_into_an_envelope_is_refused(
 def pass_on_part(channel: Any) -> Any:
     """The answer to the rest of a request, or the error."""
     node = SimpleNamespace(
-        to_controller=channel, authorizer=None, config=SimpleNamespace(int=lambda key: 30_000)
+        to_controller=channel, authorizer=None, audit=None, config=SimpleNamespace(int=lambda key: 30_000)
     )
     ctx = InnerRequest(print, api_key=19, version=7, received_at=0.0, principal="User:alice")
     request = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="rest")])
