@@ -78,7 +78,8 @@ async def listening(
         receive_buffer_bytes=-1,
     )
     dispatcher = Dispatcher(
-        cast(Node, SimpleNamespace(authorizer=None, audit=None, clock=SystemClock(), quotas=ClientQuotas())), service.apis
+        cast(Node, SimpleNamespace(authorizer=None, audit=None, clock=SystemClock(), quotas=ClientQuotas())),
+        service.apis,
     )
     listener = Listener(settings, bind(host, 0), dispatcher, ReceiveBuffers(), admission, clock)
     reaper = IdleReaper(clock, idle_ms, lambda: listener.connections)

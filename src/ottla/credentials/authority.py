@@ -14,7 +14,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ottla.credentials.stores import Identity, pem_of
 
-
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
@@ -101,9 +100,7 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: Key, lifetime: timedelta
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: Key, lifetime: timedelta) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     start = now - timedelta(days=1) + min(lifetime, timedelta())
     return (

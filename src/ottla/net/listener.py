@@ -23,8 +23,8 @@ from ottla.net.dispatch import Dispatcher
 
 if TYPE_CHECKING:
     from ottla.net.connection_security import ConnectionSecurity
-    from ottla.security.quotas.ips import IpQuotas
     from ottla.net.failed_logins import FailedLogins
+    from ottla.security.quotas.ips import IpQuotas
 
 _logger = logging.getLogger(__name__)
 

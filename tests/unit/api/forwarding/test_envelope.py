@@ -66,7 +66,9 @@ def controller() -> Controller:
 @pytest.fixture
 def channel(controller: Controller) -> Channel:
     return Channel(
-        SimpleNamespace(controller=controller, authorizer=None, audit=None, quotas=ClientQuotas(), clock=VirtualClock())
+        SimpleNamespace(
+            controller=controller, authorizer=None, audit=None, quotas=ClientQuotas(), clock=VirtualClock()
+        )
     )
 
 
