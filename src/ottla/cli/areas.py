@@ -11,7 +11,6 @@ AREAS: Final = (
             "demo": "See all of it at work: a broker, records, pipelines on Spark.",
             "start": "Run a node, or several.",
             "storage": "Format a node's directories; look at them.",
-            "secure": "Make a secured cluster, its users and its tenants.",
             "doctor": "Check that all is well, and say what to do where it is not.",
             "top": "Watch a cluster: rates, lag, partitions in trouble.",
             "profile": "Clusters by name, with their settings and credentials.",
@@ -27,7 +26,6 @@ AREAS: Final = (
             "get-offsets": "Show where partitions begin and end.",
             "delete-records": "Delete records up to an offset.",
             "configs": "Show and change settings, quotas and users.",
-            "registry": "Run a schema registry.",
         },
     ),
     (
@@ -67,6 +65,7 @@ AREAS: Final = (
     (
         "Pipelines",
         {
+            "connect": "Run a Connect worker; validate and try connectors.",
             "spark": "A local Spark for Streams, Connect and Mirror.",
             "streams": "Run Streams applications on Spark; look at them, stop and reset them.",
         },

@@ -15,10 +15,9 @@ from ottla.cli.tools import registry
 
 _COMMANDS: Final = {
     "completion": "ottla.cli.completion",
+    "connect": "ottla.connect.cli",
     "demo": "ottla.demo.cli",
     "profile": "ottla.cli.profile",
-    "secure": "ottla.cli.secure.commands",
-    "registry": "ottla.cli.registry",
     "spark": "ottla.pipeline.cli",
     "start": "ottla.cli.start",
     "storage": "ottla.cli.storage",

@@ -5,10 +5,8 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping
 
-from ottla.credentials.secret import Secret
-
-Value = str | int | float | bool | tuple[str, ...] | Secret | None
-"""The typed value of a key. A tuple is a list; None is Kafka's null; a password is a Secret."""
+Value = str | int | float | bool | tuple[str, ...] | None
+"""The typed value of a key. A tuple is a list; None is Kafka's null."""
 
 
 class TypedValues:

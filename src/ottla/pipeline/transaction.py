@@ -83,9 +83,13 @@ class TransactionDriver:
             retry_s=self._retry_s,
         )
 
-    def begin(self) -> None:
-        """Takes the id over: older drivers and their tasks are fenced, and their open transactions end."""
-        make_batches_topic(self.brokers, self._retry_s)
+    def begin(self, *, marks: bool = True) -> None:
+        """Takes the id over: older drivers and their tasks are fenced, and their open transactions end.
+
+        Without `marks` the caller records its progress itself, within the transaction.
+        """
+        if marks:
+            make_batches_topic(self.brokers, self._retry_s)
         self._renew()
         features = self.brokers.any().features.finalized_features
         levels = {one.name: one.max_version_level for one in features}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.streams.graph.java_order import TreeSet, java_set_order
+from ottla.java_order import java_set_order
+from ottla.streams.graph.java_order import TreeSet
 from ottla.streams.graph.operators import Sink, Source
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
-"""The order in which Java's HashSet and TreeSet iterate, for `Topology.describe()`.
+"""The order in which Java's TreeSet iterates, for `Topology.describe()`.
 
+The order of a HashSet is in `ottla.java_order`.
 This is a commitment: `describe()` equals Kafka Streams' text character by character. Users compare both with a
 plain diff, and keep the text as a golden file when they move an application. Kafka Streams prints node names in
 the iteration order of those two collections. Its TreeSet compares nodes by their size, and sizes grow while the
@@ -9,27 +10,11 @@ tests/oracle/test_streams_topologies_java.py compares the text with that of Kafk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-
-
-def java_set_order(names: Iterable[str]) -> list[str]:
-    """The order of a HashSet of strings."""
-    chosen = list(dict.fromkeys(names))
-    slots = 16
-    while len(chosen) > slots * 3 // 4:
-        slots *= 2
-    return sorted(chosen, key=lambda name: _java_hash(name) & (slots - 1))
-
-
-def _java_hash(text: str) -> int:
-    value = 0
-    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value ^ (value >> 16)
 
 
 @dataclass(slots=True, eq=False)

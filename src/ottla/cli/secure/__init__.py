@@ -1,1 +1,0 @@
-"""`ottla secure`: a secured cluster from nothing, its users and tenants, and what is wrong with it."""

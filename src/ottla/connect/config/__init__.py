@@ -1,0 +1,1 @@
+"""Kafka's keys for workers and connectors: definitions, validation, providers of values, client overrides."""

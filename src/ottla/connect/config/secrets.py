@@ -1,0 +1,44 @@
+"""Keeps secrets out of everything that is shown: values of providers, and of keys that hold passwords."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.connect.config.definitions import HIDDEN
+
+_SECRET_KEYS: Final = re.compile(
+    r"(?:^|[._-])(?:password|passwd|secret|token|credentials?|passphrase|api[._-]?key|private[._-]?key)(?:$|[._-])"
+    r"|sasl\.jaas\.config$|basic\.auth\.user\.info$",
+    re.IGNORECASE,
+)
+_SHORTEST: Final = 4
+"""Shorter secrets are not looked for in texts: they would be found in every word."""
+
+
+def is_secret_key(name: str) -> bool:
+    """Whether the value of a key is a secret, by its name."""
+    return _SECRET_KEYS.search(name) is not None
+
+
+def masked(config: Mapping[str, str]) -> dict[str, str]:
+    """A configuration for logs and pages."""
+    return {key: HIDDEN if is_secret_key(key) and value else value for key, value in config.items()}
+
+
+class Redactor:
+    """Replaces known secrets in texts."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        found = sorted({one for one in secrets if len(one) >= _SHORTEST}, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, found))) if found else None
+
+    def __call__(self, text: str) -> str:
+        return self._pattern.sub(HIDDEN, text) if self._pattern is not None else text
+
+
+def secrets_of(resolved: Mapping[str, str], from_providers: Iterable[str]) -> Redactor:
+    """The redactor of a connector's configuration."""
+    named = [value for key, value in resolved.items() if value and is_secret_key(key)]
+    return Redactor([*named, *from_providers])

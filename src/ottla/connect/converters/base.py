@@ -1,0 +1,40 @@
+"""What a converter is: it makes bytes of data with a schema, and data of bytes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.connect.data.schema import Schema
+
+SchemaAndValue = tuple[Schema | None, Any]
+
+
+class Converter(ABC):
+    """Converts keys, values or headers. `configs` are the connector's keys without the prefix `value.converter.`."""
+
+    def __init__(self, configs: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
+        self.configs = dict(configs or {})
+        self.is_key = is_key
+
+    @abstractmethod
+    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+        """The bytes of a value; DataError if it does not fit."""
+
+    @abstractmethod
+    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
+        """The value of bytes, with its schema; DataError if they are damaged."""
+
+    def from_header(self, topic: str, key: str, schema: Schema | None, value: Any) -> bytes | None:
+        """The bytes of a header."""
+        return self.from_connect(topic, schema, value)
+
+    def to_header(self, topic: str, key: str, data: bytes | None) -> SchemaAndValue:
+        """The value of a header."""
+        return self.to_connect(topic, data)
+
+    def flag(self, name: str, default: bool) -> bool:
+        """A setting that is true or false."""
+        text = str(self.configs.get(name, default)).strip().lower()
+        return text == "true"

@@ -1,0 +1,1 @@
+"""Connect's data model: schemas, structs, records and headers, and their forms in Arrow."""

@@ -1,0 +1,1 @@
+"""What happens to records that cannot be processed: tolerance, retries, logs and dead letters."""

@@ -1,0 +1,165 @@
+"""The plugins of a worker by name: Java's class names, their short forms, entry points and folders of `plugin.path`.
+
+A plugin's module is imported when it is first used, so that a worker needs only the libraries of its own connectors.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import logging
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.connect.failures import BadRequest, ConnectError, NotFound
+from ottla.connect.spi import Connector, SinkConnector, SourceConnector
+
+_logger = logging.getLogger(__name__)
+
+_KAFKA: Final = "org.apache.kafka.connect"
+_VERSION: Final = "4.3.1"
+ENTRY_POINTS: Final = "ottla.connect"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSpec:
+    """A plugin: the name that users give, and where its class is (`module:Class`)."""
+
+    name: str
+    kind: str
+    where: str
+    version: str | None = _VERSION
+    aliases: tuple[str, ...] = ()
+    extra: str | None = None
+
+    @property
+    def simple_name(self) -> str:
+        """The class's name without its package."""
+        return self.name.rpartition(".")[2]
+
+    def matches(self, name: str) -> bool:
+        """Whether a user means this plugin: full name, simple name, or simple name without its ending."""
+        simple = self.simple_name
+        short = {simple, simple.replace("$", "."), simple.removesuffix("Connector"), *self.aliases}
+        if self.kind == "converter":
+            short.add(simple.removesuffix("Converter"))
+        return name == self.name or name in short
+
+    def load(self) -> Any:
+        """The class; ConnectError with the extra to install if a library is missing."""
+        module, _, attribute = self.where.partition(":")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            hint = f": pip install 'ottla[{self.extra}]'" if self.extra else ""
+            raise BadRequest(f"{self.simple_name} needs the library {error.name}{hint}") from None
+
+
+def _converters() -> Iterable[PluginSpec]:
+    simple = "ottla.connect.converters.simple"
+    places = {
+        f"{_KAFKA}.json.JsonConverter": "ottla.connect.converters.json_converter:JsonConverter",
+        f"{_KAFKA}.storage.StringConverter": f"{simple}:StringConverter",
+        f"{_KAFKA}.storage.SimpleHeaderConverter": "ottla.connect.converters.simple_header:SimpleHeaderConverter",
+    }
+    for name in ("ByteArray", "Boolean", "Short", "Integer", "Long", "Float", "Double"):
+        places[f"{_KAFKA}.converters.{name}Converter"] = f"{simple}:{name}Converter"
+    for name, where in places.items():
+        if "SimpleHeader" not in name:
+            yield PluginSpec(name, "converter", where)
+        yield PluginSpec(name, "header_converter", where)
+
+
+def _connectors() -> Iterable[PluginSpec]:
+    yield PluginSpec(
+        f"{_KAFKA}.file.FileStreamSourceConnector",
+        "source",
+        "ottla.connect.sources.file_stream:FileStreamSource",
+    )
+    yield PluginSpec(
+        f"{_KAFKA}.file.FileStreamSinkConnector", "sink", "ottla.connect.sinks.file_stream:FileStreamSink"
+    )
+    yield PluginSpec(
+        "io.confluent.kafka.connect.datagen.DatagenConnector",
+        "source",
+        "ottla.connect.sources.datagen:Datagen",
+        version="0.1.0",
+    )
+
+
+class Plugins:
+    """All plugins that a worker can use."""
+
+    def __init__(self, plugin_path: Iterable[str] = ()) -> None:
+        self._specs: list[PluginSpec] = [*_connectors(), *_converters()]
+        for point in entry_points(group=ENTRY_POINTS):
+            self._specs.append(PluginSpec(point.name, _kind(point.load()), point.value, version=None))
+        for folder in plugin_path:
+            self._scan(Path(folder))
+
+    def _scan(self, folder: Path) -> None:
+        """The connectors of the .py files of a folder."""
+        if not folder.is_dir():
+            raise ConnectError(f"plugin.path: there is no folder {folder}")
+        for file in sorted(folder.glob("*.py")):
+            name = f"ottla_plugin_{file.stem}"
+            spec = importlib.util.spec_from_file_location(name, file)
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module
+            try:
+                spec.loader.exec_module(module)
+            except Exception as error:
+                raise ConnectError(f"plugin.path: {file} cannot be loaded: {error!r}") from error
+            for attribute, found in vars(module).items():
+                if _is_plugin(found) and found.__module__ == name:
+                    self._specs.append(
+                        PluginSpec(attribute, _kind(found), f"{name}:{attribute}", version=None)
+                    )
+                    _logger.info("plugin %s from %s", attribute, file)
+
+    def specs(self, *kinds: str) -> list[PluginSpec]:
+        """The plugins of some kinds, of all for none."""
+        return [one for one in self._specs if not kinds or one.kind in kinds]
+
+    def find(self, name: str, *kinds: str) -> PluginSpec:
+        """The plugin of a name; NotFound names the nearest ones."""
+        for one in self.specs(*kinds):
+            if one.matches(name):
+                return one
+        known = [one.simple_name for one in self.specs(*kinds)]
+        near = difflib.get_close_matches(name.rpartition(".")[2], known, n=3, cutoff=0.5)
+        hint = f"; the nearest names are {', '.join(near)}" if near else ""
+        if "source" in kinds and "." in name and not near:
+            hint = "; connectors in Java run in Apache Kafka Connect, which works on Ottla's brokers"
+        what = "Connector" if "source" in kinds else kinds[0] if kinds else "plugin"
+        listed = ", ".join(one.name for one in self.specs(*kinds))
+        raise NotFound(
+            f"Failed to find any class that implements {what} and which name matches {name}{hint}; "
+            f"available are: {listed}"
+        )
+
+    def connector(self, name: str) -> type[SourceConnector] | type[SinkConnector]:
+        """The class of a connector; BadRequest if there is none."""
+        try:
+            found: type[SourceConnector] | type[SinkConnector] = self.find(name, "source", "sink").load()
+        except NotFound as error:
+            raise BadRequest(str(error)) from None
+        return found
+
+
+def _is_plugin(found: Any) -> bool:
+    return (
+        isinstance(found, type)
+        and issubclass(found, Connector)
+        and not getattr(found, "__abstractmethods__", None)
+    )
+
+
+def _kind(found: Any) -> str:
+    return str(getattr(found, "kind", "transformation"))

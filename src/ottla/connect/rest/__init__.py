@@ -1,0 +1,1 @@
+"""Kafka Connect's REST API, as Kafka 4.3.1 serves it."""

@@ -1,0 +1,45 @@
+"""What a run of a connector gets from its worker: settings of clients, stores, limits, and how to report."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.admin.settings import ClusterSettings
+from ottla.connect.run.chain import ChainSpec
+from ottla.connect.run.progress import Progress
+from ottla.connect.spi import ReadLimit
+from ottla.connect.stores import OffsetStore
+
+
+@dataclass(slots=True)
+class RunContext:
+    """One run of one connector."""
+
+    name: str
+    group_id: str
+    """The worker's group: part of transactional ids."""
+    config: Mapping[str, str] = field(repr=False)
+    """With providers' values filled in."""
+    values: Mapping[str, Any] = field(repr=False)
+    """The framework's keys of the connector, parsed."""
+    settings: ClusterSettings
+    chain: ChainSpec
+    limit: ReadLimit
+    offsets: OffsetStore | None = None
+    exactly_once: bool = True
+    fence: int = 0
+    """How many producers of earlier tasks have to be fenced."""
+    poll_s: float = 0.2
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    topic_creation: bool = True
+    fenced: Callable[[int], None] = lambda count: None
+    """Records how many producers the next start has to fence."""
+    uses_topic: Callable[[str], None] = lambda topic: None
+    stopping: threading.Event = field(default_factory=threading.Event)
+    progress: Progress = field(default_factory=Progress)
+    spark: Callable[[], Any] | None = None
+    """Gives the Spark session; None where there is none."""
+    inline_max_bytes: int = 1 << 20

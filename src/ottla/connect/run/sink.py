@@ -1,0 +1,276 @@
+"""The cycles of a sink: fetch, convert, write and commit, with the group's offsets as the ledger.
+
+START fences older runs. A cycle's ranges are recorded before it is written (INTEND), unless a second write does no
+harm: after a crash the same ranges are written again, under the same number. COMMIT is one transaction with the dead
+letters and the offsets.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from ottla.admin.cluster import Cluster
+from ottla.admin.groups import Committed, committed_offsets
+from ottla.connect.config.definitions import parse_type
+from ottla.connect.data.record import SinkRecord
+from ottla.connect.errors.dead_letters import append_dead_letters
+from ottla.connect.errors.tolerance import Stage
+from ottla.connect.failures import TaskFailed
+from ottla.connect.offsets import group_of, lineage_of
+from ottla.connect.run.chain import Chain
+from ottla.connect.run.context import RunContext
+from ottla.connect.spi import Place, Range, SinkConnector, SinkCycle, SinkWriter
+from ottla.pipeline.decoding import decode
+from ottla.pipeline.failures import SinkFenced
+from ottla.pipeline.fetching import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    FetchedBatches,
+    Fetcher,
+    FetchLimits,
+    OffsetGone,
+    OffsetRange,
+    list_offsets,
+)
+from ottla.pipeline.transaction import CommitUnknown, TransactionDriver
+from ottla.pipeline.writer import BatchWriter
+from ottla.pipeline.writer import Place as WriterPlace
+
+_logger = logging.getLogger(__name__)
+
+_TRANSACTION_TIMEOUT_MS: Final = 900_000
+_REFRESH_S: Final = 30.0
+_INTENT: Final = re.compile(r"ottla \d+\.\d+ end=(\d+)")
+
+
+class SinkRun:
+    """One run of a sink. Not for several threads at once."""
+
+    def __init__(self, context: RunContext, connector: SinkConnector) -> None:
+        self._context = context
+        self._connector = connector
+        self._chain = Chain(context.chain)
+        self._group = group_of(context.name, context.config)
+        self._driver: TransactionDriver | None = None
+        self._brokers: Cluster | None = None
+        self._fetcher: Fetcher | None = None
+        self._writer: SinkWriter | None = None
+        self._positions: dict[WriterPlace, int] = {}
+        self._refreshed = 0.0
+        self._lineage = 0
+        self._number = 0
+        self._intended: tuple[Range, ...] = ()
+
+    def start(self) -> None:
+        """Fences older runs, finds the positions, and connects."""
+        context = self._context
+        name = f"{context.group_id}-sink-{context.name}"
+        self._driver = TransactionDriver(context.settings, name, timeout_ms=_TRANSACTION_TIMEOUT_MS)
+        self._driver.begin(marks=False)
+        self._brokers = self._driver.brokers
+        isolation = context.config.get("consumer.override.isolation.level", "read_committed")
+        self._fetcher = Fetcher(
+            self._brokers,
+            isolation=READ_UNCOMMITTED if isolation == "read_uncommitted" else READ_COMMITTED,
+            limits=FetchLimits(max_bytes=context.limit.bytes, partition_max_bytes=context.limit.bytes),
+        )
+        self._writer = self._connector.writer()
+        self._find_positions(first=True)
+
+    # -- positions
+
+    def _topics(self) -> list[str]:
+        assert self._brokers is not None
+        config = self._context.config
+        if regex := config.get("topics.regex"):
+            pattern = re.compile(regex)
+            found = self._brokers.metadata(None).topics
+            return sorted(str(one.name) for one in found if one.name and pattern.fullmatch(one.name))
+        return list(parse_type("topics", config.get("topics", ""), "LIST"))
+
+    def _find_positions(self, *, first: bool) -> None:
+        """The positions of new partitions: the group's, or the target's own if it is further, else the reset policy."""
+        assert self._brokers is not None and self._writer is not None
+        self._refreshed = time.monotonic()
+        if not first:
+            self._brokers.forget_locations()
+        places = []
+        known = {str(one.name): one for one in self._brokers.metadata(self._topics()).topics}
+        for topic, described in known.items():
+            places += [WriterPlace(topic, one.partition_index) for one in described.partitions]
+            if described.partitions:
+                self._context.uses_topic(topic)
+        new = [one for one in places if one not in self._positions]
+        for gone in set(self._positions) - set(places):
+            del self._positions[gone]
+        if not new:
+            return
+        held = committed_offsets(self._brokers, self._group)
+        if first:
+            marks = [lineage_of(one.metadata) for one in held.values()]
+            self._lineage = max((one[0] for one in marks), default=0)
+            self._number = max((one[1] for one in marks if one[0] == self._lineage), default=0)
+            self._intended = _intents(held)
+        own = self._writer.positions([Place(*one) for one in new], self._lineage)
+        missing = []
+        for place in new:
+            committed = held.get((place.topic, place.partition))
+            found = max(committed.offset if committed is not None else -1, own.get(Place(*place), -1))
+            if found < 0:
+                missing.append(place)
+            else:
+                self._positions[place] = found
+        if missing:
+            reset = self._context.config.get("consumer.override.auto.offset.reset", "earliest")
+            which = LATEST if reset == "latest" else EARLIEST
+            self._positions.update(list_offsets(self._brokers, dict.fromkeys(missing, which), timeout_s=60.0))
+
+    # -- cycles
+
+    def cycle(self) -> bool:
+        """One cycle; False if there was nothing to read."""
+        assert self._fetcher is not None
+        if time.monotonic() - self._refreshed > _REFRESH_S:
+            self._find_positions(first=False)
+        if not self._positions:
+            return False
+        began = time.monotonic()
+        if self._intended:
+            parts = self._intended_parts()
+            ranges = self._intended
+            number = self._number
+        else:
+            parts = self._poll()
+            if not parts:
+                return False
+            ranges = tuple(Range(part.topic, part.partition, part.start, part.next_offset) for part in parts)
+            number = self._number + 1
+        cycle = SinkCycle(self._context.name, self._lineage, number, ranges)
+        records = self._run_cycle(cycle, parts)
+        self._context.progress.cycle(records, time.monotonic() - began)
+        self._context.progress.skipped = self._chain.tolerance.skipped
+        self._context.progress.lag = self._lag(parts)
+        return True
+
+    def _poll(self) -> list[FetchedBatches]:
+        assert self._fetcher is not None
+        try:
+            found = self._fetcher.poll(self._positions, 500)
+        except OffsetGone as error:
+            raise TaskFailed(
+                f"{error}. Set the offset of the connector (`ottla connectors offsets set`) to go on"
+            ) from error
+        return [part for part in found if part.next_offset > part.start]
+
+    def _intended_parts(self) -> list[FetchedBatches]:
+        """The ranges of a cycle that was planned before a crash, read again."""
+        assert self._fetcher is not None
+        wanted = [OffsetRange(one.topic, one.partition, one.start, one.end) for one in self._intended]
+        return list(self._fetcher.ranges(wanted))
+
+    def _run_cycle(self, cycle: SinkCycle, parts: list[FetchedBatches]) -> int:
+        driver, writer = self._driver, self._writer
+        assert driver is not None and writer is not None
+        if not writer.idempotent and not self._intended:
+            self._intend(driver, cycle)
+        messages: list[object] = []
+        counter = _Counter()
+        try:
+            messages.append(writer.write(cycle, counter.counted(self._records(parts)), self._refuse))
+            writer.commit(cycle, messages)
+        except BaseException:
+            self._chain.tolerance.take_failures()
+            writer.abort(cycle, messages)
+            raise
+        self._commit(driver, cycle)
+        self._intended = ()
+        self._number = cycle.number
+        for one in cycle.ranges:
+            self._positions[WriterPlace(one.topic, one.partition)] = one.end
+        return counter.count
+
+    def _records(self, parts: list[FetchedBatches]) -> Iterator[SinkRecord]:
+        for part in parts:
+            for batch in decode(part):
+                self._context.progress.bytes += batch.nbytes
+                yield from self._chain.to_records(batch)
+
+    def _refuse(self, record: SinkRecord, error: Exception) -> None:
+        self._chain.tolerance.failed(Stage.TASK_PUT, type(self._connector).__name__, record, error)
+
+    def _intend(self, driver: TransactionDriver, cycle: SinkCycle) -> None:
+        """Records the ranges before they are written."""
+        for one in cycle.ranges:
+            text = f"ottla {cycle.lineage}.{cycle.number} end={one.end}"
+            driver.commit_offsets(self._group, {one.topic: {one.partition: one.start}}, text)
+        self._end(driver)
+        self._number, self._intended = cycle.number, cycle.ranges
+
+    def _commit(self, driver: TransactionDriver, cycle: SinkCycle) -> None:
+        failures = self._chain.tolerance.take_failures()
+        offsets: dict[str, dict[int, int]] = {}
+        for one in cycle.ranges:
+            offsets.setdefault(one.topic, {})[one.partition] = one.end
+        try:
+            if failures:
+                letters = BatchWriter(driver.brokers, driver.grant())
+                append_dead_letters(letters, driver.brokers, self._context, failures)
+                letters.flush()
+            driver.commit_offsets(self._group, offsets, f"ottla {cycle.lineage}.{cycle.number}")
+        except SinkFenced:
+            raise
+        except BaseException:
+            driver.abort()
+            raise
+        self._end(driver)
+
+    def _end(self, driver: TransactionDriver) -> None:
+        try:
+            driver.commit()
+        except CommitUnknown as error:
+            raise ConnectionError(
+                f"the answer to a commit was lost ({error}): the connector starts again from what was committed"
+            ) from error
+
+    def _lag(self, parts: list[FetchedBatches]) -> str:
+        behind = sum(max(0, part.high_watermark - part.next_offset) for part in parts)
+        return f"{behind} records"
+
+    def wait(self) -> None:
+        """Waits for topics to appear; new records are waited for by the fetch itself."""
+        if not self._positions:
+            self._context.stopping.wait(self._context.poll_s)
+            self._refreshed = 0.0
+
+    def stop(self) -> None:
+        """Closes everything."""
+        if self._writer is not None:
+            self._writer.stop()
+        if self._driver is not None:
+            self._driver.close()
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def counted(self, records: Iterator[SinkRecord]) -> Iterator[SinkRecord]:
+        for one in records:
+            self.count += 1
+            yield one
+
+
+def _intents(held: Mapping[tuple[str, int], Committed]) -> tuple[Range, ...]:
+    """The ranges that were planned and not committed."""
+    found = []
+    for (topic, partition), one in sorted(held.items()):
+        match = _INTENT.match(one.metadata or "")
+        if match is not None:
+            found.append(Range(topic, partition, one.offset, int(match[1])))
+    return tuple(found)

@@ -1,0 +1,185 @@
+"""The cycles of a source: plan, read, convert, write and commit, with the offsets in the same transaction.
+
+START fences older runs and reads the offsets. A plan (start, end) never changes once it is made: after a failure the
+same records are read again in the next epoch. If the answer to a commit is lost, the offsets topic tells.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from ottla.admin.cluster import Cluster
+from ottla.connect.errors.dead_letters import append_dead_letters
+from ottla.connect.failures import TaskFailed
+from ottla.connect.run.chain import Chain
+from ottla.connect.run.context import RunContext
+from ottla.connect.run.topics import TopicMaker
+from ottla.connect.spi import Offsets, SourceConnector, SourceReader
+from ottla.connect.stores import OffsetChanges, offset_entries
+from ottla.connect.topic_log import append
+from ottla.pipeline.failures import SinkFenced
+from ottla.pipeline.tasks import write_rows
+from ottla.pipeline.transaction import CommitUnknown, TransactionDriver
+from ottla.pipeline.writer import BatchWriter, Grant
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_logger = logging.getLogger(__name__)
+
+_TRANSACTION_TIMEOUT_MS: Final = 900_000
+
+
+class SourceRun:
+    """One run of a source. Not for several threads at once."""
+
+    def __init__(self, context: RunContext, connector: SourceConnector) -> None:
+        self._context = context
+        self._connector = connector
+        self._reader: SourceReader | None = None
+        self._chain = Chain(context.chain)
+        self._driver: TransactionDriver | None = None
+        self._brokers: Cluster | None = None
+        self._writer: BatchWriter | None = None
+        self._topics: TopicMaker | None = None
+        self._offsets: Offsets = {}
+        self._plan: Offsets | None = None
+        self._turn = 0
+
+    def start(self) -> None:
+        """Fences older runs, reads the offsets and connects."""
+        context = self._context
+        assert context.offsets is not None
+        if context.exactly_once:
+            driver = self._new_driver(0)
+            for number in range(1, context.fence):
+                old = self._new_driver(number)
+                old.begin(marks=False)
+                old.close()
+            driver.begin(marks=False)
+            self._driver, self._brokers = driver, driver.brokers
+            context.fenced(1)
+        else:
+            self._brokers = Cluster(context.settings)
+        self._topics = TopicMaker(self._brokers, context.config, enabled=context.topic_creation)
+        self._reader = self._connector.reader()
+        self._offsets = context.offsets.read(context.name) or self._reader.initial_offsets()
+
+    def _new_driver(self, task: int) -> TransactionDriver:
+        name = f"{self._context.group_id}-{self._context.name}-{task}"
+        return TransactionDriver(self._context.settings, name, timeout_ms=_TRANSACTION_TIMEOUT_MS)
+
+    def cycle(self) -> bool:
+        """One cycle; False if there was nothing new."""
+        reader, context = self._reader, self._context
+        assert reader is not None
+        if self._plan is None:
+            end = reader.latest_offsets(self._offsets, context.limit)
+            if end == self._offsets:
+                context.progress.lag = reader.lag(self._offsets)
+                return False
+            self._plan = {**self._offsets, **end}
+        began = time.monotonic()
+        changes = {key: offset for key, offset in self._plan.items() if self._offsets.get(key) != offset}
+        records = self._write_cycle(reader, self._plan, changes)
+        self._offsets, self._plan = self._plan, None
+        context.progress.cycle(records, time.monotonic() - began)
+        context.progress.skipped = self._chain.tolerance.skipped
+        reader.commit(self._offsets)
+        context.progress.lag = reader.lag(self._offsets)
+        return True
+
+    def _write_cycle(self, reader: SourceReader, end: Offsets, changes: OffsetChanges) -> int:
+        splits = reader.splits(self._offsets, end, int(self._context.values["tasks.max"]))
+        if self._driver is None:
+            return self._write_plainly(reader, splits, changes)
+        while True:
+            try:
+                return self._write_transaction(self._driver, reader, splits, changes)
+            except CommitUnknown:
+                if self._was_committed(self._driver, changes):
+                    return 0
+
+    def _write_transaction(
+        self, driver: TransactionDriver, reader: SourceReader, splits: Sequence[Any], changes: OffsetChanges
+    ) -> int:
+        context = self._context
+        store = context.offsets
+        assert store is not None and store.topic is not None
+        try:
+            writer = BatchWriter(driver.brokers, driver.grant())
+            records = self._write_splits(writer, driver.grant(), reader, splits)
+            append_dead_letters(writer, driver.brokers, context, self._chain.tolerance.take_failures())
+            append(writer, store.topic, store.partitions, offset_entries(context.name, changes))
+            writer.flush()
+        except SinkFenced:
+            raise
+        except BaseException:
+            self._chain.tolerance.take_failures()
+            driver.abort()
+            raise
+        driver.commit()
+        return records
+
+    def _was_committed(self, driver: TransactionDriver, changes: OffsetChanges) -> bool:
+        driver.begin(marks=False)
+        assert self._context.offsets is not None
+        stored = self._context.offsets.read(self._context.name)
+        return all(stored.get(key) == offset for key, offset in changes.items())
+
+    def _write_plainly(self, reader: SourceReader, splits: Sequence[Any], changes: OffsetChanges) -> int:
+        """At least once: the records first, then their offsets."""
+        context = self._context
+        assert self._brokers is not None and context.offsets is not None
+        grant = Grant(context.settings)
+        if self._writer is None:
+            self._writer = BatchWriter(self._brokers, grant)
+        try:
+            records = self._write_splits(self._writer, grant, reader, splits)
+            failures = self._chain.tolerance.take_failures()
+            append_dead_letters(self._writer, self._brokers, context, failures)
+            self._writer.flush()
+        except BaseException:
+            self._writer = None
+            self._chain.tolerance.take_failures()
+            raise
+        context.offsets.write(context.name, changes)
+        return records
+
+    def _write_splits(
+        self, writer: BatchWriter, grant: Grant, reader: SourceReader, splits: Sequence[Any]
+    ) -> int:
+        assert self._brokers is not None
+        records = 0
+        for split in splits:
+            for rows in self._chain.to_rows(reader.read(split)):
+                self._ensure_topics(rows)
+                write_rows(writer, grant, self._brokers, rows, None, self._turn)
+                self._turn += 1
+                records += rows.num_rows
+                self._context.progress.bytes += rows.nbytes
+        return records
+
+    def _ensure_topics(self, rows: pa.RecordBatch) -> None:
+        assert self._topics is not None
+        for topic in rows.column("topic").unique().to_pylist():
+            if not topic:
+                raise TaskFailed("a record has no topic: the connector or a transform must give it one")
+            if self._topics.ensure(topic):
+                self._context.uses_topic(topic)
+
+    def wait(self) -> None:
+        """Waits until there may be something new."""
+        assert self._reader is not None
+        self._reader.wait(self._context.poll_s, self._context.stopping.wait)
+
+    def stop(self) -> None:
+        """Closes everything. An open transaction was aborted before."""
+        if self._reader is not None:
+            self._reader.stop()
+        if self._brokers is not None:
+            self._brokers.close()

@@ -1,0 +1,1 @@
+"""Connectors that write to the outside, one file or folder each."""

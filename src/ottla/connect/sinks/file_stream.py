@@ -1,0 +1,141 @@
+"""FileStreamSink: the values of records as lines of a file, each once, or on standard output.
+
+`<file>.ottla` holds the file's length at the last commit and the offsets that it stands for. What is behind that
+length was written by a cycle that did not end: it is cut off at the start.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.connect.config.definitions import ConfigDef, kafka_keys
+from ottla.connect.converters.simple import java_string
+from ottla.connect.data.record import SinkRecord
+from ottla.connect.failures import TaskFailed
+from ottla.connect.spi import Finding, Place, Refuse, SinkConnector, SinkCycle, SinkWriter
+
+_logger = logging.getLogger(__name__)
+
+
+class FileStreamSink(SinkConnector):
+    """`org.apache.kafka.connect.file.FileStreamSinkConnector`."""
+
+    java_classes = ("org.apache.kafka.connect.file.FileStreamSinkConnector",)
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        """The key `file`."""
+        return kafka_keys("FileStreamSink")
+
+    def check(self) -> list[Finding]:
+        """Whether the file can be written."""
+        path = self.values["file"]
+        if not path:
+            return [Finding(True, "writes to standard output")]
+        folder = Path(path).absolute().parent
+        if os.access(folder, os.W_OK):
+            return [Finding(True, f"{path} can be written")]
+        return [
+            Finding(False, f"{folder} is not there or cannot be written: create it, or change its rights")
+        ]
+
+    def writer(self) -> SinkWriter:
+        """A writer of the file, or of standard output."""
+        path = self.values["file"]
+        return _FileWriter(Path(path)) if path else _StdoutWriter()
+
+
+class _FileWriter(SinkWriter):
+    idempotent = True  # the note tells which offsets the file stands for
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._note = path.with_name(path.name + ".ottla")
+        self._offsets: dict[str, int] = {}
+        self._length = 0
+        self._lineage = -1
+
+    def positions(self, places: Iterable[Place], lineage: int) -> Mapping[Place, int]:
+        """The offsets that the file stands for, after what is behind them was cut off."""
+        if self._lineage != lineage:
+            self._open(lineage)
+        found = {}
+        for place in places:
+            offset = self._offsets.get(f"{place.topic}-{place.partition}")
+            if offset is not None:
+                found[place] = offset
+        return found
+
+    def _open(self, lineage: int) -> None:
+        self._lineage = lineage
+        try:
+            size = self._path.stat().st_size
+        except FileNotFoundError:
+            size = 0
+        self._length, self._offsets = size, {}
+        try:
+            note = json.loads(self._note.read_text())
+            noted, offsets = int(note["length"]), {str(key): int(one) for key, one in note["offsets"].items()}
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise TaskFailed(
+                f"{self._note} is damaged: remove it to go on from the group's offsets, at the end of {self._path}"
+            ) from None
+        if size < noted:
+            raise TaskFailed(
+                f"{self._path} has {size} bytes, fewer than the {noted} that were written: it was truncated or "
+                f"replaced. Remove {self._note} to go on at its end"
+            )
+        if size > noted:
+            _logger.warning("%s: %d bytes of a cycle that did not end are cut off", self._path, size - noted)
+            os.truncate(self._path, noted)
+        self._length = noted
+        if int(note.get("lineage", 0)) == lineage:
+            self._offsets = offsets
+
+    def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> int:
+        """Appends the lines; returns how many bytes they have."""
+        with self._path.open("ab") as file:
+            file.truncate(self._length)
+            for record in records:
+                file.write(java_string(record.value, record.value_schema).encode("utf-8", "replace") + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def commit(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+        """Notes the new length with the offsets that it stands for."""
+        for one in cycle.ranges:
+            self._offsets[f"{one.topic}-{one.partition}"] = one.end
+        note = {"length": messages[0], "lineage": cycle.lineage, "offsets": self._offsets}
+        temporary = self._note.with_name(self._note.name + ".new")
+        with temporary.open("w") as file:
+            file.write(json.dumps(note))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._note)
+        self._length = messages[0]
+
+    def abort(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+        """Cuts the lines of a failed cycle off."""
+        if self._path.exists() and self._path.stat().st_size > self._length:
+            os.truncate(self._path, self._length)
+
+
+class _StdoutWriter(SinkWriter):
+    """At least once: what was printed cannot be taken back."""
+
+    idempotent = True
+
+    def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> None:
+        """Prints the lines."""
+        for record in records:
+            sys.stdout.write(java_string(record.value, record.value_schema) + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""Connectors that read from the outside, one file or folder each."""

@@ -1,0 +1,245 @@
+"""The supervisor: starts, stops and restarts the connectors that belong to this worker, as the state says.
+
+Changes arrive on a queue, so that no caller waits for a connector that takes its time to stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.admin.settings import ClusterSettings
+from ottla.connect import formats
+from ottla.connect.backing import Backing
+from ottla.connect.config.connector import framework_keys
+from ottla.connect.config.secrets import secrets_of
+from ottla.connect.config.worker import WorkerConfig
+from ottla.connect.failures import ConnectError
+from ottla.connect.herder import Herder
+from ottla.connect.run.chain import ChainSpec
+from ottla.connect.run.context import RunContext
+from ottla.connect.run.runner import Backoff, ConnectorRunner, Prepared, Run
+from ottla.connect.run.sink import SinkRun
+from ottla.connect.run.source import SourceRun
+from ottla.connect.spi import Connector, ReadLimit, SinkConnector, SourceConnector
+from ottla.connect.state import STOPPED, Change, Status
+from ottla.connect.stores import OffsetStore
+
+_logger = logging.getLogger(__name__)
+
+_CONVERTER_KEYS: Final = ("key.converter", "value.converter", "header.converter")
+
+
+@dataclass(slots=True)
+class _Running:
+    runner: ConnectorRunner
+    version: int
+
+
+class Supervisor:
+    """Owns the runners of a worker. `owns` says which connectors belong to it."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        herder: Herder,
+        backing: Backing,
+        settings: ClusterSettings,
+        store_of: Callable[[Mapping[str, str]], OffsetStore],
+        resolve: Callable[[Mapping[str, str]], tuple[dict[str, str], list[str]]],
+    ) -> None:
+        self._config = config
+        self._herder = herder
+        self._backing = backing
+        self._settings = settings
+        self._store_of = store_of
+        self._resolve = resolve
+        self._running: dict[str, _Running] = {}
+        self._queue: queue.Queue[Change | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._main, name="supervisor", daemon=True)
+        self.owns: Callable[[str], bool] = lambda name: True
+        self.generation: Callable[[], int] = lambda: 0
+        self.worker_id = ""
+        self.spark: Callable[[], Any] | None = None
+
+    def start(self) -> None:
+        """Starts the thread that applies changes."""
+        self._thread.start()
+
+    def changed(self, change: Change) -> None:
+        """A record changed something."""
+        self._queue.put(change)
+
+    def runner(self, name: str) -> ConnectorRunner | None:
+        """The runner of a connector, if it runs here."""
+        found = self._running.get(name)
+        return found.runner if found is not None else None
+
+    def stop(self) -> None:
+        """Stops all connectors."""
+        self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _main(self) -> None:
+        while (change := self._queue.get()) is not None:
+            try:
+                self._apply(change)
+            except Exception:
+                _logger.exception("connector %s could not be changed", change.name)
+        timeout_s = self._config.values["task.shutdown.graceful.timeout.ms"] / 1000
+        for name in list(self._running):
+            self._halt(name, timeout_s)
+
+    def _apply(self, change: Change) -> None:
+        name = change.name
+        if change.what == "restart":
+            self._restart(name, *change.detail)
+            return
+        with self._backing.lock:
+            state = self._backing.state
+            there = name in state.connectors and self.owns(name)
+            target, version = state.targets.get(name), state.versions.get(name, 0)
+        running = self._running.get(name)
+        if running is not None and (not there or target == STOPPED or running.version != version):
+            self._halt(name, 30.0)
+            running = None
+        if change.what == "deleted":
+            self._herder.remove_statuses(name, connector=True)
+        if not there or target is None:
+            return
+        if target == STOPPED:
+            self._herder.put_status(name, self._status("STOPPED", None, name))
+            self._herder.remove_statuses(name, connector=False)
+        elif running is None:
+            self._launch(name, target, version)
+        else:
+            running.runner.set_target(target)
+
+    def _restart(self, name: str, include_tasks: bool, only_failed: bool) -> None:
+        running = self._running.get(name)
+        if running is None:
+            return
+        with self._backing.lock:
+            state = self._backing.state
+            status = state.statuses.get(name)
+            failed = status is not None and status.state == "FAILED"
+            tasks_failed = any(one.state in ("FAILED", "RESTARTING") for _, one in state.tasks_of(name))
+        if failed or (include_tasks and (tasks_failed or not only_failed)):
+            running.runner.restart()
+
+    def _launch(self, name: str, target: str, version: int) -> None:
+        def report(what: str, state: str, trace: str | None) -> None:
+            with self._backing.lock:
+                if self._backing.state.versions.get(name, 0) != version or not self.owns(name):
+                    return
+            status = self._status(state, trace, name)
+            if what == "connector":
+                self._herder.put_status(name, status)
+            else:
+                self._herder.put_task_statuses(name, status)
+
+        values = self._config.values
+        backoff = Backoff(
+            values["ottla.restart.backoff.ms"] / 1000, values["ottla.restart.backoff.max.ms"] / 1000
+        )
+        runner = ConnectorRunner(name, lambda stop: self._prepare(name, stop), report, target, backoff)
+        self._running[name] = _Running(runner, version)
+        runner.start()
+
+    def _halt(self, name: str, timeout_s: float) -> None:
+        running = self._running.pop(name)
+        if not running.runner.stop(timeout_s):
+            _logger.warning(
+                "connector %s did not stop within %.0f s: its transactions get fenced", name, timeout_s
+            )
+
+    def _status(self, state: str, trace: str | None, name: str) -> Status:
+        try:
+            config = self._herder.known(name)
+            version = self._herder.plugins.find(config.get("connector.class", ""), "source", "sink").version
+        except ConnectError:
+            version = None
+        return Status(state, self.worker_id, self.generation(), trace, version)
+
+    def make(self, name: str, config: Mapping[str, str]) -> tuple[Connector, dict[str, str], list[str]]:
+        """The connector of a configuration, the configuration with providers' values, and those values."""
+        resolved, secrets = self._resolve(config)
+        connector = self._herder.plugins.connector(resolved["connector.class"])(resolved)
+        return connector, resolved, secrets
+
+    def _prepare(self, name: str, stopping: threading.Event) -> Prepared:
+        raw = self._herder.known(name)
+        connector, config, secrets = self.make(name, raw)
+        values = {key: one.value for key, one in framework_keys(connector.kind).validate(config).items()}
+        self.publish_tasks(name, raw, connector)
+        context = self._context(name, config, values, connector)
+        context.stopping = stopping
+        run: Run
+        if isinstance(connector, SourceConnector):
+            context.offsets = self._store_of(config)
+            run = SourceRun(context, connector)
+        else:
+            assert isinstance(connector, SinkConnector)
+            run = SinkRun(context, connector)
+        return Prepared(run, secrets_of(config, secrets), context.progress)
+
+    def publish_tasks(self, name: str, raw: Mapping[str, str], connector: Connector) -> None:
+        """Puts the tasks of a connector in force. They hold the keys as they were given, no provider's value."""
+        if self._herder.leader_url() is not None:
+            return
+        most = int(framework_keys(connector.kind).validate(connector.config)["tasks.max"].value)
+        count = max(1, min(most, len(connector.task_configs(most))))
+        self._herder.put_tasks(name, [{**raw, "task.class": connector.task_class} for _ in range(count)])
+
+    def _context(
+        self, name: str, config: dict[str, str], values: Mapping[str, Any], connector: Connector
+    ) -> RunContext:
+        worker = self._config
+        with self._backing.lock:
+            fence = self._backing.state.fencing.get(name, 0)
+            tasks = len(self._backing.state.tasks.get(name, []))
+        converters = {
+            key: value for key, value in worker.originals.items() if key.startswith(_CONVERTER_KEYS)
+        }
+        return RunContext(
+            name=name,
+            group_id=worker.group_id,
+            config=config,
+            values=values,
+            settings=self._settings,
+            chain=ChainSpec(
+                name,
+                config,
+                converters,
+                tuple(worker.values["plugin.path"] or ()),
+                is_sink=connector.kind == "sink",
+            ),
+            limit=ReadLimit(worker.values["ottla.cycle.max.records"], worker.values["ottla.cycle.max.bytes"]),
+            exactly_once=worker.exactly_once,
+            fence=max(fence, tasks),
+            poll_s=worker.values["ottla.poll.interval.ms"] / 1000,
+            topic_creation=bool(worker.values["topic.creation.enable"]),
+            fenced=lambda count: self._fenced(name, count),
+            uses_topic=lambda topic: self._uses_topic(name, topic),
+            spark=self.spark,
+            inline_max_bytes=worker.values["ottla.inline.max.bytes"],
+        )
+
+    def _fenced(self, name: str, count: int) -> None:
+        if self._herder.leader_url() is None:
+            self._herder.put_fencing(name, count)
+
+    def _uses_topic(self, name: str, topic: str) -> None:
+        if not self._config.values["topic.tracking.enable"]:
+            return
+        with self._backing.lock:
+            if topic in self._backing.state.topics.get(name, {}):
+                return
+        now_ms = time.time_ns() // 1_000_000
+        self._backing.write_statuses([formats.active_topic(topic, name, 0, now_ms)])

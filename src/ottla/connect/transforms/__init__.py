@@ -1,0 +1,1 @@
+"""Kafka's transforms and predicates, record by record. `chain.py` applies them in order."""

@@ -1,0 +1,256 @@
+"""A Connect worker: wires configuration, stores, herder, supervisor and REST together, and starts and stops them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from ottla.admin.cluster import Cluster
+from ottla.admin.connection import ConnectionFailed
+from ottla.admin.settings import ClusterSettings
+from ottla.client.cluster_settings import writer_settings
+from ottla.connect import formats, offsets
+from ottla.connect.backing import Backing, MemoryBacking
+from ottla.connect.config.worker import WorkerConfig
+from ottla.connect.failures import BadRequest, ConnectError, NotFound
+from ottla.connect.herder import Herder
+from ottla.connect.metrics import prometheus
+from ottla.connect.plugins import Plugins
+from ottla.connect.rest.app import RestServer, make_app
+from ottla.connect.spi import SinkConnector, SourceConnector
+from ottla.connect.state import STOPPED, Change
+from ottla.connect.stores import FileOffsetStore, OffsetStore, TopicOffsetStore
+from ottla.connect.supervisor import Supervisor
+
+_logger = logging.getLogger(__name__)
+
+_BROKERS_WITHIN_S: Final = 30.0
+_STOPPED_FIRST: Final = (
+    "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the "
+    "specified connector by issuing a 'PUT' request to the '/connectors/{}/stop' endpoint"
+)
+Pair = tuple[dict[str, Any] | None, dict[str, Any] | None]
+
+
+class Worker:
+    """One worker. `start` returns when REST answers; `stop` ends everything that it started."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        self.plugins = Plugins(config.values["plugin.path"] or ())
+        self.cluster_id: str | None = None
+        self.worker_id = ""
+        self.settings: ClusterSettings = writer_settings(config.bootstrap_servers, config.client_options())
+        self._stores: dict[str, OffsetStore] = {}
+        self._stores_lock = threading.Lock()
+        self._backing: Backing = MemoryBacking()
+        self.herder = Herder(config, self.plugins, self._backing, lambda given: self._resolve(given)[0])
+        self.supervisor = Supervisor(
+            config, self.herder, self._backing, self.settings, self._store_of, self._resolve
+        )
+        self._backing.on_change = self._changed
+        self._servers: list[RestServer] = []
+        self._ready = threading.Event()
+
+    # -- start and stop
+
+    def start(self) -> None:
+        """Binds the listeners, reaches the brokers, opens the stores, serves."""
+        app = make_app(self)
+        self._servers = [RestServer(one, app) for one in self.config.listeners]
+        self.worker_id = self.supervisor.worker_id = self.config.address(self.port)
+        try:
+            self._reach_brokers()
+            if self.config.offset_file is not None:
+                _logger.warning(
+                    "offsets are in the file %s: sources write at least once", self.config.offset_file
+                )
+            self._store_of({})
+            self.supervisor.start()
+            for server in self._servers:
+                server.start()
+        except BaseException:
+            self.stop()
+            raise
+        self._ready.set()
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return self._servers[0].port
+
+    def stop(self) -> None:
+        """Stops connectors, then REST, then connections."""
+        self.supervisor.stop()
+        for server in self._servers:
+            server.stop()
+        for store in self._stores.values():
+            store.close()
+        self._backing.close()
+
+    def _reach_brokers(self) -> None:
+        brokers = Cluster(self.settings)
+        try:
+            self.cluster_id = brokers.retrying(lambda: brokers.metadata(()), _BROKERS_WITHIN_S).cluster_id
+        except ConnectionFailed as error:
+            raise ConnectError(
+                f"{error}; bootstrap.servers is {self.config.bootstrap_servers}, tried for {_BROKERS_WITHIN_S:.0f} s"
+            ) from None
+        finally:
+            brokers.close()
+
+    def health(self) -> tuple[str, str]:
+        """KIP-1017: whether the worker is ready."""
+        if not self._ready.is_set():
+            return "starting", "Worker is still starting up."
+        return "healthy", "Worker has completed startup and is ready to handle requests."
+
+    # -- stores and providers
+
+    def _store_of(self, config: Mapping[str, str]) -> OffsetStore:
+        """The store of a connector's offsets: the worker's, or a topic of its own."""
+        own = config.get("offsets.storage.topic")
+        worker = self.config
+        key = own or ""
+        with self._stores_lock:
+            found = self._stores.get(key)
+            if found is None:
+                if own is None and worker.offset_file is not None:
+                    found = FileOffsetStore(worker.offset_file)
+                else:
+                    found = TopicOffsetStore(
+                        self.settings,
+                        own or worker.offsets_topic,
+                        partitions=int(worker.originals.get("offset.storage.partitions", 25)),
+                        replication=int(worker.originals.get("offset.storage.replication.factor", 3)),
+                    )
+                self._stores[key] = found
+            return found
+
+    def _resolve(self, config: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """A configuration with providers' values, and those values, which must not be shown."""
+        return dict(config), []
+
+    def _changed(self, change: Change) -> None:
+        if change.what == "logger":
+            from ottla.connect.rest.admin import set_level
+
+            set_level(change.name, str(change.detail))
+        elif change.what != "tasks":
+            self.supervisor.changed(change)
+
+    # -- what REST asks
+
+    def put_connector(
+        self, name: str, config: Mapping[str, str | None], *, replace: bool, initial_state: str | None = None
+    ) -> tuple[bool, dict[str, Any]]:
+        """Creates or changes a connector. In standalone mode the answer names its tasks, as Kafka's does."""
+        created, info = self.herder.put_config(name, config, replace=replace, initial_state=initial_state)
+        if not self.config.distributed and self.herder.target(name) == "STARTED":
+            raw = self.herder.known(name)
+            try:
+                connector, _, _ = self.supervisor.make(name, raw)
+                self.supervisor.publish_tasks(name, raw, connector)
+            except ConnectError as error:
+                _logger.warning("connector %s has no tasks yet: %s", name, error)
+            info = self.herder.info(name)
+        return created, info
+
+    def patch_connector(self, name: str, patch: Mapping[str, str | None]) -> dict[str, Any]:
+        """Changes some keys of a connector."""
+        merged: dict[str, str | None] = {**self.herder.known(name), **patch}
+        config = {key: value for key, value in merged.items() if value is not None}
+        return self.put_connector(name, config, replace=True)[1]
+
+    def set_cluster_level(self, logger: str, level: str) -> None:
+        """Sets the level of a logger on all workers."""
+        self._backing.write_configs([formats.logger_level(logger, level)])
+
+    def _connector(self, name: str) -> tuple[SourceConnector | SinkConnector, dict[str, str]]:
+        connector, config, _ = self.supervisor.make(name, self.herder.known(name))
+        assert isinstance(connector, SourceConnector | SinkConnector)
+        return connector, config
+
+    def offsets(self, name: str) -> dict[str, Any]:
+        """GET offsets."""
+        connector, config = self._connector(name)
+        if isinstance(connector, SourceConnector):
+            return offsets.source_offsets_json(self._store_of(config).read(name))
+        return offsets.sink_offsets_json(self.settings, offsets.group_of(name, config))
+
+    def alter_offsets(self, name: str, pairs: Sequence[Pair]) -> dict[str, str]:
+        """PATCH offsets."""
+        connector, config = self._stopped(name)
+        if isinstance(connector, SourceConnector):
+            offsets.alter_source(connector, self._store_of(config), name, pairs)
+        else:
+            wanted = offsets.parse_sink_offsets(pairs)
+            offsets.alter_sink(connector, self.settings, offsets.group_of(name, config), wanted)
+        return {"message": "The offsets for this connector have been altered successfully"}
+
+    def reset_offsets(self, name: str) -> dict[str, str]:
+        """DELETE offsets."""
+        connector, config = self._stopped(name)
+        if isinstance(connector, SourceConnector):
+            offsets.reset_source(self._store_of(config), name)
+        else:
+            offsets.reset_sink(connector, self.settings, offsets.group_of(name, config))
+        return {"message": "The offsets for this connector have been reset successfully"}
+
+    def _stopped(self, name: str) -> tuple[SourceConnector | SinkConnector, dict[str, str]]:
+        self.herder.known(name)
+        if self.herder.target(name) != STOPPED or self.supervisor.runner(name) is not None:
+            raise BadRequest(_STOPPED_FIRST.format(name))
+        return self._connector(name)
+
+    def progress(self, name: str) -> dict[str, Any]:
+        """GET /ottla/connectors/{name}."""
+        self.herder.known(name)
+        runner = self.supervisor.runner(name)
+        if runner is None:
+            raise NotFound(f"Connector {name} does not run on this worker")
+        return {"name": name, "worker_id": self.worker_id, **runner.progress.json()}
+
+    def metrics(self) -> str:
+        """GET /metrics."""
+        runners = {name: self.supervisor.runner(name) for name in self.herder.connectors()}
+        return prometheus({name: one.progress for name, one in runners.items() if one is not None})
+
+    # -- connector files
+
+    def load_file(self, path: Path) -> str:
+        """Starts the connector of a file; its name."""
+        name, config, state = read_connector_file(path)
+        self.put_connector(name, config, replace=True, initial_state=state)
+        return name
+
+
+def read_connector_file(path: Path) -> tuple[str, dict[str, str | None], str | None]:
+    """The name, the configuration and the initial state of a file: properties, flat JSON, or a request's body."""
+    from ottla.connect.properties import parse
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConnectError(f"the connector file {path} cannot be read: {reason}") from None
+    state: str | None = None
+    if text.lstrip().startswith("{"):
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise ConnectError(f"the connector file {path} is not JSON: {error}") from None
+        if isinstance(found.get("config"), dict):
+            state = found.get("initial_state")
+            found = {"name": found.get("name"), **found["config"]}
+        config = {str(key): None if value is None else str(value) for key, value in found.items()}
+    else:
+        config = dict(parse(text))
+    name = config.get("name")
+    if not name:
+        raise ConnectError(f"the connector file {path} has no `name`")
+    return name, config, state

@@ -1,0 +1,51 @@
+"""The order in which Java's HashSet and HashMap iterate over strings.
+
+Kafka Streams prints names in it, and Kafka Connect writes the keys of its offsets in it: Java looks an offset up by
+the bytes of its key, so both sides must agree on the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+V = TypeVar("V")
+
+_FEWEST_SLOTS = 16
+_LOAD_OF_16 = 12
+"""A table of 16 slots grows when it holds more than 12 entries: Java's load factor of 0.75."""
+
+
+def java_set_order(names: Iterable[str], slots: int = _FEWEST_SLOTS) -> list[str]:
+    """The order of a HashSet of strings.
+
+    >>> java_set_order(["topic", "cluster", "partition"])
+    ['cluster', 'partition', 'topic']
+    """
+    chosen = list(dict.fromkeys(names))
+    while len(chosen) * _FEWEST_SLOTS > slots * _LOAD_OF_16:
+        slots *= 2
+    return sorted(chosen, key=lambda name: spread_hash(name) & (slots - 1))
+
+
+def java_map_order(entries: Mapping[str, V]) -> dict[str, V]:
+    """The entries of a HashMap with strings as keys, in its order.
+
+    >>> java_map_order({"topic": 1, "cluster": 2})
+    {'cluster': 2, 'topic': 1}
+    """
+    return {name: entries[name] for name in java_set_order(entries)}
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode()`, as an unsigned number."""
+    value = 0
+    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value
+
+
+def spread_hash(text: str) -> int:
+    """The hash as HashMap uses it: its upper bits take part in small tables too."""
+    value = java_hash(text)
+    return value ^ (value >> 16)

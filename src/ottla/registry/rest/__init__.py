@@ -1,1 +1,0 @@
-"""The registry's HTTP side: routes, authentication, and forwarding of writes to the leader."""
