@@ -38,6 +38,12 @@ MAX_CONNECTIONS: Final = 10_000
 MAX_CONNECTIONS_PER_IP: Final = 5_000
 """The same for one address and `max.connections.per.ip`."""
 
+MAX_FAILING_ADDRESSES: Final = 10_000
+"""Addresses whose failed logins are remembered."""
+
+UNAUTHENTICATED_DECODE_BYTES: Final = 1 << 20
+"""The decoded form of a request before its client has authenticated, unless the frame itself is larger."""
+
 MAX_FETCH_PARTITIONS: Final = 100_000
 """Partitions of one fetch session."""
 
@@ -70,3 +76,9 @@ MAX_PEER_QUEUE: Final = 10_000
 
 MAX_WAITING_FOR_CONTROLLER: Final = 10_000
 """Requests of one node, its clients' included, that may wait until there is an active controller."""
+
+MAX_QUOTA_MEASURES: Final = 10_000
+"""Clients, and addresses, whose use of quotas is measured at once; those that were idle longest are forgotten."""
+
+MAX_HELD_SOCKETS: Final = 1_000
+"""Connections of addresses above their rate that are held before they are closed; more are closed at once."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from itertools import islice
 from json import dumps, loads
@@ -15,19 +14,10 @@ from kafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError, Unkn
 from ottla.testing.process import BrokerProcess
 
 
-def port_is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-@pytest.mark.skipif(not port_is_free(9092), reason="something else listens on localhost:9092")
 @pytest.mark.filterwarnings("ignore:value_.*serializer does not implement:DeprecationWarning")
 def test_tutorial_lines_run_as_they_are_written(start_broker: Callable[..., BrokerProcess]) -> None:
-    start_broker(listen="localhost:9092")
-    producer = KafkaProducer(
-        bootstrap_servers=["localhost:9092"], value_serializer=lambda x: dumps(x).encode("utf-8")
-    )
+    address = start_broker().bootstrap
+    producer = KafkaProducer(bootstrap_servers=[address], value_serializer=lambda x: dumps(x).encode("utf-8"))
     for e in range(100):
         data = {"number": e}
         future = producer.send("sample3", value=data)
@@ -38,7 +28,7 @@ def test_tutorial_lines_run_as_they_are_written(start_broker: Callable[..., Brok
     consumer = KafkaConsumer(
         "sample3",
         auto_offset_reset="earliest",
-        bootstrap_servers=["localhost:9092"],
+        bootstrap_servers=[address],
         consumer_timeout_ms=60_000,
         value_deserializer=lambda x: loads(x.decode("utf-8")),
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -57,11 +59,34 @@ def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+def run(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ottla", *words, "--bootstrap-server", cluster.address(1)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+
+
 def run_tool(cluster: Cluster, *words: str) -> str:
     command = [sys.executable, "-m", "ottla", "metadata-quorum", "--bootstrap-server", cluster.address(1)]
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_a_quorum_with_configured_voters_is_raised_to_one_that_can_change(tmp_path: Path) -> None:
+    with Cluster(tmp_path) as static:
+        raising = ("features", "upgrade", "--feature", "kraft.version=1")
+        # The leader has to hear from each voter first, which takes some seconds.
+        static.wait_for(lambda: run(static, *raising).returncode == 0)
+        status = run_tool(static, "describe", "--status")
+        assert "CurrentVoters" in status
+        leader = static.wait_for(static.controller_id)
+        gone = next(node_id for node_id in static.nodes if node_id != leader)
+        directory_id = json.loads(status.split("CurrentVoters:")[1].splitlines()[0])[gone - 1]["directoryId"]
+        removal = ("--controller-id", str(gone), "--controller-directory-id", directory_id)
+        assert run_tool(static, "remove-controller", *removal).startswith("Removed ")
+        static.stop(gone)
+        static.start_node(gone)
+        left = json.loads(run_tool(static, "describe", "--status").split("CurrentVoters:")[1].splitlines()[0])
+        assert [voter["id"] for voter in left] == [node_id for node_id in static.nodes if node_id != gone]
 
 
 def test_clients_see_their_own_listener_only(dynamic: Cluster) -> None:

@@ -23,6 +23,7 @@ from ottla.net.buffers import ReceiveBuffers
 from ottla.net.dispatch import Dispatcher
 from ottla.net.idle import IdleReaper
 from ottla.net.listener import BindError, Listener, ListenerSettings, bind
+from ottla.security.quotas.managers import ClientQuotas
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 from ottla.wire.headers import encode_request
@@ -76,7 +77,10 @@ async def listening(
         send_buffer_bytes=-1,
         receive_buffer_bytes=-1,
     )
-    dispatcher = Dispatcher(cast(Node, SimpleNamespace(authorizer=None)), service.apis)
+    dispatcher = Dispatcher(
+        cast(Node, SimpleNamespace(authorizer=None, audit=None, clock=SystemClock(), quotas=ClientQuotas())),
+        service.apis,
+    )
     listener = Listener(settings, bind(host, 0), dispatcher, ReceiveBuffers(), admission, clock)
     reaper = IdleReaper(clock, idle_ms, lambda: listener.connections)
     listener.open()

@@ -47,7 +47,9 @@ class Secured:
             check=True,
             capture_output=True,
         )
-        self.broker = BrokerProcess(folder / "data", config=config, arguments=["--log-level", "info"]).start()
+        self.broker = BrokerProcess(
+            folder / "data", config=config, arguments=["--log-level", "debug"]
+        ).start()
 
     def _properties(self) -> str:
         listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())

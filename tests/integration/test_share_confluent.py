@@ -27,8 +27,13 @@ if not hasattr(confluent_kafka, "ShareConsumer"):
 def make(broker: BrokerProcess, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
-    begin = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-    group = ConfigResource(ResourceType.GROUP, topic, incremental_configs=[begin])
+    # A lock that ends while a busy machine keeps a consumer waiting would deliver its record again.
+    settings = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"}
+    changes = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in settings.items()
+    ]
+    group = ConfigResource(ResourceType.GROUP, topic, incremental_configs=changes)
     admin.incremental_alter_configs([group])[group].result(60)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(500):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,18 @@ def both(kafka: ApacheKafka, broker: BrokerProcess) -> Iterator[Both]:
                 creation(new_topic(name, configs={"retention.ms": "5000"}), validate_only=False), 7
             ):
                 assert answer.topics[0].error_code == 0, answer
+        for client in (one, other):
+            wait_for_topics(client, "there", "there.too")
         yield pair
+
+
+def wait_for_topics(client: RawClient, *names: str) -> None:
+    """Return when the broker knows the topics: the controller answers a creation before it does."""
+    asked = m.MetadataRequest
+    request = asked(topics=[asked.MetadataRequestTopic(name=name) for name in names])
+    deadline = time.monotonic() + 60
+    while any(topic.error_code for topic in client.ask(request, 12).topics):
+        assert time.monotonic() < deadline
 
 
 def new_topic(name: str, partitions: int = 1, factor: int = 1, **more: Any) -> Any:

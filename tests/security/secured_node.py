@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import ssl
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ class SecuredNode:
 
     def __init__(self, folder: Path, settings: Mapping[str, object] | None = None) -> None:
         self.folder = folder
+        self._clients = itertools.count(1)
         self.authority = CertificateAuthority.create()
         self.trust = self.authority.write_truststore(folder / "ca.pem")
         self.keystore = folder / "node1.pem"
@@ -77,7 +80,10 @@ connection.failed.authentication.delay.ms=10
         return context
 
     def connect(self, listener: str, tls: ssl.SSLContext) -> RawClient:
-        return RawClient("127.0.0.1", self.ports[listener], tls=tls)
+        """Each client has an address of its own, where the system has them: failures of one must not delay others."""
+        number = next(self._clients)
+        source = f"127.1.{number // 250}.{number % 250 + 1}" if sys.platform == "linux" else None
+        return RawClient("127.0.0.1", self.ports[listener], tls=tls, source=source)
 
     def certified(self, listener: str, name: str, *, node_id: int | None = None) -> RawClient:
         """A client with a certificate, which may name a node."""

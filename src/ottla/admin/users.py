@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.admin.errors import raise_for
+from ottla.credentials.scram_keys import DEFAULT_ITERATIONS
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.enums import ScramMechanism
 from ottla.wire.messages import (
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 # -- SCRAM credentials
 
-DEFAULT_SCRAM_ITERATIONS: Final = 4096
+DEFAULT_SCRAM_ITERATIONS: Final = DEFAULT_ITERATIONS
 
 
 class NewCredential(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from ottla.api.throttling import Meter
 from ottla.errors import ApiException, ErrorCode
 from ottla.security.authorizer import Grants
 from ottla.wire.apis import API_VERSIONS
@@ -57,6 +58,8 @@ class RequestContext(ABC):
     """A broker forwarded the request in an envelope."""
     node_ids: frozenset[int] = frozenset()
     """The nodes that the client's certificate names."""
+    meter: Meter | None = None
+    """Measures the request against quotas; None while there are none."""
     connection_id: str
     received_at: float
     """On the monotonic clock, in seconds."""
@@ -137,6 +140,8 @@ class Api(msgspec.Struct, Generic[N, Req, Resp], frozen=True):
     authorizer: a forgotten check must not let anyone in."""
     claims: Callable[[Req], Iterable[int]] | None = None
     """Only nodes send it: the ids of the nodes that a request says it is from. None for APIs that clients use."""
+    throttled: bool = True
+    """Client quotas count for it. False for requests of other nodes that must not wait."""
     gated: bool = False
     """It appends clients' records: requests wait while the node cannot write as fast as clients send."""
 

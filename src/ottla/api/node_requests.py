@@ -31,12 +31,25 @@ def speaks_for(node: Node, ctx: RequestContext, claimed: Iterable[int]) -> bool:
         why = "the connection is not that node's"
     else:
         why = f"listener {ctx.listener_name} serves clients, not nodes"
+    nodes = ", ".join(map(str, claimed)) or "(any)"
+    request = ApiKey(ctx.api_key).name
+    if node.audit is not None:
+        node.audit.event(
+            "denied",
+            {
+                "principal": ctx.principal,
+                "host": ctx.client_host,
+                "request": request,
+                "nodes": nodes,
+                "rule": why,
+            },
+        )
     audit_log.info(
         "Principal = %s is Denied to act as node %s from host = %s for request = %s: %s",
         printable(ctx.principal),
-        ", ".join(map(str, claimed)) or "(any)",
+        nodes,
         ctx.client_host,
-        ApiKey(ctx.api_key).name,
+        request,
         why,
     )
     return False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.topic_creation import InternalTopicCreations
 from ottla.errors import ApiException, ErrorCode
+from ottla.security.quotas.managers import ClientQuotas
 
 if TYPE_CHECKING:
     from ottla.broker.controller_channel import ControllerChannel
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ottla.replica.fetch_sessions import FetchSessionCache
     from ottla.replica.manager import ReplicaManager
     from ottla.replica.producer_ids import ProducerIds
+    from ottla.security.audit import AuditFile
     from ottla.security.authorizer import Authorizer
     from ottla.security.node_identity import NodeIdentity
 
@@ -71,12 +73,16 @@ class Node:
     """Holds back clients' writes while the disk cannot keep up."""
     authorizer: Authorizer | None
     """Decides what clients may do; None where everyone may do everything."""
+    audit: AuditFile | None
+    """Gets logins, denials and changes; None without `ottla.audit.log.file`."""
     node_identity: NodeIdentity
     """Which connections may send the requests of which nodes."""
     tls_stores: StoreChanges
     """Checks changes of key and trust stores before they are stored."""
     fail: Callable[[BaseException], None]
     """Stop the node because of an unrecoverable error. The reason is logged."""
+    quotas: ClientQuotas = field(default_factory=ClientQuotas, kw_only=True)
+    """Limits clients; while no quota is set it measures nothing."""
 
     @property
     def controller(self) -> Controller:

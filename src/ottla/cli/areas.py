@@ -11,6 +11,7 @@ AREAS: Final = (
             "demo": "See all of it at work: a broker, records, pipelines on Spark.",
             "start": "Run a node, or several.",
             "storage": "Format a node's directories; look at them.",
+            "secure": "Make a secured cluster, its users and its tenants.",
             "doctor": "Check that all is well, and say what to do where it is not.",
             "top": "Watch a cluster: rates, lag, partitions in trouble.",
             "profile": "Clusters by name, with their settings and credentials.",
@@ -26,6 +27,7 @@ AREAS: Final = (
             "get-offsets": "Show where partitions begin and end.",
             "delete-records": "Delete records up to an offset.",
             "configs": "Show and change settings, quotas and users.",
+            "registry": "Run a schema registry.",
         },
     ),
     (

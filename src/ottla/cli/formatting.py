@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from ottla.broker.storage_format import (
     DEFAULT_CONTROLLER_LISTENER,
@@ -45,6 +46,7 @@ class FormatRequest:
     config: BrokerConfig
     cluster_id: str
     add_scram: tuple[str, ...] = ()
+    add_scram_file: tuple[str, ...] = ()
     ignore_formatted: bool = False
     release: str | None = None
     features: tuple[str, ...] = ()
@@ -151,11 +153,23 @@ def _first_records(request: FormatRequest) -> tuple[int, list[WireMessage]]:
         )
     check_dependencies({**bootstrap_levels(version), **levels})
     records: list[WireMessage] = [*bootstrap_records(version, levels)]
-    if request.add_scram:
+    credentials = [*request.add_scram, *_lines(request.add_scram_file)]
+    if credentials:
         if version < SCRAM_FROM:
             raise _invalid(f"--add-scram needs metadata.version {metadata_version_name(SCRAM_FROM)} or newer")
-        records += [parse_scram(word) for word in request.add_scram]
+        records += [parse_scram(word) for word in credentials]
     return version, records
+
+
+def _lines(paths: Iterable[str]) -> Iterator[str]:
+    """The lines of files that are not empty."""
+    for path in paths:
+        try:
+            text = Path(path).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise _invalid(f"--add-scram-file {path} cannot be read: {reason}") from None
+        yield from filter(None, map(str.strip, text.splitlines()))
 
 
 def _fresh_directories(request: FormatRequest, fs: OsFs) -> list[str]:

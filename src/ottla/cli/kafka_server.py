@@ -43,7 +43,7 @@ def kafka_server_start(words: tuple[str, ...]) -> None:
         return
     from ottla.cli.start import run_node
 
-    run_node(config, "warning")
+    run_node(config, "warning", file)
 
 
 def _overrides(words: list[str]) -> list[str]:

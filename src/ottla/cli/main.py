@@ -18,6 +18,8 @@ _COMMANDS: Final = {
     "connect": "ottla.connect.cli",
     "demo": "ottla.demo.cli",
     "profile": "ottla.cli.profile",
+    "secure": "ottla.cli.secure.commands",
+    "registry": "ottla.cli.registry",
     "spark": "ottla.pipeline.cli",
     "start": "ottla.cli.start",
     "storage": "ottla.cli.storage",

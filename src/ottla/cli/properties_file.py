@@ -16,3 +16,13 @@ def read_properties(path: str) -> dict[str, str]:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(f"Cannot read the configuration file {path}: {reason}") from None
     return parse_properties(text)
+
+
+def read_client_properties(path: str) -> dict[str, str]:
+    """The keys of a client's properties file, with the references to its providers replaced."""
+    found = read_properties(path)
+    if not found.get("config.providers"):
+        return found
+    from ottla.config.providers import resolved
+
+    return resolved(found)

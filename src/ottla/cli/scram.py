@@ -8,7 +8,7 @@ import re
 import secrets
 from typing import Final
 
-from ottla.credentials.scram_keys import MAX_ITERATIONS, MIN_ITERATIONS, derive_keys
+from ottla.credentials.scram_keys import DEFAULT_ITERATIONS, MAX_ITERATIONS, MIN_ITERATIONS, derive_keys
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire import messages
 
@@ -25,7 +25,7 @@ def parse_scram(word: str) -> messages.UserScramCredentialRecord:
     number, digest = _MECHANISMS[found["mechanism"]]
     fields = _fields(found["fields"])
     name = fields.pop("name", "")
-    iterations = _iterations(fields.pop("iterations", str(MIN_ITERATIONS)))
+    iterations = _iterations(fields.pop("iterations", str(DEFAULT_ITERATIONS)))
     salt = _decoded(fields.pop("salt")) if "salt" in fields else secrets.token_bytes(32)
     password, salted = fields.pop("password", None), fields.pop("saltedpassword", None)
     if not name or fields:

@@ -10,6 +10,7 @@ from ottla.config.broker import SINGLE_NODE, BrokerConfig
 from ottla.config.definitions import DATA_DIRECTORY
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import format_address, parse_address
+from ottla.config.providers import resolved
 
 DEFAULT_LISTEN: Final = "localhost:9092"
 
@@ -34,6 +35,7 @@ def node_config(
     """The configuration in force. The defaults make a single node on localhost with data in ./ottla-data."""
     given = read_properties(file) if file is not None else {}
     given.update(settings or {})
+    given = resolved(given)
     if "process.roles" not in given:
         own_id = {"node.id": given["broker.id"]} if "broker.id" in given else {}
         given = {**SINGLE_NODE, **own_id, **given}

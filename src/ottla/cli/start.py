@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla import __version__
+from ottla.cli.file_modes import keep_files_private
 from ottla.cli.memory import keep_freed_buffers, return_free_memory
 from ottla.cli.properties_file import read_properties
 from ottla.cli.refuse import describe_os_error, refuse
@@ -24,6 +25,7 @@ from ottla.cli.settings import node_config, parse_assignments
 from ottla.config.acted_on import unused_keys
 from ottla.config.broker import BrokerConfig
 from ottla.config.listeners import Listener, format_address
+from ottla.config.secrets import is_secret
 from ottla.errors import ApiException
 
 if TYPE_CHECKING:
@@ -76,14 +78,16 @@ def start(
         config = node_config(file, parse_assignments(settings, "--set"), data, listen)
     except ApiException as error:
         refuse(error.message)
-    run_node(config, log_level)
+    run_node(config, log_level, file)
 
 
-def run_node(config: BrokerConfig, log_level: str) -> None:
-    """Run a node until it gets a stop signal; exit code 0 after a clean stop."""
+def run_node(config: BrokerConfig, log_level: str, file: str | None = None) -> None:
+    """Run a node until it gets a stop signal; exit code 0 after a clean stop. `file` is its properties file."""
     logging.addLevelName(_TRACE, "TRACE")
     logging.basicConfig(stream=sys.stderr, level=log_level.upper(), format=_LOG_FORMAT)
+    keep_files_private()
     try:
+        _check_file(config, file)
         for key in unused_keys(config.static):
             _logger.warning(
                 "Configuration %s is not acted on by this version; it is accepted as it stands", key
@@ -96,6 +100,16 @@ def run_node(config: BrokerConfig, log_level: str) -> None:
         refuse(error.message)
     except OSError as error:
         refuse(describe_os_error(error))
+
+
+def _check_file(config: BrokerConfig, file: str | None) -> None:
+    """The properties file itself, if it holds passwords."""
+    if file is None or not any(is_secret(key) for key in config.static):
+        return
+    from ottla.config.security_profile import is_strict
+    from ottla.security.profile import file_findings, report
+
+    report(file_findings([("--config", file)]), strict=is_strict(config))
 
 
 def _run(config: BrokerConfig) -> None:

@@ -75,6 +75,12 @@ def info(file: str) -> None:
     "-S", "--add-scram", multiple=True, help="SCRAM-SHA-256=[name=alice,password=...]; may be repeated."
 )
 @click.option(
+    "--add-scram-file",
+    multiple=True,
+    metavar="FILE",
+    help="The same from the lines of a file: no password in the list of processes.",
+)
+@click.option(
     "-g", "--ignore-formatted", is_flag=True, help="Leave directories alone that are formatted already."
 )
 @_RELEASE
@@ -87,7 +93,10 @@ def info(file: str) -> None:
 @refusing
 def format_command(file: str, **flags: Any) -> None:
     """Format the node's directories."""
+    from ottla.cli.file_modes import keep_files_private
     from ottla.cli.formatting import FormatRequest, format_node
+
+    keep_files_private()
 
     request = FormatRequest(node_config(file), **flags)
     format_node(request, click.echo)

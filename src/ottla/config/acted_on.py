@@ -39,6 +39,7 @@ _BROKER: Final = frozenset(
         "auto.leader.rebalance.enable",
         "broker.heartbeat.interval.ms",
         "broker.rack",
+        "config.providers",
         "broker.session.timeout.ms",
         "connections.max.idle.ms",
         "controlled.shutdown.enable",
@@ -50,6 +51,8 @@ _BROKER: Final = frozenset(
         "controller.quorum.fetch.timeout.ms",
         "controller.quorum.request.timeout.ms",
         "controller.quorum.retry.backoff.ms",
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
         "cordoned.log.dirs",
         "default.replication.factor",
         "delete.topic.enable",
@@ -130,6 +133,8 @@ _BROKER: Final = frozenset(
         "producer.id.expiration.check.interval.ms",
         "producer.id.expiration.ms",
         "queued.max.request.bytes",
+        "quota.window.num",
+        "quota.window.size.seconds",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.fetch.backoff.ms",
         "replica.fetch.max.bytes",
@@ -226,5 +231,7 @@ def unused_keys(given: Iterable[str]) -> list[str]:
     return sorted(
         key
         for key in given
-        if key not in ACTED_ON | EXTENSION_KEYS and base_of_listener_key(key) not in _PER_LISTENER
+        if key not in ACTED_ON | EXTENSION_KEYS
+        and not key.startswith("config.providers.")
+        and base_of_listener_key(key) not in _PER_LISTENER
     )

@@ -14,6 +14,8 @@ from ottla.config.definitions import BROKER_KEYS, ConfigDef
 from ottla.config.dynamic import usable_dynamic
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, Voter, parse_listeners, parse_protocol_map, parse_voters
+from ottla.config.providers import Providers
+from ottla.config.secrets import ConfigTexts, is_secret
 from ottla.config.synonyms import base_of_listener_key
 from ottla.config.values import TypedValues, Value
 from ottla.ids import BrokerId
@@ -53,10 +55,10 @@ class BrokerConfig(TypedValues):
         """`dynamic_default` are the cluster-wide changes, `dynamic` those of this broker alone."""
         checks.check_names(static)
         static = checks.with_both_ids(static)
-        self.static: Mapping[str, str] = MappingProxyType(static)
-        self.dynamic_default: Mapping[str, str] = MappingProxyType(dict(dynamic_default))
-        self.dynamic: Mapping[str, str] = MappingProxyType(dict(dynamic))
-        given = {**static, **dynamic_default, **dynamic}
+        self.static: Mapping[str, str] = ConfigTexts(static)
+        self.dynamic_default: Mapping[str, str] = ConfigTexts(dynamic_default)
+        self.dynamic: Mapping[str, str] = ConfigTexts(_resolved_secrets(static, dynamic))
+        given = {**static, **dynamic_default, **self.dynamic}
         values = {name: _value(definition, given) for name, definition in BROKER_KEYS.items()}
         for name, text in given.items():
             if name not in BROKER_KEYS:
@@ -135,6 +137,14 @@ class BrokerConfig(TypedValues):
     def advertised(self, listener_name: str) -> Listener | None:
         """The endpoint to advertise to clients of this listener; None if they keep the address that they used."""
         return next((item for item in self.advertised_listeners if item.name == listener_name), None)
+
+
+def _resolved_secrets(static: Mapping[str, str], dynamic: Mapping[str, str]) -> Mapping[str, str]:
+    """Dynamic passwords may be references to the file's providers. Values that can be described may not."""
+    if not static.get("config.providers") or not dynamic:
+        return dynamic
+    providers = Providers(static)
+    return {key: providers.resolve(key, text) if is_secret(key) else text for key, text in dynamic.items()}
 
 
 def _value(definition: ConfigDef, given: Mapping[str, str]) -> Value:

@@ -19,6 +19,7 @@ from ottla import limits
 from ottla.config.errors import ConfigError
 from ottla.config.validators import Check, compile_check
 from ottla.config.values import Value
+from ottla.credentials.secret import HIDDEN, Secret
 from ottla.wire.enums import ConfigType
 
 DATA_DIRECTORY: Final = "./ottla-data"
@@ -102,7 +103,7 @@ class ConfigDef:
             return number
         if self.type is ConfigType.LIST:
             return self._split(text, trimmed)
-        return trimmed if self.type is not ConfigType.PASSWORD else text
+        return Secret(text) if self.type is ConfigType.PASSWORD else trimmed
 
     def _split(self, text: str, trimmed: str) -> tuple[str, ...]:
         words = [word.strip() for word in trimmed.split(",")] if trimmed else []
@@ -146,8 +147,12 @@ BROKER_KEYS, TOPIC_KEYS = _load()
 EXTENSION_KEYS: Final = frozenset(
     {
         "allow.everyone.if.no.acl.found",
+        "ottla.audit.log.file",
+        "ottla.max.unauthenticated.connections",
         "ottla.node.identity",
         "ottla.node.principals",
+        "ottla.plaintext.listeners",
+        "ottla.security.profile",
         "ottla.ssl.reload.interval.ms",
         "super.users",
     }
@@ -159,6 +164,8 @@ def text_of(value: Value) -> str | None:
     """The text that Kafka prints for a typed value."""
     if value is None or isinstance(value, str):
         return value
+    if isinstance(value, Secret):
+        return HIDDEN
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

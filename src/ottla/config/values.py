@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping
 
-Value = str | int | float | bool | tuple[str, ...] | None
-"""The typed value of a key. A tuple is a list; None is Kafka's null."""
+from ottla.credentials.secret import Secret
+
+Value = str | int | float | bool | tuple[str, ...] | Secret | None
+"""The typed value of a key. A tuple is a list; None is Kafka's null; a password is a Secret."""
 
 
 class TypedValues:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -20,6 +21,8 @@ from ottla.wire.messages import (
     RemoveAccessControlEntryRecord,
 )
 
+_logger = logging.getLogger(__name__)
+
 MAX_RECORDS: Final = 10_000
 
 _TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN, ResourceType.ANY}
@@ -27,9 +30,16 @@ _OPERATIONS: Final = frozenset(AclOperation) - {AclOperation.UNKNOWN, AclOperati
 
 
 def create_acls(
-    image: MetadataImage, request: CreateAclsRequest, new_id: Callable[[], bytes]
+    image: MetadataImage,
+    request: CreateAclsRequest,
+    new_id: Callable[[], bytes],
+    *,
+    strict: bool = False,
 ) -> ControllerResult[CreateAclsResponse]:
-    """CreateAclsRequest -> CreateAclsResponse: each ACL by itself; one that exists is not written again."""
+    """CreateAclsRequest -> CreateAclsResponse: each ACL by itself; one that exists is not written again.
+
+    `strict` refuses an ACL that lets everybody do everything to the cluster.
+    """
     existing = set(image.acls.values())
     taken = set(image.acls)
     records: list[WireMessage] = []
@@ -37,6 +47,11 @@ def create_acls(
     too_many = len(request.creations) > MAX_RECORDS
     for creation in request.creations:
         error = _TOO_MANY if too_many else _why_not_created(creation)
+        if not error.failed and _opens_cluster(creation):
+            if strict:
+                error = _OPENS_CLUSTER
+            else:
+                _logger.warning("An ACL lets every client do everything to the cluster: ALLOW ALL for User:*")
         results.append(
             CreateAclsResponse.AclCreationResult(error_code=error.code, error_message=error.message)
         )
@@ -63,6 +78,21 @@ def create_acls(
 
 
 _TOO_MANY: Final = ApiError(ErrorCode.INVALID_REQUEST, f"A request may create {MAX_RECORDS} ACLs at most")
+
+
+_OPENS_CLUSTER: Final = ApiError(
+    ErrorCode.INVALID_REQUEST,
+    "ottla.security.profile=strict refuses an ACL that lets User:* do everything to the cluster",
+)
+
+
+def _opens_cluster(acl: CreateAclsRequest.AclCreation) -> bool:
+    return (
+        acl.resource_type == ResourceType.CLUSTER
+        and acl.operation == AclOperation.ALL
+        and acl.permission_type == AclPermissionType.ALLOW
+        and acl.principal == "User:*"
+    )
 
 
 def _why_not_created(acl: CreateAclsRequest.AclCreation) -> ApiError:

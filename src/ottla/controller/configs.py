@@ -6,6 +6,7 @@ loggers are not stored: the API changes them itself. The readers of the image ap
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -15,6 +16,9 @@ from ottla.config.definitions import TOPIC_KEYS, ConfigDef
 from ottla.config.describe import ConfigEntry, describe_topic
 from ottla.config.dynamic import check_dynamic, definition_of
 from ottla.config.errors import ConfigError
+from ottla.config.providers import is_reference
+from ottla.config.secrets import is_secret
+from ottla.config.security_profile import is_strict
 from ottla.config.topic import TopicConfig
 from ottla.controller.resource_configs import (
     CLIENT_METRICS_KEYS,
@@ -40,6 +44,8 @@ from ottla.wire.messages import (
 
 if TYPE_CHECKING:
     from ottla.wire.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest
+
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T", covariant=True)
 
@@ -235,6 +241,7 @@ def _records_for(
     _check_min_isr(image, resource, changes)
     _check_cordoned(image, resource, changes, forwarded=forwarded)
     _check_lengths(changes)
+    _check_secrets(resource, changes, settings)
     wanted = {key: value for key, value in {**current, **changes}.items() if value is not None}
     _check_values(image, resource, changes, wanted, settings)
     _check_exists(image, resource)
@@ -325,6 +332,26 @@ def _check_cordoned(image: MetadataImage, resource: Resource, changes: Changes, 
 
 def _items(value: str | None) -> set[str]:
     return {item.strip() for item in (value or "").split(",") if item.strip()}
+
+
+def _check_secrets(resource: Resource, changes: Changes, settings: Settings) -> None:
+    """A password in the clear would lie in the metadata log of every node: strict refuses it."""
+    if resource[0] != ConfigResourceType.BROKER:
+        return
+    clear = [
+        key
+        for key, value in changes.items()
+        if value is not None and is_secret(key) and not is_reference(value)
+    ]
+    if not clear:
+        return
+    if is_strict(settings.static):
+        raise ApiException(
+            ErrorCode.INVALID_CONFIG,
+            f"ottla.security.profile=strict refuses {clear[0]} in the clear, because every node would keep it in its "
+            "metadata log: give a reference to a provider of config.providers, as in ${file:PATH:KEY}",
+        )
+    _logger.warning("Every node keeps %s in its metadata log, in the clear", ", ".join(clear))
 
 
 def _check_lengths(changes: Changes) -> None:

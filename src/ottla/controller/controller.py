@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ottla.controller import brokers, configs, elections
+from ottla.controller import brokers, configs, elections, features
 from ottla.controller.activation import activation_records
 from ottla.controller.decisions import DECISIONS, Inputs
 from ottla.controller.liveness import LivenessWatch
@@ -19,7 +19,9 @@ from ottla.controller.periodic import PeriodicTasks
 from ottla.controller.result import ControllerResult
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings import UNCLEAN_KEY, Settings
+from ottla.controller.topics import Charge, without_quota
 from ottla.errors import ApiException
+from ottla.metadata.features import KRAFT_VERSION
 from ottla.metadata.image import MetadataImage
 from ottla.peers import Endpoint
 from ottla.promise import Done, Failed
@@ -237,16 +239,48 @@ class Controller:
     # Requests
 
     def handle(
-        self, request: WireRequest[Resp], done: Done[Resp], failed: Failed, *, version: int = _LATEST
+        self,
+        request: WireRequest[Resp],
+        done: Done[Resp],
+        failed: Failed,
+        *,
+        version: int = _LATEST,
+        charge: Charge = without_quota,
     ) -> None:
         """Handle a request of the table `DECISIONS`. `done` is called when its records are committed."""
         decision = DECISIONS[request.API_KEY]
-        inputs = Inputs(self.image, self.settings, self._clock, version)
+        inputs = Inputs(self.image, self.settings, self._clock, version, charge)
         self._operations.run(
             lambda: decision.decide(inputs, request),
             done,
             failed,
             None if decision.timeout_ms is None else decision.timeout_ms(request),
+        )
+
+    def update_features(
+        self,
+        request: messages.UpdateFeaturesRequest,
+        done: Done[messages.UpdateFeaturesResponse],
+        failed: Failed,
+        *,
+        version: int,
+    ) -> None:
+        """Handle UpdateFeatures. kraft.version is raised last: the quorum has control records of its own for it."""
+        level = next(
+            (u.max_version_level for u in request.feature_updates if u.feature == KRAFT_VERSION), None
+        )
+
+        def decided(response: messages.UpdateFeaturesResponse) -> None:
+            if level is None or request.validate_only or response.error_code:
+                done(response)
+            else:
+                self._log.upgrade_kraft_version(level, lambda _: done(response), failed)
+
+        self._operations.run(
+            lambda: features.update_features(self.image, request, self.settings, version, self._log),
+            decided,
+            failed,
+            request.timeout_ms,
         )
 
     def alter_configs(

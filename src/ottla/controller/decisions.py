@@ -15,7 +15,6 @@ from ottla.controller import (
     brokers,
     directories,
     elections,
-    features,
     producer_ids,
     reassignments,
     topics,
@@ -44,6 +43,8 @@ class Inputs:
     clock: Clock
     version: int
     """The version of the request."""
+    charge: topics.Charge = topics.without_quota
+    """Counts created and deleted partitions against the client's quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +86,30 @@ def _by_version(
 def _create_topics(
     inputs: Inputs, request: messages.CreateTopicsRequest
 ) -> ControllerResult[messages.CreateTopicsResponse]:
-    return topics.create_topics(inputs.image, request, inputs.settings, inputs.clock)
+    return topics.create_topics(inputs.image, request, inputs.settings, inputs.clock, inputs.charge)
 
 
 def _create_partitions(
     inputs: Inputs, request: messages.CreatePartitionsRequest
 ) -> ControllerResult[messages.CreatePartitionsResponse]:
-    return topics.create_partitions(inputs.image, request, inputs.clock)
+    return topics.create_partitions(inputs.image, request, inputs.clock, inputs.charge)
+
+
+def _delete_topics(
+    inputs: Inputs, request: messages.DeleteTopicsRequest
+) -> ControllerResult[messages.DeleteTopicsResponse]:
+    return topics.delete_topics(inputs.image, request, inputs.settings, inputs.version, inputs.charge)
 
 
 def _create_acls(
     inputs: Inputs, request: messages.CreateAclsRequest
 ) -> ControllerResult[messages.CreateAclsResponse]:
     # Security is loaded where it is used, so that other nodes start faster.
+    from ottla.config.security_profile import is_strict
     from ottla.controller.acls import create_acls
 
-    return create_acls(inputs.image, request, inputs.clock.random_uuid)
+    strict = is_strict(inputs.settings.static)
+    return create_acls(inputs.image, request, inputs.clock.random_uuid, strict=strict)
 
 
 def _delete_acls(
@@ -119,12 +128,19 @@ def _alter_scram(
     return alter_user_scram_credentials(inputs.image, request)
 
 
+def _alter_quotas(
+    inputs: Inputs, request: messages.AlterClientQuotasRequest
+) -> ControllerResult[messages.AlterClientQuotasResponse]:
+    from ottla.controller.client_quotas import alter_client_quotas
+
+    return alter_client_quotas(inputs.image, request)
+
+
 DECISIONS: Final[dict[int, Decision[Any, Any]]] = {
     # Requests of clients
     ApiKey.CREATE_TOPICS: Decision(_create_topics, _timeout),
     ApiKey.CREATE_PARTITIONS: Decision(_create_partitions, _timeout),
-    ApiKey.DELETE_TOPICS: Decision(_by_version(topics.delete_topics), _timeout),
-    ApiKey.UPDATE_FEATURES: Decision(_by_version(features.update_features), _timeout),
+    ApiKey.DELETE_TOPICS: Decision(_delete_topics, _timeout),
     ApiKey.ELECT_LEADERS: Decision(_by_version(elections.elect_leaders), _timeout),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Decision(
         _by_settings(reassignments.alter_partition_reassignments), _timeout
@@ -134,6 +150,7 @@ DECISIONS: Final[dict[int, Decision[Any, Any]]] = {
     ApiKey.CREATE_ACLS: Decision(_create_acls),
     ApiKey.DELETE_ACLS: Decision(_delete_acls),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Decision(_alter_scram),
+    ApiKey.ALTER_CLIENT_QUOTAS: Decision(_alter_quotas),
     # Requests of brokers
     ApiKey.ALTER_PARTITION: Decision(_by_version(alter_partition.alter_partition)),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: Decision(_by_settings(directories.assign_replicas_to_dirs)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.controller.result import NO_ERROR, ApiError, ControllerResult
 from ottla.controller.settings import MIN_ISR_KEY, Settings
@@ -29,10 +29,25 @@ _RECORDS_CHANGED_AT: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 _UPGRADE_TYPES: Final = frozenset(UpgradeType) - {UpgradeType.UNKNOWN}
 
 
+class QuorumVersion(Protocol):
+    """kraft.version, which the quorum keeps in control records of its own."""
+
+    @property
+    def kraft_version(self) -> int: ...
+
+    def check_kraft_version(self, level: int) -> None:
+        """Raise INVALID_UPDATE_VERSION if kraft.version cannot be raised to this level now."""
+        ...
+
+
 def update_features(
-    image: MetadataImage, request: UpdateFeaturesRequest, settings: Settings, version: int
+    image: MetadataImage,
+    request: UpdateFeaturesRequest,
+    settings: Settings,
+    version: int,
+    quorum: QuorumVersion,
 ) -> ControllerResult[UpdateFeaturesResponse]:
-    """Decide UpdateFeatures: all of the updates, or none."""
+    """Decide UpdateFeatures: all of the updates, or none. The caller raises kraft.version when this succeeded."""
     updates = {update.feature: update for update in request.feature_updates}
     proposed = {**image.features, **{name: update.max_version_level for name, update in updates.items()}}
     records: list[WireMessage] = []
@@ -44,7 +59,7 @@ def update_features(
                 update.upgrade_type = (
                     UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
                 )
-            records += _update(image, update, proposed)
+            records += _update(image, update, proposed, quorum)
     except ApiException as refused:
         error = ApiError(
             refused.code,
@@ -63,7 +78,10 @@ def update_features(
 
 
 def _update(
-    image: MetadataImage, update: UpdateFeaturesRequest.FeatureUpdateKey, proposed: Mapping[str, int]
+    image: MetadataImage,
+    update: UpdateFeaturesRequest.FeatureUpdateKey,
+    proposed: Mapping[str, int],
+    quorum: QuorumVersion,
 ) -> list[FeatureLevelRecord]:
     name, level = update.feature, update.max_version_level
 
@@ -80,9 +98,7 @@ def _update(
     reason = _why_unsupported(image, name, level)
     if reason is not None:
         raise refuse(reason)
-    if name == KRAFT_VERSION:
-        raise refuse("The quorum of this version has a fixed kraft.version.")
-    current = image.features.get(name, 0)
+    current = quorum.kraft_version if name == KRAFT_VERSION else image.features.get(name, 0)
     if level < current and upgrade_type is UpgradeType.UPGRADE:
         raise refuse(
             "Can't downgrade the version of this feature without setting the upgrade type to "
@@ -90,6 +106,9 @@ def _update(
         )
     if level > current and upgrade_type is not UpgradeType.UPGRADE:
         raise refuse("Can't downgrade to a newer version.")
+    if name == KRAFT_VERSION:
+        quorum.check_kraft_version(level)
+        return []
     if name == METADATA_VERSION:
         lost = [step for step in _RECORDS_CHANGED_AT if level < step <= current]
         if lost:

@@ -44,6 +44,17 @@ class QuorumLog(Protocol):
         """Append one atomic batch. Returns its last offset."""
         ...
 
+    @property
+    def kraft_version(self) -> int: ...
+
+    def check_kraft_version(self, level: int) -> None:
+        """Raise INVALID_UPDATE_VERSION if kraft.version cannot be raised to this level now."""
+        ...
+
+    def upgrade_kraft_version(self, level: int, done: Done[None], failed: Failed) -> None:
+        """Raise kraft.version, which is in the quorum's control records; `done` is called when it is committed."""
+        ...
+
 
 def not_controller() -> ApiException:
     return ApiException(ErrorCode.NOT_CONTROLLER, "This node is not the active controller.")

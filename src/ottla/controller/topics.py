@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -52,8 +52,20 @@ def _duplicates(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
+Charge = Callable[[int], object]
+"""Counts partitions against the client's quota. Raises THROTTLING_QUOTA_EXCEEDED where they do not fit."""
+
+
+def without_quota(partitions: int) -> None:
+    """Let a client without a quota create and delete partitions."""
+
+
 def create_topics(
-    image: MetadataImage, request: CreateTopicsRequest, settings: Settings, clock: Clock
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    settings: Settings,
+    clock: Clock,
+    charge: Charge = without_quota,
 ) -> ControllerResult[CreateTopicsResponse]:
     """Decide CreateTopics. Each topic succeeds or fails by itself."""
     _check_total_partitions(request, settings)
@@ -69,6 +81,7 @@ def create_topics(
                 raise _fail(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             _check_new_name(image, topic.name, created)
             topic_records, result = _create_topic(image, topic, settings, clock)
+            charge(result.num_partitions)
         except ApiException as error:
             results[topic.name] = CreateTopicsResponse.CreatableTopicResult(
                 name=topic.name, error_code=error.code, error_message=error.message
@@ -280,7 +293,7 @@ def _partition_records(
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, clock: Clock
+    image: MetadataImage, request: CreatePartitionsRequest, clock: Clock, charge: Charge = without_quota
 ) -> ControllerResult[CreatePartitionsResponse]:
     """Decide CreatePartitions. Each topic succeeds or fails by itself."""
     duplicates = _duplicates(topic.name for topic in request.topics)
@@ -290,7 +303,9 @@ def create_partitions(
         try:
             if topic.name in duplicates:
                 raise _fail(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records += _more_partitions(image, topic, clock)
+            more = _more_partitions(image, topic, clock)
+            charge(len(more))
+            records += more
             results[topic.name] = NO_ERROR
         except ApiException as error:
             results[topic.name] = ApiError.of(error)
@@ -343,7 +358,11 @@ def _more_partitions(
 
 
 def delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, settings: Settings, version: int
+    image: MetadataImage,
+    request: DeleteTopicsRequest,
+    settings: Settings,
+    version: int,
+    charge: Charge = without_quota,
 ) -> ControllerResult[DeleteTopicsResponse]:
     """Decide DeleteTopics: topics by name, and from version 6 by id."""
     if not settings.delete_topic_enable:
@@ -369,7 +388,11 @@ def delete_topics(
                 outcome = ApiError(ErrorCode.INVALID_REQUEST, "The same topic was named more than once.")
             else:
                 name, topic_id = topic.name, topic.id
-                records.append(RemoveTopicRecord(topic_id=topic.id))
+                try:
+                    charge(len(topic.partitions))
+                    records.append(RemoveTopicRecord(topic_id=topic.id))
+                except ApiException as error:
+                    outcome = ApiError.of(error)
         responses.append(
             DeleteTopicsResponse.DeletableTopicResult(
                 name=name, topic_id=topic_id, error_code=outcome.code, error_message=outcome.message

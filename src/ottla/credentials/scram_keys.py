@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The mechanisms, with their hash functions by hashlib's names."""
 MIN_ITERATIONS: Final = 4096
+DEFAULT_ITERATIONS: Final = 8192
+"""What our tools choose. Kafka's choose 4096; the client pays for it, once for each login."""
 MAX_ITERATIONS: Final = 16384
 """Kafka's bounds for the credentials that it stores."""
 

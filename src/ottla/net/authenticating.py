@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.errors import ErrorCode
+from ottla.limits import DECODE_AMPLIFICATION, UNAUTHENTICATED_DECODE_BYTES
 from ottla.net.request import Request
 from ottla.security.authorizer import printable
 from ottla.security.principal import Principal
@@ -43,20 +44,21 @@ AUTHENTICATION_TIMEOUT_S: Final = 30.0
 class Authenticating:
     """One connection's. `ready` is called at each success, with the principal."""
 
-    __slots__ = ("_clock", "_deadline", "_dispatcher", "_exchange", "_fail_delay_s", "_ready", "forward")
+    __slots__ = ("_clock", "_deadline", "_dispatcher", "_exchange", "_failed", "_ready", "forward")
 
     def __init__(
         self,
         exchange: SaslExchange,
         dispatcher: Dispatcher,
         clock: Clock,
-        fail_delay_s: float,
+        failed: Callable[[Connection, str], float],
         ready: Callable[[Connection, Principal], None],
     ) -> None:
         self._exchange = exchange
         self._dispatcher = dispatcher
         self._clock = clock
-        self._fail_delay_s = fail_delay_s
+        self._failed = failed
+        """Counts and reports a failure; returns the seconds to wait before it is answered."""
         self._ready = ready
         self._deadline: Timer | None = None
         self.forward = dispatcher.forward
@@ -107,7 +109,8 @@ class Authenticating:
         versions = API_VERSIONS[key]
         if not versions.min_version <= version <= versions.max_stable_version:
             raise IllegalState(f"version {version} of {request_class.NAME} is not supported")
-        message, _ = decode_prefix(request_class, version, frame, offset)
+        budget = max(UNAUTHENTICATED_DECODE_BYTES, DECODE_AMPLIFICATION * len(frame))
+        message, _ = decode_prefix(request_class, version, frame, offset, budget)
         request = Request(connection, self._dispatcher.api(key), version, correlation_id, client_id, now)
         connection.add(request)
         if isinstance(message, SaslHandshakeRequest):
@@ -166,15 +169,10 @@ class Authenticating:
         self, connection: Connection, request: Request, response: WireResponse | None, why: str
     ) -> None:
         """Answer after the delay of a failed authentication (KIP-306), then close."""
-        _logger.info(
-            "Failed authentication with %s on listener %s: %s",
-            connection.client.client_host,
-            connection.client.listener_name,
-            why,
-        )
+        delay_s = self._failed(connection, why)
         connection.finish()
-        if self._fail_delay_s > 0:
-            self._clock.call_later(self._fail_delay_s, self._end, request, response)
+        if delay_s > 0:
+            self._clock.call_later(delay_s, self._end, request, response)
         else:
             self._end(request, response)
 
@@ -187,11 +185,7 @@ class Authenticating:
     def _timed_out(self, connection: Connection) -> None:
         self._deadline = None
         if not connection.closing:
-            _logger.info(
-                "Closing %s: it did not authenticate within %g s",
-                connection.client.connection_id,
-                AUTHENTICATION_TIMEOUT_S,
-            )
+            self._failed(connection, f"it did not authenticate within {AUTHENTICATION_TIMEOUT_S:g} s")
             connection.abort()
 
     def _close(self, connection: Connection, why: str) -> None:

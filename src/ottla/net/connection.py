@@ -21,9 +21,10 @@ from ottla.security.authorizer import Grants
 from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
-    from ottla.clock import Clock
+    from ottla.clock import Clock, Timer
     from ottla.log.write_gate import WriteGate
     from ottla.net.busy_poll import BusyPoller
+    from ottla.net.failed_logins import FailedLogins
 
 _logger = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ _JOIN_BELOW_BYTES = 16 << 10
 _SMALL_READ_BYTES = 4 << 10
 _BYTES_PER_TURN = 1 << 20
 """After this much from one client the others and the timers come first: libuv would read 32 times in a row."""
+_HTTP = frozenset({b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"CONN", b"DELE", b"PRI "})
 _SECONDS_PER_TURN = 0.01
 """The same limit in time, however small the requests."""
 
@@ -75,12 +77,15 @@ class Connection(asyncio.BufferedProtocol):
         "_call_soon",
         "_clock",
         "_end",
+        "_failed_logins",
         "_finishing",
         "_granted",
         "_grants",
         "_held_answer_bytes",
         "_held_by",
         "_max_request_bytes",
+        "_muted",
+        "_muted_until",
         "_on_lost",
         "_own",
         "_reading",
@@ -106,7 +111,9 @@ class Connection(asyncio.BufferedProtocol):
         client: ClientInfo,
         on_lost: Callable[[Connection], None],
         busy_poll: BusyPoller | None = None,
+        failed_logins: FailedLogins | None = None,
     ) -> None:
+        """`failed_logins` bounds how often the log names one address."""
         self.dispatcher: FrameHandler = dispatcher
         self._buffers = buffers
         self._clock = clock
@@ -116,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         self._grants: Grants | None = None
         self._on_lost = on_lost
         self._busy_poller = busy_poll
+        self._failed_logins = failed_logins
         self._transport: asyncio.Transport | None = None
         self._own: bytearray | None = None
         self._end = 0
@@ -128,6 +136,9 @@ class Connection(asyncio.BufferedProtocol):
         self._finishing = False
         self._held_by: WriteGate | None = None
         """The gate that the next request waits for."""
+        self._muted_until = 0.0
+        self._muted: Timer | None = None
+        """Runs while a quota keeps the connection's next requests waiting."""
         self._resume_scheduled = False
         self.last_active = clock.monotonic()
         self.on_disconnect: dict[Hashable, Callable[[], None]] = {}
@@ -200,6 +211,9 @@ class Connection(asyncio.BufferedProtocol):
         self._release_own()
         if self._held_by is not None:
             self._held_by.forget(self._let_through)
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         slots, self._slots = self._slots, deque()
         self._held_answer_bytes = 0
         self._on_lost(self)
@@ -236,6 +250,27 @@ class Connection(asyncio.BufferedProtocol):
 
     def _let_through(self) -> None:
         self._held_by = None
+        self.last_active = self._clock.monotonic()
+        self._schedule_resume()
+
+    @property
+    def muted(self) -> bool:
+        """No request is taken because of a quota: the connection is not idle."""
+        return self._muted is not None
+
+    def mute(self, seconds: float) -> None:
+        """Take no request for this long: the client is above a quota. Of two times the longer one counts."""
+        until = self._clock.monotonic() + seconds
+        if self._muted is not None:
+            if until <= self._muted_until:
+                return
+            self._muted.cancel()
+        self._muted_until = until
+        self._muted = self._clock.call_later(seconds, self._unmute)
+        self._stop_reading()
+
+    def _unmute(self) -> None:
+        self._muted = None
         self.last_active = self._clock.monotonic()
         self._schedule_resume()
 
@@ -281,7 +316,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _blocked(self) -> bool:
-        if self._write_paused or self._finishing or self._held_by is not None:
+        if self._write_paused or self._finishing or self._held_by is not None or self._muted is not None:
             return True
         # In most cases every request was answered at once, and there is nothing to count.
         slots = self._slots
@@ -363,12 +398,19 @@ class Connection(asyncio.BufferedProtocol):
             self._buffers.wait(self._schedule_resume)
 
     def _refuse_size(self, size: int) -> None:
-        _logger.warning(
-            "Closing %s: it announced a request of %d bytes, more than socket.request.max.bytes (%d)",
-            self.client.connection_id,
-            size,
-            self._max_request_bytes,
-        )
+        protocol = _other_protocol(size)
+        why = f"it announced a request of {size} bytes, more than socket.request.max.bytes ({self._max_request_bytes})"
+        if protocol is not None:
+            why = f"it speaks {protocol}, and listener {self.client.listener_name} does not"
+        left_out = 0
+        if self._failed_logins is not None:
+            found = self._failed_logins.worth_logging(self.client.client_host, self._clock.monotonic())
+            if found is None:
+                self.close()
+                return
+            left_out = found
+        more = f" (and {left_out} more of this address since its last line)" if left_out else ""
+        _logger.warning("Closing %s: %s%s", self.client.connection_id, why, more)
         self.close()
 
     def _stop_reading(self) -> None:
@@ -406,6 +448,14 @@ class Connection(asyncio.BufferedProtocol):
         if own is not None and self._granted:
             self._buffers.give_back(own)
         self._granted = True
+
+
+def _other_protocol(size: int) -> str | None:
+    """What a client speaks if its first four bytes are no length but the beginning of something else."""
+    first = size.to_bytes(4, "big", signed=True)
+    if first[:2] == b"\x16\x03":
+        return "TLS"
+    return "HTTP" if first in _HTTP else None
 
 
 def _write(transport: asyncio.Transport, buffers: list[Buffer], size: int) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ottla.metadata.image import MetadataImage
     from ottla.net.connection import Connection
     from ottla.net.dispatch import Dispatcher
+    from ottla.net.entrance import Entrance
 
 _logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class ConnectionSecurity:
         dispatcher: Dispatcher,
         clock: Clock,
         max_request_bytes: int,
+        entrance: Entrance,
     ) -> None:
         """`image` gives the newest metadata, where SCRAM credentials are."""
         self._security = security
@@ -39,6 +41,7 @@ class ConnectionSecurity:
         self._dispatcher = dispatcher
         self._clock = clock
         self._max_request_bytes = max_request_bytes
+        self._entrance = entrance
         self._scratch = memoryview(bytearray(SCRATCH_BYTES if security.uses_tls else 0))
 
     def secure(
@@ -52,7 +55,7 @@ class ConnectionSecurity:
                 security.new_exchange(self._image),
                 self._dispatcher,
                 self._clock,
-                security.fail_delay_s,
+                self._login_failed,
                 self._ready,
             )
             connection.dispatcher = waiting
@@ -68,19 +71,16 @@ class ConnectionSecurity:
             if security.uses_sasl:
                 return
             try:
-                connection.authenticated(str(security.certificate_principal(session)))
+                principal = str(security.certificate_principal(session))
             except NotMapped as error:
                 raise HandshakeRefused(str(error)) from None
+            connection.authenticated(principal)
+            self._entrance.succeeded(connection, principal, "TLS")
 
-        def failed(why: str) -> None:
-            client = connection.client
-            _logger.info(
-                "Failed TLS handshake with %s on listener %s: %s",
-                client.client_host,
-                client.listener_name,
-                why,
-            )
+        def failed(why: str) -> float:
+            return self._entrance.failed(connection.client, "TLS handshake", why, security.fail_delay_s)
 
+        loop = asyncio.get_running_loop()
         return TlsLayer(
             connection,
             tls.context,
@@ -90,9 +90,28 @@ class ConnectionSecurity:
             call_soon=call_soon,
             ready=shaken,
             failed=failed,
-            fail_delay_s=security.fail_delay_s,
+            turns=self._entrance.turns(call_soon),
+            offload=self._entrance.in_thread if tls.material.slow_handshakes else None,
+            call_threadsafe=loop.call_soon_threadsafe,
         )
+
+    @property
+    def full(self) -> bool:
+        """Whether too many connections are still authenticating to accept another one."""
+        return self._entrance.full(self._security.name)
+
+    def begin(self, connection: Connection) -> None:
+        """A connection of this listener was accepted."""
+        self._entrance.begin(connection)
+
+    def gone(self, connection: Connection) -> None:
+        """A connection of this listener is closed."""
+        self._entrance.end(connection)
+
+    def _login_failed(self, connection: Connection, why: str) -> float:
+        return self._entrance.failed(connection.client, "authentication", why, self._security.fail_delay_s)
 
     def _ready(self, connection: Connection, principal: Principal) -> None:
         connection.limit_requests(self._max_request_bytes)
         connection.authenticated(str(principal))
+        self._entrance.succeeded(connection, str(principal), "SASL")

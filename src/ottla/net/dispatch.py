@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ottla.api.audit import note_change
 from ottla.api.authorization import check
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, AnyApi
 from ottla.api.forwarding.request_forwarding import forward_request
@@ -37,10 +38,12 @@ _Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None"]
 class Dispatcher:
     """Serves the APIs of one kind of listener."""
 
-    __slots__ = ("_apis", "_gate", "_node", "_served")
+    __slots__ = ("_apis", "_clock", "_gate", "_node", "_quotas", "_served")
 
     def __init__(self, node: Node, apis: Mapping[int, AnyApi], gate: WriteGate | None = None) -> None:
         self._node = node
+        self._clock = node.clock
+        self._quotas = node.quotas
         self._apis = apis
         self._gate = gate
         """Holds back requests of gated APIs while the disk cannot keep up."""
@@ -53,6 +56,7 @@ class Dispatcher:
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, hold its connection, or close it."""
+        began = self._clock.monotonic() if self._quotas.enabled else None
         try:
             key, version, correlation_id, client_id, offset = read_request_start(frame)
             served = self._served.get((key, version)) or self._look_up(connection, key, version)
@@ -70,7 +74,12 @@ class Dispatcher:
             _logger.warning("Closing %s: %s", connection.client.connection_id, error.message)
             connection.close()
             return
-        request = Request(connection, api, version, correlation_id, client_id, now)
+        if began is None or not api.throttled:
+            request = Request(connection, api, version, correlation_id, client_id, now)
+        else:
+            request = self._metered(
+                connection, api, version, correlation_id, client_id, now, len(frame), began
+            )
         connection.add(request)
         if api.forward and not request.on_controller_listener:
             request.frame = bytes(frame)
@@ -78,6 +87,24 @@ class Dispatcher:
                 self.forward(request)
                 return
         self._handle(request, message)
+
+    def _metered(
+        self,
+        connection: Connection,
+        api: AnyApi,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        now: float,
+        size: int,
+        began: float,
+    ) -> Request:
+        # Loaded with the first quota.
+        from ottla.net.metered_request import MeteredRequest
+
+        return MeteredRequest(
+            self._node, connection, api, version, correlation_id, client_id, now, size=size, began=began
+        )
 
     def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
         """The API, if it is served in this version. As in Kafka, the connection of other clients is closed."""
@@ -107,6 +134,8 @@ class Dispatcher:
         try:
             if self._node.authorizer is not None:
                 check(self._node, request.api, request, message)
+            if request.api.forward and self._node.audit is not None:
+                note_change(self._node, request, message)
             if request.api.claims is not None:
                 check_sender(self._node, request.api, request, message)
             answer = request.api.handle(self._node, request, message)
@@ -118,8 +147,10 @@ class Dispatcher:
             self._fail(request, message, UNEXPECTED)
         else:
             if answer is NO_RESPONSE:
-                request.complete([], 0)
-            elif answer is not PARKED:
+                request.no_response()
+            elif answer is PARKED:
+                request.parked()
+            else:
                 request.respond(answer)
 
     def forward(self, request: Request) -> None:
@@ -129,8 +160,7 @@ class Dispatcher:
 
         def answered(answer: bytes) -> None:
             if request.buffers is None and not request.closed:
-                size = len(answer)
-                request.complete([size.to_bytes(4, "big"), answer], size + 4)
+                request.forwarded_answer(answer)
 
         def failed(error: ApiException) -> None:
             if request.closed:

@@ -22,11 +22,13 @@ from ottla.net.buffers import ReceiveBuffers
 from ottla.net.busy_poll import BusyPoller, busy_poll
 from ottla.net.connection import Connection
 from ottla.net.dispatch import Dispatcher
+from ottla.net.failed_logins import FailedLogins
 from ottla.net.idle import IdleReaper
 from ottla.net.listener import Listener, ListenerSettings, bind
 
 if TYPE_CHECKING:
     from ottla.net.connection_security import ConnectionSecurity
+    from ottla.net.entrance import Entrance
     from ottla.security.listener_security import ListenerSecurity
     from ottla.security.tls_material import TlsEndpoint
 
@@ -47,11 +49,18 @@ class ListenerSet:
         self._admission = Admission(Limits.of(config), clock.monotonic())
         self._busy_poller: BusyPoller | None = None
         self._reaper = IdleReaper(clock, config.int("connections.max.idle.ms"), self._connections)
+        self._failed_logins = FailedLogins()
+        self._entrance: Entrance | None = None
         self._security = {
             listener.name: _security(config, listener)
             for listener in config.listeners
             if listener.protocol is not listeners.SecurityProtocol.PLAINTEXT
         }
+        if self._security:
+            from ottla.net.entrance import Entrance
+
+            self._entrance = Entrance(config, clock, self._failed_logins)
+            self._entrance.on_room = self._room
         try:
             for listener in config.listeners:
                 self._sockets[listener.name] = bind(listener.host, listener.port)
@@ -85,6 +94,8 @@ class ListenerSet:
                 self._clock,
                 self._busy_poller,
                 self._secured(configured.name, node, dispatcher),
+                node.quotas.ips,
+                self._failed_logins,
             )
             listener.on_room = self._room
             self._listeners[configured.name] = listener
@@ -93,8 +104,9 @@ class ListenerSet:
 
     def _secured(self, name: str, node: Node, dispatcher: Dispatcher) -> ConnectionSecurity | None:
         security = self._security.get(name)
-        if security is None:
+        if security is None or self._entrance is None:
             return None
+        self._entrance.audit = node.audit
         from ottla.net.connection_security import ConnectionSecurity
 
         return ConnectionSecurity(
@@ -103,6 +115,7 @@ class ListenerSet:
             dispatcher,
             self._clock,
             self._config.int("socket.request.max.bytes"),
+            self._entrance,
         )
 
     def tls_endpoints(self) -> list[TlsEndpoint]:
@@ -130,6 +143,8 @@ class ListenerSet:
 
     def discard(self) -> None:
         """Close the listening sockets."""
+        if self._entrance is not None:
+            self._entrance.close()
         for sock in chain.from_iterable(self._sockets.values()):
             sock.close()
 

@@ -51,7 +51,7 @@ class IdleReaper:
             if connection.write_paused or connection.closing:
                 _logger.info("Closing %s: it does not read its responses", connection.client.connection_id)
                 connection.abort()
-            elif connection.pending == 0:
+            elif connection.pending == 0 and not connection.muted:
                 _logger.debug("Closing idle connection %s", connection.client.connection_id)
                 connection.close()
         self.start()

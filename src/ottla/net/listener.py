@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
+from ottla.limits import MAX_HELD_SOCKETS
 from ottla.net.admission import Admission, Verdict
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.busy_poll import BusyPoller
@@ -22,6 +23,8 @@ from ottla.net.dispatch import Dispatcher
 
 if TYPE_CHECKING:
     from ottla.net.connection_security import ConnectionSecurity
+    from ottla.net.failed_logins import FailedLogins
+    from ottla.security.quotas.ips import IpQuotas
 
 _logger = logging.getLogger(__name__)
 
@@ -104,10 +107,13 @@ class Listener:
         clock: Clock,
         busy_poll: BusyPoller | None = None,
         security: ConnectionSecurity | None = None,
+        ip_quotas: IpQuotas | None = None,
+        failed_logins: FailedLogins | None = None,
     ) -> None:
         """`security` is None for a PLAINTEXT listener."""
         self.settings = settings
         self._security = security
+        self._failed_logins = failed_logins
         self.connections: set[Connection] = set()
         self._sockets = sockets
         self._dispatcher = dispatcher
@@ -115,6 +121,9 @@ class Listener:
         self._admission = admission
         self._clock = clock
         self._busy_poller = busy_poll
+        self._ip_quotas = ip_quotas
+        self._held: dict[socket.socket, Timer] = {}
+        """Connections of addresses above their rate, until they are closed."""
         self._accepting = False
         self._stopped = False
         self._held_back: Timer | None = None
@@ -143,7 +152,7 @@ class Listener:
     def resume_accepting(self) -> None:
         if self._stopped or self._accepting or self._held_back is not None:
             return
-        if self._admission.full(self.settings.name):
+        if self._is_full():
             return
         self._accepting = True
         loop = asyncio.get_running_loop()
@@ -158,6 +167,10 @@ class Listener:
             self._held_back.cancel()
         for sock in self._sockets:
             sock.close()
+        for held, timer in self._held.items():
+            timer.cancel()
+            held.close()
+        self._held.clear()
         if self._opening:
             await asyncio.wait(self._opening)
         if not self.connections:
@@ -192,7 +205,7 @@ class Listener:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(_ACCEPTS_PER_TURN):
-            if self._admission.full(self.settings.name):
+            if self._is_full():
                 self._warn_full()
                 self._pause_accepting()
                 return
@@ -214,16 +227,39 @@ class Listener:
                 return
             self._admit(accepted, _plain(str(address[0])), int(address[1]))
 
+    def _is_full(self) -> bool:
+        return self._admission.full(self.settings.name) or (
+            self._security is not None and self._security.full
+        )
+
     def _warn_full(self) -> None:
         now = self._clock.monotonic()
         if now >= self._warn_full_again_at:
             self._warn_full_again_at = now + _WARN_FULL_EACH_S
-            _logger.warning(
-                "Listener %s has max.connections connections: new ones wait until others close",
-                self.settings.name,
-            )
+            limit = "max.connections connections"
+            if not self._admission.full(self.settings.name):
+                limit = "ottla.max.unauthenticated.connections connections that are not authenticated"
+            _logger.warning("Listener %s has %s: new ones wait", self.settings.name, limit)
+
+    def _hold(self, accepted: socket.socket, seconds: float) -> None:
+        """Leave a connection unread for a time, then close it: its client must not try again at once."""
+        if len(self._held) >= MAX_HELD_SOCKETS:
+            accepted.close()
+        else:
+            self._held[accepted] = self._clock.call_later(seconds, self._close_held, accepted)
+
+    def _close_held(self, held: socket.socket) -> None:
+        del self._held[held]
+        held.close()
 
     def _admit(self, accepted: socket.socket, ip: str, port: int) -> None:
+        quotas = self._ip_quotas
+        if quotas is not None and quotas.enabled:
+            throttle_ms = quotas.throttle_ms(ip, int(self._clock.monotonic() * 1000))
+            if throttle_ms > 0:
+                _logger.debug("Holding a connection from %s for %d ms: it is above its rate", ip, throttle_ms)
+                self._hold(accepted, throttle_ms / 1000)
+                return
         if self._admission.admit(self.settings.name, ip) is Verdict.REFUSE:
             _logger.info(
                 "Refusing a connection from %s: it has max.connections.per.ip connections already", ip
@@ -239,8 +275,11 @@ class Listener:
             client=self._client(accepted, ip, port),
             on_lost=self._lost,
             busy_poll=self._busy_poller,
+            failed_logins=self._failed_logins,
         )
         self.connections.add(connection)
+        if self._security is not None:
+            self._security.begin(connection)
         task = asyncio.get_running_loop().create_task(self._start(accepted, connection))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
@@ -280,6 +319,8 @@ class Listener:
         if connection in self.connections:
             self.connections.discard(connection)
             self._admission.release(self.settings.name, connection.client.client_host)
+            if self._security is not None:
+                self._security.gone(connection)
             self.on_room()
         if self._all_closed is not None and not self.connections:
             self._all_closed.set()

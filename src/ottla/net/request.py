@@ -106,6 +106,18 @@ class Request(RequestContext):
             return
         self.complete(buffers, len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers)))
 
+    def parked(self) -> None:
+        """The handler has returned, and the response comes later."""
+
+    def no_response(self) -> None:
+        """The client expects no response."""
+        self.complete([], 0)
+
+    def forwarded_answer(self, answer: bytes) -> None:
+        """Answer with the active controller's response, as it came without its size."""
+        size = len(answer)
+        self.complete([size.to_bytes(4, "big"), answer], size + 4)
+
     def abort(self) -> None:
         self._connection.close()
 

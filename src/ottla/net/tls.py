@@ -12,11 +12,16 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.clock import Clock, Timer
 from ottla.wire.primitives import Buffer
+
+if TYPE_CHECKING:
+    from ottla.net.handshake_turns import HandshakeTurns
 
 _logger = logging.getLogger(__name__)
 
@@ -37,8 +42,12 @@ _NOT_TLS: Final = frozenset(
 
 Ready = Callable[[ssl.SSLObject], object]
 """Called once after the handshake. An exception of it fails the handshake."""
-Failed = Callable[[str], object]
-"""Called with the reason of a handshake that failed."""
+Failed = Callable[[str], float | None]
+"""Called with the reason of a handshake that failed. Returns the seconds to wait before the connection is closed."""
+Offload = Callable[
+    [Callable[[], ssl.SSLError | None], Callable[["Future[ssl.SSLError | None]"], object]], object
+]
+"""Runs a step of a handshake in a thread, then calls back in that thread."""
 
 
 class HandshakeRefused(Exception):
@@ -50,13 +59,14 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_call_soon",
+        "_call_threadsafe",
         "_clock",
         "_closing",
-        "_fail_delay_s",
         "_failed",
         "_handshaking",
         "_high",
         "_incoming",
+        "_offload",
         "_outgoing",
         "_protocol",
         "_protocol_paused",
@@ -66,10 +76,12 @@ class TlsLayer(asyncio.BufferedProtocol):
         "_reading",
         "_ready",
         "_scratch",
+        "_stepping",
         "_timer",
         "_tls",
         "_transport",
         "_transport_full",
+        "_turns",
     )
 
     def __init__(
@@ -84,9 +96,11 @@ class TlsLayer(asyncio.BufferedProtocol):
         call_soon: Callable[[Callable[[], None]], object],
         ready: Ready,
         failed: Failed,
-        fail_delay_s: float = 0.0,
+        turns: HandshakeTurns | None = None,
+        offload: Offload | None = None,
+        call_threadsafe: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        """`fail_delay_s` is `connection.failed.authentication.delay.ms`: a failed connection is closed after it."""
+        """`turns` bounds the steps of a turn; with `offload` they are made in threads, which `call_threadsafe`."""
         self._protocol = protocol
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -98,7 +112,11 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._call_soon = call_soon
         self._ready = ready
         self._failed = failed
-        self._fail_delay_s = fail_delay_s
+        self._turns = turns
+        self._offload = offload
+        self._call_threadsafe = call_threadsafe
+        self._stepping = False
+        """A step of the handshake waits for its turn, or runs in a thread."""
         self._transport: asyncio.Transport | None = None
         self._handshaking = True
         self._timer: Timer | None = None
@@ -191,7 +209,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         if self._transport is not None and not self._closing:
             # What was decrypted in part, or not yet, comes first.
             self._receive()
-            if self._reading:
+            if not self._stepping and self._reading:
                 self._transport.resume_reading()
 
     def is_closing(self) -> bool:
@@ -212,12 +230,65 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def _shake_hands(self) -> bool:
         """Go on with the handshake; True when it is done."""
+        if self._stepping or not self._incoming.pending:
+            return not self._stepping and self._server_waits()
+        if self._turns is not None and not self._turns.may_go_on(self._continue):
+            self._wait_for_step()
+            return False
+        if self._offload is not None:
+            self._wait_for_step()
+            self._offload(self._step, self._stepped)
+            return False
+        return self._after_step(self._step())
+
+    def _server_waits(self) -> bool:
+        """Nothing has come: a client begins, a server waits."""
+        return not self._tls.server_side and self._after_step(self._step())
+
+    def _step(self) -> ssl.SSLError | None:
         try:
             self._tls.do_handshake()
-        except _WANT:
+        except ssl.SSLError as error:
+            return error
+        return None
+
+    def _wait_for_step(self) -> None:
+        """Read nothing more until the step is made: what the other side sends meanwhile stays with the socket."""
+        self._stepping = True
+        if self._transport is not None and self._reading:
+            self._transport.pause_reading()
+
+    def _continue(self) -> None:
+        """The turn for a step has come."""
+        self._stepping = False
+        if self._transport is None or self._closing:
+            return
+        self._receive()
+        self._read_again()
+
+    def _stepped(self, done: Future[ssl.SSLError | None]) -> None:
+        """In a thread: a step is made."""
+        assert self._call_threadsafe is not None
+        self._call_threadsafe(partial(self._take_step, done))
+
+    def _take_step(self, done: Future[ssl.SSLError | None]) -> None:
+        self._stepping = False
+        if self._transport is None or self._closing:
+            return
+        if self._after_step(done.result()):
+            self._receive()
+        self._read_again()
+
+    def _read_again(self) -> None:
+        if not self._stepping and self._reading and self._transport is not None and not self._closing:
+            self._transport.resume_reading()
+
+    def _after_step(self, error: ssl.SSLError | None) -> bool:
+        """True when the handshake is done."""
+        if isinstance(error, _WANT):
             self._flush()
             return False
-        except ssl.SSLError as error:
+        if error is not None:
             self._give_up(_reason(error))
             return False
         self._handshaking = False
@@ -239,14 +310,14 @@ class TlsLayer(asyncio.BufferedProtocol):
     def _give_up(self, why: str) -> None:
         self._closing = True
         self._cancel_timer()
-        self._failed(why)
+        delay_s = self._failed(why)
         if self._transport is None:
             return
         # The alert, or the end of the handshake, that OpenSSL has for the other side.
         self._flush()
-        if self._fail_delay_s > 0:
+        if delay_s:
             self._transport.pause_reading()
-            self._timer = self._clock.call_later(self._fail_delay_s, self._close_transport)
+            self._timer = self._clock.call_later(delay_s, self._close_transport)
         else:
             self._transport.close()
 

@@ -49,8 +49,7 @@ class StandaloneCluster:
         directory: Path | None = None,
     ) -> None:
         self.host = host
-        self.port = port or _free_port(host)
-        self.web_port = web_port or _free_port(host)
+        self.port, self.web_port = _choose_ports(host, port, web_port)
         self._workers = workers
         self._cores = cores
         self._memory = memory
@@ -206,8 +205,14 @@ def _children(pid: int) -> list[int]:
     return sorted({int(one) for one in found})
 
 
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+def _choose_ports(host: str, *asked: int) -> list[int]:
+    """The ports that were asked for, and a free one for each 0: different ones, since all are held until the end."""
+    with contextlib.ExitStack() as held:
+        chosen = []
+        for port in asked:
+            if not port:
+                probe = held.enter_context(socket.socket())
+                probe.bind((host, 0))
+                port = probe.getsockname()[1]
+            chosen.append(port)
+        return chosen

@@ -21,6 +21,7 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId
 from ottla.log.fs import Fs
 from ottla.peers import Endpoint, PeerFailure, Peers
+from ottla.promise import Done, Failed
 from ottla.raft.config import RaftConfig
 from ottla.raft.contacts import VOTES, Contacts
 from ottla.raft.messages import (
@@ -155,6 +156,21 @@ class RaftDriver:
     def kraft_version(self) -> int:
         """The finalized level of kraft.version. ApiVersions reports it among the features when it is above 0."""
         return self._replica.control.kraft_version
+
+    def check_kraft_version(self, level: int) -> None:
+        """Raise INVALID_UPDATE_VERSION if kraft.version cannot be raised to this level now."""
+        self.voter_changes.check_kraft_version(level)
+
+    def upgrade_kraft_version(self, level: int, done: Done[None], failed: Failed) -> None:
+        """Raise kraft.version; `done` is called when it is committed."""
+
+        def finish(error: ErrorCode, message: str | None) -> None:
+            if error:
+                failed(ApiException(error, message or ""))
+            else:
+                done(None)
+
+        self.voter_changes.upgrade_kraft_version(level, finish)
 
     @property
     def voters(self) -> VoterSet:

@@ -249,6 +249,14 @@ class MetadataReplica:
         self.process()
         return offset
 
+    def append_kraft_version(self, level: int, voters: VoterSet) -> int:
+        """Write a new kraft.version and its voters into the log, as one batch. Returns the last record's offset."""
+        version = messages.KRaftVersionRecord(version=0, kraft_version=level)
+        offset = self._append_control([version, voters.to_record()])
+        self._request_flush()
+        self.process()
+        return offset
+
     def _append_control(self, control: Sequence[WireMessage]) -> int:
         base_offset = self.log.end.offset
         buf = control_batch(control, base_offset, self.node.epoch, self.clock.now_ms())

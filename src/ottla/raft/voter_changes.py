@@ -1,6 +1,8 @@
-"""Changes of a dynamic quorum's voters. The leader adds, removes and updates them; a node asks for its own changes.
+"""Changes of a quorum's voters. The leader adds, removes and updates them; a node asks for its own changes.
 
 There is one change at a time, a VotersRecord in the log. It is in force from its append on and answered when committed.
+A quorum with configured voters (kraft.version 0) has no such records. Its leader only keeps in memory what the voters
+report of themselves; raising kraft.version writes that into the log as the first VotersRecord.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ottla.clock import Timer
-from ottla.errors import ErrorCode
+from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId
 from ottla.peers import Endpoint, PeerFailure
 from ottla.raft.contacts import VOTES, Contacts
@@ -58,6 +60,9 @@ class VoterChanges:
         self._contacts = contacts
         self._cluster_id = cluster_id
         self._change: _Change | None = None
+        self._reported: dict[BrokerId, VoterNode] = {}
+        """What configured voters reported of themselves to this node, as the leader of `_reported_epoch`."""
+        self._reported_epoch = -1
 
     # Requests
 
@@ -165,9 +170,61 @@ class VoterChanges:
             return
         voter = VoterNode(key, listeners, versions)
         replica.step(Fetched(key, -1))
-        if dynamic and known != voter:
+        if not dynamic:
+            self._keep_report(voter)
+        elif known != voter:
             replica.append_voters(replica.node.voters.with_voter(voter))
         finish(ErrorCode.NONE, None)
+
+    # kraft.version
+
+    def check_kraft_version(self, level: int) -> None:
+        """Raise INVALID_UPDATE_VERSION if kraft.version cannot be raised to this level now."""
+        current = self._replica.node.kraft_version
+        if level < current:
+            raise _invalid_upgrade(
+                f"from version {current} to {level} because the new version is a downgrade"
+            )
+        unready = [
+            str(node.key.id)
+            for node in self._voters_as_reported().nodes.values()
+            if node.key.directory_id == ZERO_UUID
+            or not node.kraft_versions.min <= level <= node.kraft_versions.max
+        ]
+        if level > current and unready:
+            raise _invalid_upgrade(
+                f"to {level} because not all of the voters support it: nothing that supports it was heard from "
+                f"{', '.join(unready)}"
+            )
+
+    def upgrade_kraft_version(self, level: int, finish: Finish) -> None:
+        """Raise kraft.version and write the voters into the log; `finish` is called when that is committed."""
+        node = self._replica.node
+        problem = self._pending_problem()
+        if problem is None and not node.is_leader:
+            problem = ErrorCode.NOT_LEADER_OR_FOLLOWER, "This node does not lead the quorum"
+        if problem is not None:
+            finish(*problem)
+            return
+        if level == node.kraft_version:
+            finish(ErrorCode.NONE, None)
+            return
+        voters = self._voters_as_reported()
+        _logger.info("kraft.version becomes %d with the voters %s", level, _show_all(voters))
+        change = self._begin(finish)
+        change.offset = self._replica.append_kraft_version(level, voters)
+
+    def _keep_report(self, voter: VoterNode) -> None:
+        if self._reported_epoch != self._replica.node.epoch:
+            self._reported, self._reported_epoch = {}, self._replica.node.epoch
+        self._reported[voter.key.id] = voter
+
+    def _voters_as_reported(self) -> VoterSet:
+        voters, local = self._replica.node.voters, self._replica.local
+        if self._reported_epoch == self._replica.node.epoch:
+            for voter in self._reported.values():
+                voters = voters.with_voter(voter)
+        return voters.with_voter(local) if local.key.id in voters.nodes else voters
 
     def _update_response(self, error: ErrorCode, listener: str = "") -> messages.UpdateRaftVoterResponse:
         cls = messages.UpdateRaftVoterResponse
@@ -204,10 +261,9 @@ class VoterChanges:
 
     def _change_problem(self, doing: str) -> tuple[ErrorCode, str] | None:
         node = self._replica.node
-        if self._change is not None:
-            return ErrorCode.REQUEST_TIMED_OUT, "Another change of the voters is in progress"
-        if node.committed_here is None:
-            return ErrorCode.REQUEST_TIMED_OUT, "The leader has not committed anything in its epoch yet"
+        problem = self._pending_problem()
+        if problem is not None:
+            return problem
         if node.kraft_version == 0:
             return (
                 ErrorCode.UNSUPPORTED_VERSION,
@@ -215,6 +271,13 @@ class VoterChanges:
             )
         if not self._voters_are_committed:
             return ErrorCode.REQUEST_TIMED_OUT, "The latest change of the voters is not committed yet"
+        return None
+
+    def _pending_problem(self) -> tuple[ErrorCode, str] | None:
+        if self._change is not None:
+            return ErrorCode.REQUEST_TIMED_OUT, "Another change of the voters is in progress"
+        if self._replica.node.committed_here is None:
+            return ErrorCode.REQUEST_TIMED_OUT, "The leader has not committed anything in its epoch yet"
         return None
 
     @property
@@ -320,6 +383,10 @@ def _voter_key(request: _VoterRequest) -> ReplicaKey:
     return ReplicaKey(BrokerId(request.voter_id), request.voter_directory_id)
 
 
+def _invalid_upgrade(why: str) -> ApiException:
+    return ApiException(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid upgrade of {_KRAFT_VERSION} {why}")
+
+
 def _ignore_outcome(_error: ErrorCode, _message: str | None) -> None:
     """The request was answered when its record was written."""
 
@@ -343,6 +410,8 @@ class VoterUpkeep:
         self._cluster_id = cluster_id
         self._can_become_voter = can_become_voter
         self._timer: Timer | None = None
+        self._reported_epoch = -1
+        """The epoch whose leader knows this configured voter's directory, listeners and versions."""
 
     def changed(self) -> None:
         """Start the periodic check if this node has something to request."""
@@ -363,8 +432,10 @@ class VoterUpkeep:
 
     def _request(self) -> WireRequest[_VoterResponse] | None:
         replica, node, local = self._replica, self._replica.node, self._replica.local
-        if node.state is not RaftState.FOLLOWER or node.kraft_version == 0 or not self._can_become_voter:
+        if node.state is not RaftState.FOLLOWER or not self._can_become_voter:
             return None
+        if node.kraft_version == 0:
+            return self._update() if node.is_voter and self._reported_epoch != node.epoch else None
         if node.is_voter:
             return self._update() if node.voters.needs_update(local) else None
         if not replica.config.auto_join:
@@ -400,8 +471,11 @@ class VoterUpkeep:
         )
 
     def _answered(self, response: _VoterResponse) -> None:
-        if response.error_code:
+        if response.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
             _logger.info("The leader answered %s with error %d", response.NAME, response.error_code)
+        elif isinstance(response, messages.UpdateRaftVoterResponse):
+            # Leaders before Kafka 4.1 keep no reports of configured voters and answer UNSUPPORTED_VERSION.
+            self._reported_epoch = response.current_leader.leader_epoch
 
     def _failed(self, why: PeerFailure) -> None:
         _logger.info("A request to change the voters did not reach the leader: %s", why.value)

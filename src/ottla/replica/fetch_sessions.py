@@ -190,6 +190,15 @@ class FetchContext:
         sent = [(part, data) for part, data in zip(self.partitions, results, strict=True) if data is not None]
         return ErrorCode.NONE, self.open_session(sent), sent
 
+    def throttled(self) -> tuple[ErrorCode, int]:
+        """Error and session id of a response without partitions: the session does not note what was read."""
+        session = self._session
+        if session is None:
+            return ErrorCode.NONE, NO_SESSION
+        if session.epoch != self._expected_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id
+        return ErrorCode.NONE, session.id
+
     def _changed(
         self, session: ConsumerSession, results: Sequence[FetchResponse.PartitionData | None]
     ) -> list[tuple[FetchPartition, FetchResponse.PartitionData]]:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.image import AclEntry
 from ottla.security.acl_index import EVERY_OPERATION, AclIndex, normal_host
+from ottla.security.audit import AuditFile
 from ottla.wire import schema
 from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
 
@@ -55,7 +56,7 @@ class Grants:
 class Authorizer:
     """One node's decisions. `update` follows the metadata."""
 
-    __slots__ = ("_allow_everyone", "_index", "_loaded", "_super_users")
+    __slots__ = ("_allow_everyone", "_index", "_loaded", "_super_users", "audit")
 
     def __init__(self, super_users: str, *, allow_everyone_if_no_acl_found: bool) -> None:
         """`super_users` is the text of `super.users`: principals separated by semicolons."""
@@ -66,6 +67,8 @@ class Authorizer:
         self._allow_everyone = allow_everyone_if_no_acl_found
         self._index = AclIndex()
         self._loaded = False
+        self.audit: AuditFile | None = None
+        """Gets what is denied, besides the log."""
 
     def update(self, acls: Mapping[bytes, AclEntry]) -> None:
         """Take over the ACLs of the newest image."""
@@ -110,6 +113,19 @@ class Authorizer:
             level = logging.INFO if action.log_denied else TRACE
             if audit_log.isEnabledFor(level):
                 audit_log.log(level, "%s", self._sentence(grants, action, api_key, allowed=False))
+            if self.audit is not None and action.log_denied:
+                self.audit.event(
+                    "denied",
+                    {
+                        "principal": grants.principal,
+                        "host": grants.host,
+                        "operation": action.operation.name,
+                        "resource_type": action.kind.name,
+                        "resource": action.name,
+                        "request": _request_name(api_key),
+                        "rule": self._rule(grants, action),
+                    },
+                )
         return allowed
 
     def authorize_by_type(self, grants: Grants, operation: AclOperation, kind: ResourceType) -> bool:

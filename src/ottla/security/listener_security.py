@@ -18,6 +18,7 @@ from cryptography import x509
 
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, SecurityProtocol
+from ottla.config.security_profile import is_strict
 from ottla.credentials.errors import CredentialsError
 from ottla.credentials.jaas import LoginModule, parse_file, parse_modules
 from ottla.credentials.names import distinguished_name
@@ -27,6 +28,7 @@ from ottla.credentials.secret import Secret
 from ottla.security.mapping import NoMatchingRule, SslPrincipalMapper
 from ottla.security.node_identity import certified_nodes
 from ottla.security.principal import ANONYMOUS, Principal, user
+from ottla.security.profile import STRICT_UNAUTHENTICATED_BYTES
 from ottla.security.sasl.exchange import SaslExchange
 from ottla.security.sasl.mechanism import NewServer
 from ottla.security.sasl.plain import PlainServer, users_of
@@ -58,6 +60,8 @@ class ListenerSecurity:
         self._keys = keys = listener_keys(config, listener.name)
         self.fail_delay_s = config.int("connection.failed.authentication.delay.ms") / 1000
         self.max_authentication_bytes = config.int("sasl.server.max.receive.size")
+        if is_strict(config):
+            self.max_authentication_bytes = min(self.max_authentication_bytes, STRICT_UNAUTHENTICATED_BYTES)
         self.tls: TlsEndpoint | None = None
         self._mapper = SslPrincipalMapper()
         self._probing_key = secrets.token_bytes(32)

@@ -30,7 +30,9 @@ from ottla.log.write_gate import WriteGate
 from ottla.metadata.publisher import MetadataLoader
 from ottla.net.socket_peers import SocketPeers
 from ottla.raft.driver import RaftDriver
+from ottla.security.audit import open_audit
 from ottla.security.node_identity import NodeIdentity
+from ottla.security.profile import check_profile, report
 from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
 from ottla.server.controller_role import ControllerRegistrar
 from ottla.server.directories import open_directories
@@ -38,6 +40,7 @@ from ottla.server.environment import Environment, Listeners
 from ottla.server.peer_security import peer_security
 from ottla.server.publishers import broker_publishers, node_publishers
 from ottla.server.quorum import make_loader, make_raft, peer_settings
+from ottla.server.quotas import make_quotas, quotas_publisher
 from ottla.server.security import authorizer_publisher, make_authorizer
 from ottla.server.tls_reload import TlsReloader
 
@@ -129,12 +132,19 @@ class Server:
 
     async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         config, clock, fs = self._config, self._clock, self._fs
+        unsafe = check_profile(config)
         self._authorizer = make_authorizer(config)
         self._node_identity = NodeIdentity.of(config)
         listeners = self._environment.make_listeners(config, clock)
         self._undo.append(listeners.discard)
+        report(unsafe, strict=False)
         self.addresses = listeners.addresses
         executor = self._environment.executor
+        audit = self._audit = open_audit(config, clock, executor)
+        if audit is not None:
+            self._undo.append(audit.close)
+            if self._authorizer is not None:
+                self._authorizer.audit = audit
         self._undo.append(executor.shutdown)
         reserver = SpaceReserver(clock, self._gate, loop.call_soon_threadsafe)
         self._undo += reserver.stop, self._gate.stop
@@ -160,7 +170,7 @@ class Server:
         )
         self._undo.append(peers.close)
         endpoints = [*listeners.tls_endpoints(), *to_peers.tls_endpoints()]
-        self._tls = TlsReloader(endpoints, config, clock, executor, loop.call_soon_threadsafe)
+        self._tls = TlsReloader(endpoints, config, clock, executor, loop.call_soon_threadsafe, audit)
         self._undo.append(self._tls.stop)
         self._tls.start()
 
@@ -170,6 +180,7 @@ class Server:
         node = self.node = self._make_node(raft, loader, settings, peers, executor)
         if self._authorizer is not None:
             loader.add_publisher(authorizer_publisher(self._authorizer))
+        loader.add_publisher(quotas_publisher(node.quotas))
         for publisher in node_publishers(node, listeners, settings, self._tls):
             loader.add_publisher(publisher)
         self._start_quorum(listeners, node, raft, loader)
@@ -217,9 +228,11 @@ class Server:
             to_controller=channel,
             gate=self._gate,
             authorizer=self._authorizer,
+            audit=self._audit,
             node_identity=self._node_identity,
             tls_stores=self._tls,
             fail=self.fail,
+            quotas=make_quotas(config),
         )
         return node
 

@@ -18,6 +18,7 @@ from ottla.errors import ApiException
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
     from ottla.config.broker import BrokerConfig
+    from ottla.security.audit import AuditFile
     from ottla.security.tls_material import Stamp, TlsEndpoint, TlsMaterial
 
 _logger = logging.getLogger(__name__)
@@ -56,12 +57,14 @@ class TlsReloader:
         clock: Clock,
         executor: Executor,
         call_soon_threadsafe: Callable[..., object],
+        audit: AuditFile | None = None,
     ) -> None:
         self._endpoints = tuple(endpoints)
         self._config = config
         self._clock = clock
         self._executor = executor
         self._to_loop = call_soon_threadsafe
+        self._audit = audit
         self._interval_s = reload_interval_s(config)
         self._file_timer: Timer | None = None
         self._expiry_timer: Timer | None = None
@@ -144,6 +147,7 @@ class TlsReloader:
             assert isinstance(each.result, ConfigError)
             self._refused[each.endpoint] = each.stamp
             _logger.error("%s. The old key and trust stores stay in force", each.result.message)
+            self._note("stores refused", each.endpoint, each.result.message)
         for endpoint, _, result in loaded:
             if isinstance(result, ConfigError) or any(
                 other.listener == endpoint.listener for other in refused
@@ -152,9 +156,14 @@ class TlsReloader:
                 continue
             if result.differs(endpoint.material):
                 _logger.info("New connections of %s use the changed key and trust stores", endpoint.what)
+                self._note("stores reloaded", endpoint, "")
             endpoint.material = result
             self._refused.pop(endpoint, None)
         self._warn_of_expiry()
+
+    def _note(self, event: str, endpoint: TlsEndpoint, why: str) -> None:
+        if self._audit is not None:
+            self._audit.event(event, {"what": endpoint.what, "why": why})
 
     def _run(
         self,

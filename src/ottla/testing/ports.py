@@ -30,3 +30,11 @@ def free_ports(count: int) -> list[int]:
                 continue
         found.append(port)
     return found
+
+
+def free_block(count: int) -> int:
+    """Return the first of some free ports in a row."""
+    while True:
+        ports = free_ports(count)
+        if ports[-1] - ports[0] == count - 1:
+            return ports[0]

@@ -21,9 +21,18 @@ class RawClient:
     """`ask` is `send` and `receive`. Several `send`s pipeline; `receive` checks that responses keep the order."""
 
     def __init__(
-        self, host: str, port: int, *, timeout_s: float = 60.0, tls: ssl.SSLContext | None = None
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout_s: float = 60.0,
+        tls: ssl.SSLContext | None = None,
+        source: str | None = None,
     ) -> None:
-        self.socket = socket.create_connection((host, port), timeout_s)
+        """`source` is the address to connect from."""
+        self.socket = socket.create_connection(
+            (host, port), timeout_s, source_address=None if source is None else (source, 0)
+        )
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self._ids = itertools.count(1)

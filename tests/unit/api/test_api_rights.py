@@ -72,3 +72,10 @@ def test_an_api_without_a_declaration_is_refused_while_there_is_an_authorizer() 
     assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     node.authorizer = None
     check(node, forgotten, ctx, messages.ApiVersionsRequest())
+
+
+@pytest.mark.parametrize("controller", [False, True])
+def test_the_apis_that_quotas_do_not_count_for_are_those_of_the_table(controller: bool) -> None:
+    for key, api in supported(on_controller_listener=controller).items():
+        exempt = row_of(key, controller=controller)["quota"] in ("exempt", "none of its own")
+        assert api.throttled is not exempt, ApiKey(key).name

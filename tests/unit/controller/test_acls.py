@@ -182,3 +182,22 @@ def test_a_user_is_removed():
     result, errors = alter(image, deletions=[Deletion(name="alice", mechanism=1)])
     assert errors == {"alice": "NONE"}
     assert not applied(image, result).scram
+
+
+def test_strict_refuses_an_acl_that_opens_the_cluster_to_everybody():
+    everybody = creation(
+        resource_type=ResourceType.CLUSTER,
+        resource_name="kafka-cluster",
+        principal="User:*",
+        operation=AclOperation.ALL,
+    )
+    request = CreateAclsRequest(creations=[everybody, creation()])
+    ids = (number.to_bytes(16, "big") for number in itertools.count(1))
+    strict = create_acls(EMPTY_IMAGE, request, lambda: next(ids), strict=True)
+    assert [each.error_code for each in strict.response.results] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NONE,
+    ]
+    assert len(strict.records) == 1
+    standard = create_acls(EMPTY_IMAGE, request, lambda: next(ids))
+    assert len(standard.records) == 2

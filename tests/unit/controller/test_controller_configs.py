@@ -233,3 +233,17 @@ def test_dynamic_broker_defaults_reach_topic_validation() -> None:
     assert answers == [(0, "")]
     _, answers, _ = change(image, (TOPIC, "t", [("min.compaction.lag.ms", SET, "500")]))
     assert answers[0][0] == ErrorCode.INVALID_CONFIG
+
+
+def test_strict_refuses_dynamic_passwords_in_the_clear() -> None:
+    key = "listener.name.x.ssl.keystore.password"
+    clear, reference = (BROKER, "1", [(key, SET, "s3cret")]), (BROKER, "1", [(key, SET, "${file:/x:y}")])
+    strict = {"ottla.security.profile": "strict"}
+    _, answers, records = change(IMAGE, clear, **strict)
+    assert answers[0][0] == ErrorCode.INVALID_CONFIG
+    assert key in answers[0][1]
+    assert "s3cret" not in answers[0][1]
+    assert not records
+    assert change(IMAGE, reference, **strict)[1] == [(0, "")]
+    assert change(IMAGE, clear)[1] == [(0, "")]
+    assert change(IMAGE, (BROKER, "1", [(key, DELETE, None)]), **strict)[1] == [(0, "")]

@@ -18,15 +18,33 @@ from unit.controller.controller_harness import image_with_brokers, replayed, set
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
 
+class Quorum:
+    """kraft.version of a quorum whose voters support level 1, or not."""
+
+    kraft_version = 0
+
+    def __init__(self, *, ready: bool = True) -> None:
+        self._ready = ready
+
+    def check_kraft_version(self, level: int) -> None:
+        if level > self.kraft_version and not self._ready:
+            raise ApiException(ErrorCode.INVALID_UPDATE_VERSION, "not all of the voters support it")
+
+
 def update(
-    image: MetadataImage, *wanted: tuple[str, int, int], version: int = 2, **more: Any
+    image: MetadataImage,
+    *wanted: tuple[str, int, int],
+    version: int = 2,
+    quorum: Quorum | None = None,
+    **more: Any,
 ) -> tuple[MetadataImage, Any]:
     cls = UpdateFeaturesRequest
     updates = [
         cls.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
         for name, level, kind in wanted
     ]
-    result = update_features(image, cls(feature_updates=updates, **more), settings_with(), version)
+    request = cls(feature_updates=updates, **more)
+    result = update_features(image, request, settings_with(), version, quorum or Quorum())
     return replayed(image, result.records), result.response
 
 
@@ -50,7 +68,7 @@ def test_a_feature_is_lowered_and_raised_again() -> None:
         (("metadata.version", 29, SAFE), "might be lost"),
         (("metadata.version", 29, UNSAFE), "might be lost"),
         (("metadata.version", 0, SAFE), "requires this feature"),
-        (("kraft.version", 1, UPGRADE), "fixed"),
+        (("kraft.version", 2, UPGRADE), "only supports versions 0-1"),
     ],
 )
 def test_updates_that_are_refused(wanted: tuple[str, int, int], words: str) -> None:
@@ -59,6 +77,17 @@ def test_updates_that_are_refused(wanted: tuple[str, int, int], words: str) -> N
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert words in answer.error_message
     assert image.features == before.features
+
+
+def test_kraft_version_is_for_the_quorum_to_raise() -> None:
+    before = image_with_brokers(1)
+    image, answer = update(before, ("kraft.version", 1, UPGRADE), ("share.version", 0, SAFE))
+    assert answer.error_code == 0
+    assert "share.version" not in image.features and "kraft.version" not in image.features
+    image, answer = update(
+        before, ("share.version", 0, SAFE), ("kraft.version", 1, UPGRADE), quorum=Quorum(ready=False)
+    )
+    assert (answer.error_code, image.features) == (ErrorCode.INVALID_UPDATE_VERSION, before.features)
 
 
 def test_one_bad_update_refuses_all() -> None:
@@ -85,7 +114,7 @@ def test_validate_only_and_the_flag_of_version_0() -> None:
             cls.FeatureUpdateKey(feature="group.version", max_version_level=0, allow_downgrade=True)
         ]
     )
-    result = update_features(before, request, settings_with(), 0)
+    result = update_features(before, request, settings_with(), 0, Quorum())
     assert result.response.error_code == 0
     assert result.records
 

@@ -14,6 +14,7 @@ from ottla.log.write_gate import WriteGate
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.connection import ClientInfo, Connection
 from ottla.net.dispatch import Dispatcher
+from ottla.security.quotas.managers import ClientQuotas
 from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
@@ -95,8 +96,10 @@ class Client:
         self.transport = Transport()
         self.turns: list[Callable[[], None]] = []
         self.lost: list[Connection] = []
+        self.quotas = ClientQuotas()
+        node = SimpleNamespace(authorizer=None, audit=None, clock=clock, quotas=self.quotas)
         self.connection = Connection(
-            Dispatcher(cast(Node, SimpleNamespace(authorizer=None)), apis, gate),
+            Dispatcher(cast(Node, node), apis, gate),
             buffers,
             clock,
             call_soon=self.turns.append,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import Future
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.credentials.contexts import TlsConfig, client_context, server_context
+from ottla.net.handshake_turns import STEPS_PER_TURN, HandshakeTurns
 from ottla.net.tls import HANDSHAKE_TIMEOUT_S, SCRATCH_BYTES, HandshakeRefused, TlsLayer
 from ottla.testing.certificates import CertificateAuthority, write_pem
 from ottla.testing.virtual_clock import VirtualClock
@@ -90,7 +92,9 @@ class Protocol:
 
 
 class Side:
-    def __init__(self, context, scene, *, server, ready=lambda tls: None, hostname=None, delay=0.0):
+    def __init__(
+        self, context, scene, *, server, ready=lambda tls: None, hostname=None, delay=0.0, **options
+    ):
         self.protocol = Protocol()
         self.failures = []
         self.wire = Wire()
@@ -103,10 +107,15 @@ class Side:
             server_hostname=hostname,
             call_soon=scene.calls.append,
             ready=ready,
-            failed=self.failures.append,
-            fail_delay_s=delay,
+            failed=self.failed,
+            **options,
         )
+        self.delay = delay
         self.wire.layer = self.layer
+
+    def failed(self, why):
+        self.failures.append(why)
+        return self.delay
 
     def receive(self, data):
         buffer = self.layer.get_buffer(-1)
@@ -285,3 +294,58 @@ def test_hostile_bytes_after_the_handshake_end_the_connection(tls):
     scene = Scene(tls).run()
     scene.server.receive(b"\x17\x03\x03\x00\x20" + bytes(32))
     assert scene.server.wire.aborted
+
+
+def test_a_handshake_waits_for_its_turn_and_reads_nothing_meanwhile(tls):
+    calls = []
+    turns = HandshakeTurns(calls.append)
+    for _ in range(STEPS_PER_TURN):
+        assert turns.may_go_on(lambda: None)
+    scene = Scene(tls, turns=turns)
+    scene.client.layer.write(b"hello")
+    scene.run()
+    assert not scene.server.wire.reading and not scene.server.protocol.received
+    while calls or scene.server.wire.reading is False:
+        calls.pop(0)()
+    scene.run()
+    while calls:
+        calls.pop(0)()
+        scene.run()
+    assert scene.server.protocol.received == b"hello"
+
+
+def test_a_handshake_in_a_thread_reads_nothing_until_its_step_is_made(tls):
+    steps = []
+
+    def offload(work, done):
+        steps.append((work, done))
+
+    scene = Scene(tls, offload=offload, call_threadsafe=lambda call: call())
+    scene.client.layer.write(b"hello")
+    made = 0
+    scene.run()
+    while steps:
+        assert not scene.server.wire.reading
+        scene.server.layer.pause_reading()
+        scene.server.layer.resume_reading()
+        assert not scene.server.wire.reading
+        work, done = steps.pop()
+        future = Future()
+        future.set_result(work())
+        done(future)
+        made += 1
+        scene.run()
+    assert made >= 2
+    assert scene.server.protocol.received == b"hello"
+
+
+def test_a_connection_that_is_lost_during_a_step_stays_lost(tls):
+    steps = []
+    scene = Scene(tls, offload=lambda work, done: steps.append((work, done)), call_threadsafe=lambda c: c())
+    scene.run()
+    scene.server.layer.connection_lost(None)
+    work, done = steps.pop()
+    future = Future()
+    future.set_result(work())
+    done(future)
+    assert scene.server.protocol.lost and not scene.server.failures

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla.errors import ErrorCode
+from ottla.errors import ApiException, ErrorCode
 from ottla.raft.types import ReplicaKey
 from ottla.wire import messages as m
 from unit.raft.raft_cluster import CLUSTER_ID, Cluster, voter
@@ -74,6 +74,72 @@ def test_a_quorum_grows_from_one_to_three_and_survives_its_first_leader() -> Non
     cluster.append("c")
     cluster.run_until(cluster.settled)
     assert all(cluster.features(i) == {"a", "b", "c"} for i in (2, 3))
+
+
+def upgrade(cluster: Cluster, level: int = 1) -> ErrorCode:
+    """Raise kraft.version as the controller does: check, then write."""
+    leader = cluster.elect().raft
+    outcomes: list[ErrorCode] = []
+    leader.check_kraft_version(level)
+    leader.upgrade_kraft_version(
+        level, lambda _: outcomes.append(ErrorCode.NONE), lambda error: outcomes.append(error.code)
+    )
+    cluster.run_until(lambda: outcomes)
+    return outcomes[0]
+
+
+def test_a_quorum_with_configured_voters_becomes_one_that_can_change() -> None:
+    cluster = Cluster(3).start()
+    cluster.append("a")
+    cluster.run(20)
+    assert upgrade(cluster) is ErrorCode.NONE
+    cluster.run_until(cluster.settled)
+    for process in cluster.processes.values():
+        assert process.raft.kraft_version == 1
+        assert [node.key for node in process.raft.voters.nodes.values()] == [
+            voter(i).key for i in cluster.ids
+        ]
+    assert upgrade(cluster) is ErrorCode.NONE, "once is enough"
+    with pytest.raises(ApiException, match="downgrade"):
+        upgrade(cluster, 0)
+    for node_id in cluster.ids:
+        cluster.kill(node_id, random.Random(node_id))
+    cluster.start()
+    other = next(i for i in cluster.ids if i != cluster.elect().node_id)
+    assert remove(cluster, voter(other).key).error_code == ErrorCode.NONE
+    cluster.append("b")
+    cluster.run_until(cluster.settled)
+    assert voters(cluster) == set(cluster.ids) - {other}
+
+
+def test_kraft_version_waits_for_what_every_voter_reports() -> None:
+    cluster = Cluster(3).start()
+    cluster.append("a")
+    leader = cluster.elect()
+    silent = next(i for i in cluster.ids if i != leader.node_id)
+    cluster.kill(silent)
+    cluster.run(20)
+    with pytest.raises(ApiException, match=f"heard from {silent}$"):
+        upgrade(cluster)
+    cluster.start(silent)
+    cluster.run(20)
+    assert upgrade(cluster) is ErrorCode.NONE
+
+
+def test_a_raised_kraft_version_that_is_not_committed_is_undone_with_the_log() -> None:
+    cluster = Cluster(3).start()
+    cluster.append("a")
+    cluster.run(20)
+    old = cluster.elect()
+    cluster.network.isolate(old.node_id, cluster.ids)
+    failures: list[ApiException] = []
+    old.raft.upgrade_kraft_version(1, failures.append, failures.append)  # type: ignore[arg-type]
+    cluster.run_until(lambda: cluster.leader is not None and cluster.leader is not old)
+    cluster.append("b")
+    cluster.network.heal()
+    cluster.run_until(cluster.settled)
+    assert [failure.code for failure in failures] == [ErrorCode.REQUEST_TIMED_OUT]
+    assert {process.raft.kraft_version for process in cluster.processes.values()} == {0}
 
 
 def test_voters_stand_in_the_log_after_a_loss_of_power() -> None:

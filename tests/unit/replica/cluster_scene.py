@@ -108,6 +108,7 @@ class Node:
         self.log_manager.load(self.replicas.topic_config)
         self.broker = SimpleNamespace(
             authorizer=None,
+            audit=None,
             node_identity=NodeIdentity.of(config),
             node_id=self.id,
             clock=clock,

@@ -81,6 +81,7 @@ class Context:
     grants = Grants("User:ANONYMOUS", "127.0.0.1")
     listener_name = "PLAINTEXT"
     local_host, local_port = "localhost", 9092
+    meter = None
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -252,6 +253,7 @@ def make_scene(fs: MemFs | None = None, clock: VirtualClock | None = None) -> Sc
     log_manager.load(replicas.topic_config)
     broker = SimpleNamespace(
         authorizer=None,
+        audit=None,
         node_identity=NodeIdentity.of(config),
         node_id=NODE,
         clock=clock,

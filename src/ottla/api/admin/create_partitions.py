@@ -7,7 +7,7 @@ Adds partitions to existing topics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.api.authorization import refusal, split
 from ottla.api.base import BY_HANDLER, Api, Outcome, RequestContext
@@ -20,6 +20,8 @@ from ottla.wire.messages import CreatePartitionsResponse
 
 if TYPE_CHECKING:
     from ottla.wire.messages import CreatePartitionsRequest
+
+_STRICT_QUOTA_FROM: Final = 3
 
 
 def handle(
@@ -39,7 +41,7 @@ def handle(
         ]
         ctx.respond(response)
 
-    return forward_to_controller(node, ctx, request, on_error, done)
+    return forward_to_controller(node, ctx, request, on_error, done, strict_from=_STRICT_QUOTA_FROM)
 
 
 def on_error(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _CONFIGS_FROM: Final = 5
+_STRICT_QUOTA_FROM: Final = 6
 
 
 def handle(node: Node, ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse | Outcome:
@@ -46,7 +47,7 @@ def handle(node: Node, ctx: RequestContext, request: CreateTopicsRequest) -> Cre
         ]
         ctx.respond(response)
 
-    return forward_to_controller(node, ctx, request, on_error, done)
+    return forward_to_controller(node, ctx, request, on_error, done, strict_from=_STRICT_QUOTA_FROM)
 
 
 def _hide_configs(node: Node, ctx: RequestContext, response: CreateTopicsResponse) -> None:

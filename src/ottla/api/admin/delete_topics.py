@@ -7,7 +7,7 @@ Deletes topics by name, and from version 6 by id.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.api.authorization import allowed, cluster_allowed, refusal
 from ottla.api.base import BY_HANDLER, Api, Outcome, RequestContext
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from ottla.ids import TopicName
     from ottla.wire.messages import DeleteTopicsRequest
 
+_STRICT_QUOTA_FROM: Final = 5
+
 
 def handle(node: Node, ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse | Outcome:
     if node.authorizer is None or cluster_allowed(node, ctx, AclOperation.DELETE, log_denied=False):
-        return forward_to_controller(node, ctx, request, on_error)
+        return forward_to_controller(node, ctx, request, on_error, strict_from=_STRICT_QUOTA_FROM)
     denied = _take_denied(node, ctx, request)
 
     def done(response: DeleteTopicsResponse) -> None:
@@ -35,7 +37,7 @@ def handle(node: Node, ctx: RequestContext, request: DeleteTopicsRequest) -> Del
         node.clock.random.shuffle(response.responses)
         ctx.respond(response)
 
-    return forward_to_controller(node, ctx, request, on_error, done)
+    return forward_to_controller(node, ctx, request, on_error, done, strict_from=_STRICT_QUOTA_FROM)
 
 
 def _take_denied(

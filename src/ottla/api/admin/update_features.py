@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.base import Api, Outcome, RequestContext, Right
-from ottla.api.controller.forwarding_to_controller import forward_to_controller
+from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
+from ottla.api.controller.forwarding_to_controller import failure
 from ottla.broker.services import Node
 from ottla.errors import ApiException
 from ottla.wire.apis import ApiKey
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: UpdateFeaturesRequest
 ) -> UpdateFeaturesResponse | Outcome:
-    return forward_to_controller(node, ctx, request, on_error)
+    failed = failure(ctx, request, on_error)
+    node.controller.update_features(request, ctx.respond, failed, version=ctx.version)
+    return PARKED
 
 
 def on_error(

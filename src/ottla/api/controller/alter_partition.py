@@ -37,6 +37,7 @@ API = Api(
     ApiKey.ALTER_PARTITION,
     handle,
     on_error,
+    throttled=False,
     needs=(Right(AclOperation.CLUSTER_ACTION),),
     claims=lambda request: (request.broker_id,),
 )

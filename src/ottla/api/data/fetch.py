@@ -46,6 +46,8 @@ _LARGE_RESPONSE: Final = 8 << 20
 """Beyond this the first bytes of a response leave the processor's caches before they are sent."""
 _WORTH_A_PARTITION: Final = 8 << 10
 """Looking at a partition takes as long as sending this much: a fetch of thousands gets a larger response."""
+_PARTITION_BYTES: Final = 40
+"""What a partition takes in a response besides its records."""
 _FROM_FOLLOWERS: Final = 11
 _TOPIC_IDS: Final = 13
 _REPLICA_STATE: Final = 15
@@ -76,8 +78,14 @@ def handle(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchR
             and cluster_allowed(broker, ctx, AclOperation.CLUSTER_ACTION)
         ):
             return _denied_follower(broker, ctx, request)
+        if ctx.meter is not None:
+            ctx.meter.exempt = True
         return _fetch_for_follower(broker, ctx, request, context, context.follower, replica_id)
     max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
+    min_bytes = request.min_bytes
+    if ctx.meter is not None and (most := ctx.meter.max_fetch_bytes) is not None:
+        max_bytes = min(max_bytes, most)
+        min_bytes = min(min_bytes, max_bytes)
     partitions = context.partitions
     respond = partial(_respond, broker, ctx, context)
     denied: Set[str | bytes] = frozenset()
@@ -89,7 +97,7 @@ def handle(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchR
         partitions,
         respond if not denied else lambda results: respond(_with_denied(context.partitions, denied, results)),
         max_bytes=min(max_bytes, _response_size(request, partitions)),
-        min_bytes=request.min_bytes,
+        min_bytes=min_bytes,
         # An error is answered at once.
         max_wait_ms=0 if denied else request.max_wait_ms,
         read_committed=request.isolation_level == READ_COMMITTED,
@@ -192,8 +200,16 @@ def _respond(broker: Broker, ctx: RequestContext, context: FetchContext, results
 
 
 def _response(broker: Broker, ctx: RequestContext, context: FetchContext, results: Results) -> FetchResponse:
+    if ctx.meter is not None and ctx.meter.fetched(_size(results)) > 0:
+        error, session_id = context.throttled()
+        return FetchResponse(error_code=error, session_id=session_id)
     error, session_id, sent = context.finish(results)
     return _assemble(broker, ctx, error, session_id, sent)
+
+
+def _size(results: Results) -> int:
+    """What the response takes, but for a few bytes for each topic."""
+    return sum(len(data.records or b"") + _PARTITION_BYTES for data in results if data is not None)
 
 
 def _assemble(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ottla.api.base import PARKED, Api, Outcome, RequestContext, Right
 from ottla.api.forwarding.local_requests import InnerRequest, serve
 from ottla.api.forwarding.request_forwarding import SIZE_BYTES, decode_address, decode_principal
+from ottla.api.throttling import Meter
 from ottla.broker.response_errors import reports
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import API_VERSIONS, ApiKey
@@ -66,9 +67,23 @@ def handle(node: Node, ctx: RequestContext, request: EnvelopeRequest) -> Envelop
         client_host=host,
         received_at=ctx.received_at,
         outer=ctx,
+        meter=_meter(node, principal, header.client_id) if api.throttled else None,
     )
     serve(node, api, inner, message)
     return PARKED
 
 
-API = Api(ApiKey.ENVELOPE, handle, needs=(Right(AclOperation.CLUSTER_ACTION),), claims=lambda request: ())
+def _meter(node: Node, principal: str, client_id: str | None) -> Meter | None:
+    """Measures the client's request here; the broker only keeps it waiting."""
+    if not node.quotas.enabled:
+        return None
+    return Meter(node.quotas, node.clock, principal, client_id, node.clock.monotonic())
+
+
+API = Api(
+    ApiKey.ENVELOPE,
+    handle,
+    throttled=False,
+    needs=(Right(AclOperation.CLUSTER_ACTION),),
+    claims=lambda request: (),
+)

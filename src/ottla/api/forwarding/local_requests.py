@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from ottla.api.audit import note_change
 from ottla.api.authorization import check
 from ottla.api.base import UNEXPECTED, AnyApi, Outcome, RequestContext
 from ottla.api.node_requests import check_sender
@@ -14,6 +15,7 @@ from ottla.security.authorizer import Grants
 from ottla.wire.apis import ApiKey
 
 if TYPE_CHECKING:
+    from ottla.api.throttling import Meter
     from ottla.broker.services import Node
     from ottla.wire.classes import WireRequest, WireResponse
 
@@ -37,6 +39,7 @@ class InnerRequest(RequestContext):
         "listener_name",
         "local_host",
         "local_port",
+        "meter",
         "on_controller_listener",
         "principal",
         "received_at",
@@ -55,6 +58,7 @@ class InnerRequest(RequestContext):
         principal: str = "User:ANONYMOUS",
         client_host: str = "",
         outer: RequestContext | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._on_response: Callable[[WireResponse], object] | None = on_response
         self.api_key = api_key
@@ -64,6 +68,7 @@ class InnerRequest(RequestContext):
         self.principal = principal
         self.client_host = client_host
         self.received_at = received_at
+        self.meter = meter
         self._grants = Grants(principal, client_host, internal=outer is None)
         self.on_controller_listener = True
         self.forwarded = outer is not None
@@ -78,8 +83,14 @@ class InnerRequest(RequestContext):
 
     def respond(self, response: WireResponse) -> None:
         on_response, self._on_response = self._on_response, None
-        if on_response is not None:
-            on_response(response)
+        if on_response is None:
+            return
+        if self.meter is not None:
+            self.meter.answered()
+            if self.meter.throttle_ms > 0 and "throttle_time_ms" in response.__struct_fields__:
+                # The broker that forwarded the request mutes the client.
+                response.throttle_time_ms = self.meter.throttle_ms  # type: ignore[attr-defined]
+        on_response(response)
 
     def abort(self) -> None:
         self._on_response = None
@@ -100,6 +111,8 @@ def serve(node: Node, api: AnyApi, ctx: InnerRequest, message: WireRequest[WireR
     try:
         check(node, api, ctx, message)
         check_sender(node, api, ctx, message)
+        if ctx.forwarded and node.audit is not None:
+            note_change(node, ctx, message)
         answer = api.handle(node, ctx, message)
     except ApiException as error:
         answer = api.error_answer(ctx, message, error)
@@ -110,6 +123,8 @@ def serve(node: Node, api: AnyApi, ctx: InnerRequest, message: WireRequest[WireR
         answer = api.error_answer(ctx, message, UNEXPECTED)
     if not isinstance(answer, Outcome):
         ctx.respond(answer)
+    elif ctx.meter is not None:
+        ctx.meter.parked()
 
 
 def serve_locally(node: Node, message: WireRequest[Resp], done: Callable[[Resp], object]) -> None:

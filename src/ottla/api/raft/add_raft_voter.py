@@ -23,4 +23,4 @@ def handle(node: Node, ctx: RequestContext, request: AddRaftVoterRequest) -> Add
     return PARKED
 
 
-API = Api(ApiKey.ADD_RAFT_VOTER, handle, forward=True, needs=(Right(AclOperation.ALTER),))
+API = Api(ApiKey.ADD_RAFT_VOTER, handle, forward=True, throttled=False, needs=(Right(AclOperation.ALTER),))

@@ -29,6 +29,7 @@ def handle(
 API = Api(
     ApiKey.END_QUORUM_EPOCH,
     handle,
+    throttled=False,
     needs=(Right(AclOperation.CLUSTER_ACTION),),
     claims=lambda request: (part.leader_id for topic in request.topics for part in topic.partitions),
 )

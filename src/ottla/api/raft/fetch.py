@@ -42,6 +42,7 @@ def _remove_leader(response: FetchResponse) -> None:
 API = Api(
     ApiKey.FETCH,
     handle,
+    throttled=False,
     needs=(Right(AclOperation.CLUSTER_ACTION),),
     claims=lambda request: (request.replica_id, request.replica_state.replica_id),
 )

@@ -27,6 +27,7 @@ def handle(node: Node, ctx: RequestContext, request: FetchSnapshotRequest) -> Fe
 API = Api(
     ApiKey.FETCH_SNAPSHOT,
     handle,
+    throttled=False,
     needs=(Right(AclOperation.CLUSTER_ACTION),),
     claims=lambda request: (request.replica_id,),
 )

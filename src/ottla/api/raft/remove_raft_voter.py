@@ -23,4 +23,4 @@ def handle(
     return PARKED
 
 
-API = Api(ApiKey.REMOVE_RAFT_VOTER, handle, forward=True, needs=(Right(AclOperation.ALTER),))
+API = Api(ApiKey.REMOVE_RAFT_VOTER, handle, forward=True, throttled=False, needs=(Right(AclOperation.ALTER),))

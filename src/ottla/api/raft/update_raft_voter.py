@@ -26,6 +26,7 @@ def handle(
 API = Api(
     ApiKey.UPDATE_RAFT_VOTER,
     handle,
+    throttled=False,
     needs=(Right(AclOperation.CLUSTER_ACTION),),
     claims=lambda request: (request.voter_id,),
 )

@@ -27,6 +27,7 @@ def handle(node: Node, ctx: RequestContext, request: VoteRequest) -> VoteRespons
 API = Api(
     ApiKey.VOTE,
     handle,
+    throttled=False,
     needs=(Right(AclOperation.CLUSTER_ACTION),),
     claims=lambda request: (part.replica_id for topic in request.topics for part in topic.partitions),
 )

@@ -12,5 +12,7 @@ APIS: Final = (
     "delete_acls",
     "describe_user_scram_credentials",
     "alter_user_scram_credentials",
+    "describe_client_quotas",
+    "alter_client_quotas",
 )
 """The files of this area, each called as its API is; the registry loads them."""

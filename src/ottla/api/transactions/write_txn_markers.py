@@ -95,4 +95,4 @@ def on_error(
     return _response(results)
 
 
-API = Api(ApiKey.WRITE_TXN_MARKERS, handle, on_error, needs=BY_HANDLER)
+API = Api(ApiKey.WRITE_TXN_MARKERS, handle, on_error, throttled=False, needs=BY_HANDLER)

@@ -353,9 +353,9 @@ def open_session(values: dict[str, object], *, quiet: bool = False) -> Session:
         advice.append("There is no ZooKeeper any more: --zookeeper is ignored, use --bootstrap-server.")
     properties: dict[str, str] = {}
     if file := _text(values, "command_config"):
-        from ottla.cli.properties_file import read_properties
+        from ottla.cli.properties_file import read_client_properties
 
-        properties = read_properties(file)
+        properties = read_client_properties(file)
     address = given or controllers or properties.get("bootstrap.servers")
     if not address and old_list:
         advice.append("--broker-list is the old name of --bootstrap-server.")

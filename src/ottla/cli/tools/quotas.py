@@ -19,6 +19,7 @@ from ottla.admin.users import (
 from ottla.cli.tools.base import Session
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.values import java_double
+from ottla.credentials.scram_keys import MIN_ITERATIONS
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.enums import ScramMechanism
 
@@ -35,7 +36,6 @@ _MECHANISMS: Final = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
 }
-_MIN_ITERATIONS: Final = DEFAULT_SCRAM_ITERATIONS
 _SALT_BYTES: Final = 26
 _CREDENTIAL: Final = re.compile(r"(?:iterations=(-?\d*),)?password=(.*)")
 
@@ -134,10 +134,8 @@ def _credential(user: str, mechanism: str, text: str) -> NewCredential:
     found = _CREDENTIAL.fullmatch(text)
     if found is None:
         raise UsageProblem(f"{mechanism}={text}: expected [iterations=N,password=...]")
-    iterations = int(found[1]) if found[1] not in (None, "", "-1") else _MIN_ITERATIONS
-    if iterations < _MIN_ITERATIONS:
-        raise UsageProblem(
-            f"{mechanism}: {iterations} iterations are fewer than the least, {_MIN_ITERATIONS}"
-        )
+    iterations = int(found[1]) if found[1] not in (None, "", "-1") else DEFAULT_SCRAM_ITERATIONS
+    if iterations < MIN_ITERATIONS:
+        raise UsageProblem(f"{mechanism}: {iterations} iterations are fewer than the least, {MIN_ITERATIONS}")
     salt = secrets.token_bytes(_SALT_BYTES)
     return NewCredential.of(user, _MECHANISMS[mechanism], found[2].encode(), iterations, salt)

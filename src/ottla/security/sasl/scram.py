@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ottla.credentials.scram_keys import MIN_ITERATIONS, SCRAM_HASHES
+from ottla.credentials.scram_keys import DEFAULT_ITERATIONS, SCRAM_HASHES
 from ottla.metadata.image import ScramCredential
 from ottla.security.principal import ANONYMOUS, Principal, user
 from ottla.security.sasl.mechanism import SaslFailed
@@ -126,7 +126,7 @@ class ScramServer:
         self._credential = credential
         self._header = found["header"]
         self._nonce = found["nonce"] + self._nonce
-        salt, iterations = self._probing_salt(name), MIN_ITERATIONS
+        salt, iterations = self._probing_salt(name), DEFAULT_ITERATIONS
         if credential is not None:
             salt, iterations = credential.salt, credential.iterations
         challenge = f"r={self._nonce},s={base64.b64encode(salt).decode()},i={iterations}"

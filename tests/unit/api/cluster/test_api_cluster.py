@@ -111,6 +111,7 @@ def make_broker(found: MetadataImage | None = None, **settings: str) -> Any:
         clock=clock,
         peers=SimpleNamespace(gone=lambda: ()),
         authorizer=None,
+        audit=None,
         departures=RecentlyFencedBrokers(clock),
         config=config,
         image=found or image(),

@@ -11,6 +11,8 @@ from ottla.api.base import PARKED
 from ottla.api.forwarding import envelope, request_forwarding
 from ottla.api.forwarding.local_requests import InnerRequest
 from ottla.errors import ApiException, ErrorCode
+from ottla.security.quotas.managers import ClientQuotas
+from ottla.testing.virtual_clock import VirtualClock
 from ottla.wire.codec import decode
 from ottla.wire.headers import decode_response_header, encode_request
 from ottla.wire.messages import (
@@ -29,7 +31,9 @@ class Controller:
         self.code = ErrorCode.NONE
         self.active = True
 
-    def handle(self, request: Any, done: Any, failed: Any, *, version: int) -> None:
+    def handle(self, request: Any, done: Any, failed: Any, *, version: int, charge: Any) -> None:
+        for topic in request.topics:
+            charge(topic.num_partitions)
         if not self.active:
             failed(ApiException(ErrorCode.NOT_CONTROLLER, "not me"))
             return
@@ -61,13 +65,17 @@ def controller() -> Controller:
 
 @pytest.fixture
 def channel(controller: Controller) -> Channel:
-    return Channel(SimpleNamespace(controller=controller, authorizer=None))
+    return Channel(
+        SimpleNamespace(
+            controller=controller, authorizer=None, audit=None, quotas=ClientQuotas(), clock=VirtualClock()
+        )
+    )
 
 
 def pass_on(channel: Channel, frame: bytes, **who: str) -> Any:
     """The answer's bytes, or the error."""
     node = SimpleNamespace(
-        to_controller=channel, authorizer=None, config=SimpleNamespace(int=lambda key: 30_000)
+        to_controller=channel, authorizer=None, audit=None, config=SimpleNamespace(int=lambda key: 30_000)
     )
     ctx = InnerRequest(print, api_key=19, version=7, received_at=0.0, **who)
     outcome: list[Any] = []
@@ -134,7 +142,7 @@ def test_what_does_not_belong_into_an_envelope_is_refused(
 def pass_on_part(channel: Any) -> Any:
     """The answer to the rest of a request, or the error."""
     node = SimpleNamespace(
-        to_controller=channel, authorizer=None, config=SimpleNamespace(int=lambda key: 30_000)
+        to_controller=channel, authorizer=None, audit=None, config=SimpleNamespace(int=lambda key: 30_000)
     )
     ctx = InnerRequest(print, api_key=19, version=7, received_at=0.0, principal="User:alice")
     request = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="rest")])
@@ -154,3 +162,14 @@ def test_an_answer_that_cannot_be_read_is_an_error_and_not_silence() -> None:
             done(EnvelopeResponse(response_data=b"\x00"))
 
     assert pass_on_part(Garbage()).code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_the_controller_measures_the_clients_quota_and_tells_the_time(channel: Channel) -> None:
+    channel.node.quotas.update({(("user", "alice"),): {"controller_mutation_rate": 1.0}})
+    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=12)
+    frame = frame_of(CreateTopicsRequest(topics=[topic]), 5)
+    answer = pass_on(channel, frame, principal="User:bob")
+    assert int.from_bytes(answer[5:9], "big") == 0
+    answer = pass_on(channel, frame, principal="User:alice")
+    # Eleven partitions may be created at once; the twelfth is paid back within a second.
+    assert int.from_bytes(answer[5:9], "big") == 1000

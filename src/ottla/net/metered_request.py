@@ -1,0 +1,86 @@
+"""A request of a client while there are quotas: it is measured, and its connection is muted for the time to wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ottla.api.throttling import Meter
+from ottla.broker.response_errors import reports
+from ottla.errors import ErrorCode
+from ottla.net.request import Request
+from ottla.wire.apis import ApiKey
+from ottla.wire.codec import decode_prefix
+from ottla.wire.errors import DecodeError
+from ottla.wire.headers import decode_response_header
+from ottla.wire.messages import response_class
+
+if TYPE_CHECKING:
+    from ottla.api.base import AnyApi
+    from ottla.broker.services import Node
+    from ottla.net.connection import Connection
+    from ottla.wire.classes import WireResponse
+
+
+class MeteredRequest(Request):
+    """Counts against the quotas of its client when it is answered."""
+
+    __slots__ = ("_request_size", "meter")
+
+    def __init__(
+        self,
+        node: Node,
+        connection: Connection,
+        api: AnyApi,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        received_at: float,
+        *,
+        size: int,
+        began: float,
+    ) -> None:
+        """`size` is that of the whole request; `began` is when its decoding began."""
+        super().__init__(connection, api, version, correlation_id, client_id, received_at)
+        self._request_size = size
+        self.meter: Meter = Meter(node.quotas, node.clock, self.principal, client_id, began)
+
+    def parked(self) -> None:
+        self.meter.parked()
+
+    def respond(self, response: WireResponse) -> None:
+        if self.buffers is not None or self.closed_by_client:
+            return
+        if self.frame is not None and reports(response, ErrorCode.NOT_CONTROLLER):
+            # It is forwarded, and another node measures it.
+            super().respond(response)
+            return
+        meter = self.meter
+        if self.api_key == ApiKey.PRODUCE:
+            meter.produced(self._request_size)
+        meter.answered()
+        if meter.throttle_ms > 0:
+            if "throttle_time_ms" in response.__struct_fields__:
+                # Most responses have the field, and it has the same type in all of them.
+                response.throttle_time_ms = meter.throttle_ms  # type: ignore[attr-defined]
+            self._connection.mute(meter.throttle_ms / 1000)
+        super().respond(response)
+        meter.sent()
+
+    def no_response(self) -> None:
+        """A Produce with acks=0: its bytes count, its time does not."""
+        self.meter.produced(self._request_size)
+        if self.meter.throttle_ms > 0:
+            self._connection.mute(self.meter.throttle_ms / 1000)
+        super().no_response()
+
+    def forwarded_answer(self, answer: bytes) -> None:
+        """The controller has measured the request: its answer says how long the client has to wait."""
+        try:
+            _, offset = decode_response_header(self.api_key, self.version, answer)
+            response, _ = decode_prefix(response_class(self.api_key), self.version, answer, offset)
+            throttle_ms = getattr(response, "throttle_time_ms", 0)
+        except DecodeError:
+            throttle_ms = 0
+        if throttle_ms > 0:
+            self._connection.mute(throttle_ms / 1000)
+        super().forwarded_answer(answer)

@@ -1,0 +1,103 @@
+"""The three formats behind one interface: parse a schema with its references, and compare two of one format.
+
+Libraries of JSON Schema and Protobuf are loaded with the first schema of their format.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.registry import avro
+from ottla.registry.avro_types import to_text
+from ottla.registry.compat import avro as avro_compat
+from ottla.registry.errors import InvalidSchema
+
+TYPES: Final = ("JSON", "PROTOBUF", "AVRO")
+_CACHED: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A schema's text with those of its references, each under its name, dependencies first."""
+
+    type: str
+    text: str
+    references: tuple[tuple[str, Source], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A schema that its format accepts: the text to keep, the normalized text, and the format's own object."""
+
+    type: str
+    text: str
+    normalized: str
+    model: Any
+
+
+class Formats:
+    """Parses and compares, and remembers what it has parsed lately."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[Source, bool], Parsed] = OrderedDict()
+
+    def parse(self, source: Source, *, lenient: bool = False) -> Parsed:
+        """The parsed schema; InvalidSchema if it is not one."""
+        key = (source, lenient)
+        found = self._known.get(key)
+        if found is not None:
+            self._known.move_to_end(key)
+            return found
+        found = self._parse(source, lenient=lenient)
+        self._known[key] = found
+        if len(self._known) > _CACHED:
+            self._known.popitem(last=False)
+        return found
+
+    def _parse(self, source: Source, *, lenient: bool) -> Parsed:
+        references = [(name, self.parse(each, lenient=True)) for name, each in source.references]
+        for name, each in references:
+            if each.type != source.type:
+                raise InvalidSchema(f"the reference {name} is {each.type}, and the schema is {source.type}")
+        if source.type == "AVRO":
+            schema = avro.parse(source.text, [each.model for _, each in references], lenient=lenient)
+            borrowed = frozenset(name for _, each in references for name in each.model.names)
+            plain = to_text(schema.root, known=borrowed, sort_props=True)
+            return Parsed("AVRO", schema.text, plain, schema)
+        raise InvalidSchema(f"there is no schema type {source.type}: the types are {', '.join(TYPES)}")
+
+    def compare(self, reader: Parsed, writer: Parsed) -> list[str]:
+        """Why the reader cannot read the writer's data, as sentences; nothing if it can."""
+        if reader.type != writer.type:
+            return [f"The schema's type {reader.type} differs from the type {writer.type} of the other one"]
+        if reader.type == "AVRO":
+            return [str(one) for one in avro_compat.compare(reader.model.root, writer.model.root)]
+        return []
+
+    def formatted(self, parsed: Parsed, wanted: str) -> str:
+        """The text in the form `serialized` or `resolved`, where the format has one; else the plain text."""
+        if parsed.type == "AVRO" and wanted == "resolved":
+            return to_text(parsed.model.root)
+        return parsed.text
+
+
+def check_levels(formats: Formats, level: str, new: Parsed, old: Sequence[tuple[int, Parsed]]) -> list[str]:
+    """The incompatibilities of a new schema by a level; `old` are versions with their schemas, oldest first."""
+    if level == "NONE":
+        return []
+    compared = list(old) if level.endswith("_TRANSITIVE") else list(old[-1:])
+    plain = level.removesuffix("_TRANSITIVE")
+    messages: list[str] = []
+    for version, each in reversed(compared):
+        found: list[str] = []
+        if plain in ("BACKWARD", "FULL"):
+            found += formats.compare(new, each)
+        if plain in ("FORWARD", "FULL"):
+            found += formats.compare(each, new)
+        if found:
+            messages += [*found, f"{{oldSchemaVersion: {version}}}", f"{{compatibility: '{level}'}}"]
+            break
+    return messages

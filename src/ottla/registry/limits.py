@@ -1,0 +1,20 @@
+"""Bounds on what a schema may cost: size, depth, types and references."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_SCHEMA_BYTES: Final = 1_000_000
+"""The text of a schema with its references' texts. Kafka's own default limit of a record is as large."""
+MAX_BODY_BYTES: Final = 4 << 20
+MAX_DEPTH: Final = 100
+"""Levels of nesting in a schema."""
+MAX_NODES: Final = 20_000
+"""Types and fields in a schema, references included."""
+MAX_REFERENCES: Final = 256
+"""Schemas that one schema may reach through references."""
+MAX_COMPARED_PAIRS: Final = 200_000
+"""Pairs of types that one comparison may look at."""
+MAX_MESSAGES: Final = 50
+"""Incompatibilities that one answer lists."""
+MAX_SUBJECT_CHARS: Final = 1024

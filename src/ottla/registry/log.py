@@ -1,0 +1,161 @@
+"""Keeps the state up to date with `_schemas`, and writes to it, one write at a time.
+
+A write is folded into the state at its offset, like every other record, before it is answered. While the fate of a
+write is unknown no other begins: a leader gives no id twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from ottla.admin.cluster import Cluster
+from ottla.admin.retries import Backoff
+from ottla.errors import ApiException, ErrorCode
+from ottla.records.record import Record
+from ottla.registry.errors import store_failed, timed_out
+from ottla.registry.records import Pair
+from ottla.registry.state import State
+from ottla.registry.topic import SchemasPartition, WriteAborted, ensure_topic
+
+_logger = logging.getLogger(__name__)
+
+_FETCH_WAIT_MS: Final = 1_000
+_WRITE_WAIT_S: Final = 15.0
+"""How long a client waits for its write; the write itself goes on until its fate is known."""
+
+
+class SchemasLog:
+    """The state, the thread that reads into it, and the writer."""
+
+    def __init__(
+        self, new_cluster: Callable[[], Cluster], topic: str, replication_factor: int, state: State
+    ) -> None:
+        self.state = state
+        self._new_cluster = new_cluster
+        self._topic = topic
+        self._factor = replication_factor
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = threading.Event()
+        self._reader: threading.Thread | None = None
+        self._writer = ThreadPoolExecutor(1, "registry-writer")
+        self._partition: SchemasPartition | None = None
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._writing = asyncio.Lock()
+        self.ready = asyncio.Event()
+        self.failure: str | None = None
+
+    async def start(self) -> None:
+        """Create or check the topic, then begin to read. Raises ApiException where the topic cannot be used."""
+        self._loop = asyncio.get_running_loop()
+        cluster = self._new_cluster()
+        await self._loop.run_in_executor(self._writer, ensure_topic, cluster, self._topic, self._factor)
+        self._partition = SchemasPartition(cluster, self._topic)
+        self._reader = threading.Thread(target=self._read, name="registry-reader", daemon=True)
+        self._reader.start()
+
+    async def stop(self) -> None:
+        self._stopped.set()
+        if self._reader is not None:
+            await asyncio.to_thread(self._reader.join, _FETCH_WAIT_MS / 1000 + 5)
+        self._writer.shutdown(wait=False, cancel_futures=True)
+
+    # -- reading
+
+    def _read(self) -> None:
+        partition = SchemasPartition(self._new_cluster(), self._topic)
+        offset, backoff = -1, Backoff(0.1, 2.0)
+        loop = self._loop
+        assert loop is not None
+        while not self._stopped.is_set():
+            try:
+                if offset < 0:
+                    offset = partition.first_offset()
+                records, offset, end = partition.fetch(offset, _FETCH_WAIT_MS)
+                backoff = Backoff(0.1, 2.0)
+                loop.call_soon_threadsafe(self._take, records, offset, end)
+            except ApiException as error:
+                partition.cluster.forget_locations()
+                if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    offset = -1
+                loop.call_soon_threadsafe(self._failed, str(error))
+                self._stopped.wait(backoff.next_s())
+            except RuntimeError:
+                return
+        partition.cluster.close()
+
+    def _failed(self, reason: str) -> None:
+        if self.failure != reason:
+            _logger.warning("Reading %s fails, and is tried again: %s", self._topic, reason)
+        self.failure = reason
+
+    def _take(self, records: list[Record], following: int, end: int) -> None:
+        self.failure = None
+        for one in records:
+            self.state.apply(one.offset, one.key, one.value)
+        self.state.next_offset = max(self.state.next_offset, following)
+        if self.state.next_offset >= end:
+            self.ready.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        reached = self.state.next_offset
+        due = [one for one in self._waiting if one[0] < reached]
+        self._waiting = [one for one in self._waiting if one[0] >= reached]
+        for _, future in due:
+            if not future.done():
+                future.set_result(None)
+
+    async def _until(self, offset: int) -> None:
+        if self.state.next_offset <= offset:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((offset, future))
+            await future
+
+    # -- writing
+
+    async def change(self, decide: Callable[[], Sequence[Pair]], may_write: Callable[[], bool]) -> None:
+        """Decide on records by the state as it is, and write them. Nobody else writes in between.
+
+        Returns when the state has the records. A client that has waited too long gets an error while the write
+        goes on.
+        """
+        task = asyncio.ensure_future(self._change(decide, may_write))
+        done, _ = await asyncio.wait({task}, timeout=_WRITE_WAIT_S)
+        if not done:
+            task.add_done_callback(_forget)
+            raise timed_out(f"the brokers have not acknowledged the record within {_WRITE_WAIT_S:g} s")
+        task.result()
+
+    async def _change(self, decide: Callable[[], Sequence[Pair]], may_write: Callable[[], bool]) -> None:
+        async with self._writing:
+            pairs = decide()
+            if pairs:
+                await self._write(pairs, may_write)
+
+    async def _write(self, pairs: Sequence[Pair], may_write: Callable[[], bool]) -> None:
+        assert self._partition is not None
+        loop = asyncio.get_running_loop()
+
+        def may_continue() -> bool:
+            return may_write() and not self._stopped.is_set()
+
+        try:
+            base = await loop.run_in_executor(self._writer, self._partition.produce, pairs, may_continue)
+        except (ApiException, WriteAborted) as error:
+            raise store_failed(error) from None
+        # Without a record of another writer in between, the state takes its own records at once.
+        if self.state.next_offset == base:
+            for number, (key, value) in enumerate(pairs):
+                self.state.apply(base + number, key, value)
+            self._wake()
+        await self._until(base + len(pairs) - 1)
+
+
+def _forget(task: asyncio.Future[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _logger.warning("A write that its client no longer waits for failed: %s", task.exception())

@@ -1,0 +1,53 @@
+"""The records of `_schemas`, byte for byte as Confluent's registry writes them. Keys are read in any order."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+TOPIC: Final = "_schemas"
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+
+Pair = tuple[bytes, bytes | None]
+"""A key and a value; a value of None deletes the key."""
+
+
+class BadRecord(Exception):
+    """A record of the topic that is not the registry's."""
+
+
+def schema_key(subject: str, version: int) -> bytes:
+    return _encode({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1})
+
+
+def scoped_key(kind: str, subject: str | None) -> bytes:
+    """The key of CONFIG, MODE, DELETE_SUBJECT and CLEAR_SUBJECT; None is the global setting."""
+    return _encode({"keytype": kind, "subject": subject, "magic": 0})
+
+
+def context_key(context: str) -> bytes:
+    return _encode({"keytype": "CONTEXT", "tenant": "default", "context": context, "magic": 0})
+
+
+NOOP_KEY: Final = b'{"keytype":"NOOP","magic":0}'
+
+
+def value(fields: dict[str, Any]) -> bytes:
+    """A value: its fields in the order given."""
+    return _encode(fields)
+
+
+def read(key: bytes | None, raw: bytes | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The fields of a key and of a value. Raises BadRecord for what no registry writes."""
+    try:
+        fields = _decode(key or b"")
+        content = None if raw is None or not raw.strip() else _decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise BadRecord(f"it is not JSON: {error}") from None
+    if not isinstance(fields, dict) or not isinstance(fields.get("keytype"), str):
+        raise BadRecord("its key has no keytype")
+    if content is not None and not isinstance(content, dict):
+        raise BadRecord("its value is not an object")
+    return fields, content

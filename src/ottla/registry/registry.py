@@ -1,0 +1,305 @@
+"""What the registry does: register, look up, delete, configure. Reads ask the state; writes go through the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.registry import names, records
+from ottla.registry.errors import (
+    InvalidSchema,
+    RegistryError,
+    incompatible,
+    invalid_schema,
+    invalid_version,
+    not_permitted,
+    schema_not_found,
+    subject_not_found,
+    version_not_found,
+)
+from ottla.registry.formats import TYPES, Formats, Parsed, Source, check_levels
+from ottla.registry.limits import MAX_REFERENCES, MAX_SCHEMA_BYTES
+from ottla.registry.log import SchemasLog
+from ottla.registry.state import Content, Reference, State, Version
+
+_logger = logging.getLogger(__name__)
+
+LEVELS: Final = (
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+    "NONE",
+)
+MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
+_MAX_VERSION: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A schema as a client sends it."""
+
+    text: str
+    type: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+    metadata: dict[str, Any] | None = None
+    rule_set: dict[str, Any] | None = None
+    id: int = -1
+    version: int = 0
+
+
+class Registry:
+    """The operations. `may_write` says whether this instance is the leader right now."""
+
+    def __init__(self, state: State, log: SchemasLog, may_write: Callable[[], bool]) -> None:
+        self.state = state
+        self.log = log
+        self.may_write = may_write
+        self.formats = Formats()
+        self.default_level = "BACKWARD"
+
+    # -- parsing
+
+    def parse(self, subject: str, proposal: Proposal, *, lenient: bool = False) -> Parsed:
+        """The parsed proposal; 42201 where it, or a reference, is invalid."""
+        if proposal.type not in TYPES:
+            raise invalid_schema(f"there is no schema type {proposal.type[:40]}; use {', '.join(TYPES)}")
+        try:
+            source = self._source(subject, proposal.type, proposal.text, proposal.references)
+            return self.formats.parse(source, lenient=lenient)
+        except (InvalidSchema, RecursionError) as error:
+            raise invalid_schema(error) from None
+
+    def parse_version(self, one: Version) -> Parsed:
+        """A registered version, parsed again: what an older registry accepted is not refused here."""
+        content = one.content
+        proposal = Proposal(content.text, content.type, content.references)
+        return self.parse(one.subject, proposal, lenient=True)
+
+    def _source(self, subject: str, kind: str, text: str, references: Sequence[Reference]) -> Source:
+        budget = [MAX_REFERENCES, MAX_SCHEMA_BYTES]
+        return self._resolve(subject, kind, text, references, (), budget, {})
+
+    def _resolve(
+        self,
+        subject: str,
+        kind: str,
+        text: str,
+        references: Sequence[Reference],
+        path: tuple[tuple[str, int], ...],
+        budget: list[int],
+        done: dict[tuple[str, int], Source],
+    ) -> Source:
+        budget[1] -= len(text)
+        if budget[1] < 0:
+            raise InvalidSchema(f"with its references it has more than {MAX_SCHEMA_BYTES} characters")
+        found = []
+        for one in references:
+            place = (names.within(one.subject, subject), one.version)
+            if place in path:
+                raise InvalidSchema(f"the references go in a circle at {one.subject} version {one.version}")
+            source = done.get(place)
+            if source is None:
+                budget[0] -= 1
+                if budget[0] < 0:
+                    raise InvalidSchema(f"it reaches more than {MAX_REFERENCES} schemas by references")
+                version = self._referenced(*place)
+                content = version.content
+                source = self._resolve(
+                    place[0], content.type, content.text, content.references, (*path, place), budget, done
+                )
+                done[place] = source
+            found.append((one.name, source))
+        return Source(kind, text, tuple(found))
+
+    def _referenced(self, subject: str, version: int) -> Version:
+        versions = self.state.versions(subject, deleted=version != -1)
+        if version == -1 and versions:
+            return versions[-1]
+        for one in versions:
+            if one.version == version:
+                return one
+        raise InvalidSchema(f"the referenced schema {subject} version {version} does not exist")
+
+    # -- questions
+
+    def find(self, subject: str, proposal: Proposal, *, normalize: bool, deleted: bool = False) -> Version:
+        """The version of a subject that is this schema; 40401 or 40403 if there is none."""
+        versions = self.state.versions(subject, deleted=deleted)
+        if not versions:
+            raise subject_not_found(subject)
+        parsed = self.parse(subject, proposal, lenient=True)
+        found = self._match(versions, proposal, parsed, normalize=normalize)
+        if found is None:
+            raise schema_not_found()
+        return found
+
+    def _match(
+        self, versions: Sequence[Version], proposal: Proposal, parsed: Parsed, *, normalize: bool
+    ) -> Version | None:
+        """The newest version with the same content. Without metadata or rules a client means any."""
+        for one in reversed(versions):
+            content = one.content
+            if content.type != proposal.type:
+                continue
+            if proposal.metadata is not None and proposal.metadata != content.metadata:
+                continue
+            if proposal.rule_set is not None and proposal.rule_set != content.rule_set:
+                continue
+            if tuple(content.references) != tuple(proposal.references):
+                continue
+            if content.text in (proposal.text, parsed.text):
+                return one
+            if normalize or content.type != "AVRO":
+                try:
+                    held = self.parse_version(one)
+                except RegistryError:
+                    continue
+                if (held.normalized if normalize else held.text) == (
+                    parsed.normalized if normalize else parsed.text
+                ):
+                    return one
+        return None
+
+    def version(self, subject: str, number: int, *, deleted: bool = False) -> Version:
+        """A version by its number; -1 is the latest. 40401 or 40402 if there is none."""
+        versions = self.state.versions(subject, deleted=deleted)
+        if not versions:
+            raise subject_not_found(subject)
+        if number == -1:
+            return versions[-1]
+        for one in versions:
+            if one.version == number:
+                return one
+        raise version_not_found(number)
+
+    def level(self, subject: str | None) -> str:
+        found = self.state.setting(self.state.configs, subject, "compatibilityLevel")
+        return str(found or self.default_level)
+
+    def mode(self, subject: str | None) -> str:
+        glob = self.state.modes.get(None, {}).get("mode")
+        if glob == "READONLY_OVERRIDE":
+            return "READONLY_OVERRIDE"
+        return str(self.state.setting(self.state.modes, subject, "mode") or "READWRITE")
+
+    def check_compatibility(
+        self, subject: str, proposal: Proposal, version: int | None, *, normalize: bool
+    ) -> list[str]:
+        """The incompatibilities with one version, or by the subject's level with those that it names for None."""
+        parsed = self._normal(self.parse(subject, proposal), normalize=normalize)
+        if version is None:
+            versions = self.state.versions(subject)
+            level = self.level(subject)
+        else:
+            versions = [self.version(subject, version)]
+            level = self.level(subject).removesuffix("_TRANSITIVE")
+        old = [(one.version, self.parse_version(one)) for one in versions]
+        return check_levels(self.formats, level, parsed, old)
+
+    def _normal(self, parsed: Parsed, *, normalize: bool) -> Parsed:
+        return (
+            Parsed(parsed.type, parsed.normalized, parsed.normalized, parsed.model) if normalize else parsed
+        )
+
+    # -- registration
+
+    def existing(
+        self, subject: str, proposal: Proposal, parsed: Parsed, *, normalize: bool
+    ) -> Version | None:
+        """The version that makes a registration unnecessary."""
+        found = self._match(self.state.versions(subject), proposal, parsed, normalize=normalize)
+        if found is None or proposal.id in (-1, found.id):
+            return found
+        return None
+
+    def normalizes(self, subject: str) -> bool:
+        return bool(self.state.setting(self.state.configs, subject, "normalize"))
+
+    async def register(self, subject: str, proposal: Proposal, *, normalize: bool) -> Version:
+        """Register a schema under a subject, and return its version, which may have been there before."""
+        normalize = normalize or self.normalizes(subject)
+        parsed = self.parse(subject, proposal)
+        decided: list[Version] = []
+
+        def decide() -> list[records.Pair]:
+            found = self.existing(subject, proposal, parsed, normalize=normalize)
+            if found is not None:
+                decided.append(found)
+                return []
+            self._check_mode(subject, proposal)
+            one = self._new_version(subject, proposal, parsed, normalize=normalize)
+            decided.append(one)
+            return [(records.schema_key(subject, one.version), one.value())]
+
+        await self.log.change(decide, self.may_write)
+        one = decided[0]
+        return self.state.subjects.get(subject, {}).get(one.version, one)
+
+    def _check_mode(self, subject: str, proposal: Proposal) -> None:
+        mode = self.mode(subject)
+        if mode.startswith("READONLY"):
+            raise not_permitted(f"Subject {subject} is in read-only mode")
+        if proposal.id >= 0 and mode != "IMPORT":
+            raise not_permitted(f"Subject {subject} is not in import mode")
+        if proposal.id < 0 and mode == "IMPORT":
+            raise not_permitted(f"Subject {subject} is in import mode, which needs an id with each schema")
+
+    def _new_version(self, subject: str, proposal: Proposal, parsed: Parsed, *, normalize: bool) -> Version:
+        every = self.state.versions(subject, deleted=True)
+        importing = proposal.id >= 0
+        if not importing:
+            live = [one for one in every if not one.deleted]
+            level = self.level(subject)
+            old = [(one.version, self.parse_version(one)) for one in live] if level != "NONE" else []
+            found = check_levels(self.formats, level, parsed, old)
+            if found:
+                raise incompatible(subject, found)
+        text = parsed.normalized if normalize else parsed.text
+        if len(text.encode()) > MAX_SCHEMA_BYTES:
+            raise RegistryError(422, 42209, f"The schema is larger than {MAX_SCHEMA_BYTES} bytes")
+        content = Content(proposal.type, text, proposal.references, proposal.metadata, proposal.rule_set)
+        number = every[-1].version + 1 if every else 1
+        if proposal.version > 0 and importing:
+            number = proposal.version
+        elif 0 < proposal.version != number:
+            raise invalid_schema(f"version {proposal.version} is not the next version, which is {number}")
+        schema_id = self._id_for(subject, content, proposal.id)
+        return Version(subject, number, schema_id, content, guid=content.guid())
+
+    def _id_for(self, subject: str, content: Content, wanted: int) -> int:
+        context = self.state.contexts.get(names.context_of(subject))
+        if context is None:
+            return wanted if wanted >= 0 else 1
+        known = context.ids.get(content.fingerprint())
+        if wanted < 0:
+            return context.max_id + 1 if known is None else known
+        held = context.by_id.get(wanted)
+        if held is not None and held.fingerprint() != content.fingerprint():
+            raise RegistryError(422, 42207, f"Overwrite new schema with id {wanted} is not permitted.")
+        return wanted
+
+    def formatted(self, subject: str, proposal: Proposal, wanted: str) -> str:
+        """A schema's text in another form: `serialized` (Protobuf) or `resolved` (with its references)."""
+        return self.formats.formatted(self.parse(subject, proposal, lenient=True), wanted)
+
+    async def write(self, decide: Callable[[], Sequence[records.Pair]]) -> None:
+        """Write what a decision on the current state says."""
+        await self.log.change(decide, self.may_write)
+
+    async def barrier(self) -> None:
+        """Write a NOOP and read up to it: after that the state has every record of earlier leaders."""
+        await self.log.change(lambda: [(records.NOOP_KEY, None)], self.may_write)
+
+
+def parse_version_number(text: str) -> int:
+    """A version in a URL: a number from 1, or -1 for `latest`."""
+    if text in ("latest", "-1"):
+        return -1
+    if text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= _MAX_VERSION:
+        return int(text)
+    raise invalid_version(text[:40])

@@ -1,0 +1,207 @@
+"""The quotas of one node: the measures of its clients, and how long each of them has to wait.
+
+Clients choose their ids. So measures without use for an hour go, and no more than `MAX_QUOTA_MEASURES` are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.errors import ApiException, ErrorCode
+from ottla.limits import MAX_QUOTA_MEASURES
+from ottla.security.quotas.bucket import TokenBucket
+from ottla.security.quotas.entities import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    QuotaLimits,
+    Sharers,
+)
+from ottla.security.quotas.ips import IpQuotas
+from ottla.security.quotas.rate import Rate
+
+if TYPE_CHECKING:
+    from ottla.metadata.image import ClientQuotaEntity
+
+IDLE_MS: Final = 3_600_000
+_KEPT_AFTER_SWEEP: Final = 9 / 10
+_RATES: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaWindows:
+    """How many samples of which length rates are measured over."""
+
+    samples: int = 11
+    window_ms: int = 1000
+
+
+DEFAULT_WINDOWS: Final = QuotaWindows()
+
+
+class Measure:
+    """A rate with its limit."""
+
+    __slots__ = ("limit", "rate")
+
+    def __init__(self, windows: QuotaWindows, limit: float, now_ms: int) -> None:
+        self.rate = Rate(windows.samples, windows.window_ms, now_ms)
+        self.limit = limit
+
+    def throttle_ms(self, value: float, now_ms: int) -> int:
+        """Count a value; how long its client has to wait for it."""
+        self.rate.record(value, now_ms)
+        return self.rate.throttle_ms(self.limit, now_ms)
+
+    @property
+    def most_in_window(self) -> float:
+        """What an idle client may use at once without having to wait."""
+        return self.limit * (self.rate.samples - 1) * self.rate.window_ms / 1000
+
+
+class ClientMeasures:
+    """The measures of one user with one client id; None where it has no limit."""
+
+    __slots__ = ("fetch", "mutation", "produce", "request", "used_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.used_ms = now_ms
+        self.produce: Measure | None = None
+        self.fetch: Measure | None = None
+        self.request: Measure | None = None
+        self.mutation: TokenBucket | None = None
+
+
+class MutationQuota:
+    """One request's use of the controller mutation quota.
+
+    Strict: what does not fit is refused. Otherwise (old versions of the requests) it is done, and the client waits.
+    """
+
+    __slots__ = ("_at_ms", "_bucket", "_strict", "_throttle_ms")
+
+    def __init__(self, bucket: TokenBucket, *, strict: bool) -> None:
+        self._bucket = bucket
+        self._strict = strict
+        self._throttle_ms = self._at_ms = 0
+
+    def record(self, partitions: int, now_ms: int) -> None:
+        """Count partitions that are created or deleted. Raises THROTTLING_QUOTA_EXCEEDED."""
+        bucket = self._bucket
+        if not self._strict:
+            bucket.take(partitions, now_ms)
+        if bucket.tokens(now_ms) >= 0:
+            if self._strict:
+                bucket.take(partitions, now_ms)
+            return
+        self._throttle_ms, self._at_ms = bucket.throttle_ms(now_ms), now_ms
+        if self._strict:
+            raise ApiException(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """What is left of the time that the client has to wait."""
+        return max(self._throttle_ms - (now_ms - self._at_ms), 0) if self._throttle_ms else 0
+
+
+class ClientQuotas:
+    """The quotas of a node's clients. While there are none, `enabled` is False and nothing is measured."""
+
+    __slots__ = (
+        "_clients",
+        "_controller_windows",
+        "_limits",
+        "_measures",
+        "_swept_ms",
+        "enabled",
+        "ips",
+        "windows",
+    )
+
+    def __init__(
+        self,
+        windows: QuotaWindows = DEFAULT_WINDOWS,
+        controller_windows: QuotaWindows = DEFAULT_WINDOWS,
+    ) -> None:
+        self.enabled = False
+        self.windows = windows
+        self.ips = IpQuotas(windows.samples, windows.window_ms)
+        self._controller_windows = controller_windows
+        self._limits: dict[str, QuotaLimits] = {}
+        self._clients: dict[tuple[str, str], ClientMeasures] = {}
+        self._measures: dict[tuple[str, Sharers], Measure | TokenBucket] = {}
+        self._swept_ms: int | None = None
+
+    def update(self, quotas: Mapping[ClientQuotaEntity, Mapping[str, float]]) -> None:
+        """Take over the quotas of the newest image. What was measured so far stays."""
+        keys = (*_RATES, CONTROLLER_MUTATION_RATE)
+        self._limits = {key: limits for key in keys if (limits := QuotaLimits(quotas, key))}
+        self._clients.clear()
+        self._measures = {key: measure for key, measure in self._measures.items() if key[0] in self._limits}
+        self.enabled = bool(self._limits)
+
+    def __len__(self) -> int:
+        """The clients that are measured."""
+        return len(self._clients)
+
+    def measures(self, user: str, client_id: str, now_ms: int) -> ClientMeasures:
+        """The measures of a client."""
+        found = self._clients.get((user, client_id))
+        if found is None:
+            if len(self._clients) >= MAX_QUOTA_MEASURES or self._sweep_due(now_ms):
+                self._sweep(now_ms)
+            found = self._clients[user, client_id] = self._resolve(user, client_id, now_ms)
+        found.used_ms = now_ms
+        return found
+
+    def _resolve(self, user: str, client_id: str, now_ms: int) -> ClientMeasures:
+        made = ClientMeasures(now_ms)
+        made.produce = self._rate(PRODUCER_BYTE_RATE, user, client_id, now_ms)
+        made.fetch = self._rate(CONSUMER_BYTE_RATE, user, client_id, now_ms)
+        made.request = self._rate(REQUEST_PERCENTAGE, user, client_id, now_ms)
+        limits = self._limits.get(CONTROLLER_MUTATION_RATE)
+        quota = None if limits is None else limits.find(user, client_id)
+        if quota is not None:
+            key = (CONTROLLER_MUTATION_RATE, quota.sharers)
+            bucket = self._measures.get(key)
+            if not isinstance(bucket, TokenBucket):
+                windows = self._controller_windows
+                bucket = TokenBucket(windows.samples, windows.window_ms, quota.limit)
+                self._measures[key] = bucket
+            bucket.limit = quota.limit
+            made.mutation = bucket
+        return made
+
+    def _rate(self, key: str, user: str, client_id: str, now_ms: int) -> Measure | None:
+        limits = self._limits.get(key)
+        quota = None if limits is None else limits.find(user, client_id)
+        if quota is None:
+            return None
+        measure = self._measures.get((key, quota.sharers))
+        if not isinstance(measure, Measure):
+            measure = self._measures[key, quota.sharers] = Measure(self.windows, quota.limit, now_ms)
+        measure.limit = quota.limit
+        return measure
+
+    def _sweep_due(self, now_ms: int) -> bool:
+        if self._swept_ms is None:
+            self._swept_ms = now_ms
+        return now_ms - self._swept_ms >= IDLE_MS
+
+    def _sweep(self, now_ms: int) -> None:
+        """Forget idle clients; the least recently used ones if there are still too many."""
+        self._swept_ms = now_ms
+        clients = {who: each for who, each in self._clients.items() if now_ms - each.used_ms < IDLE_MS}
+        most = int(MAX_QUOTA_MEASURES * _KEPT_AFTER_SWEEP)
+        if len(clients) > most:
+            latest = sorted(clients.items(), key=lambda item: item[1].used_ms)[-most:]
+            clients = dict(latest)
+        self._clients = clients
+        used = {
+            id(measure)
+            for each in clients.values()
+            for measure in (each.produce, each.fetch, each.request, each.mutation)
+        }
+        self._measures = {key: measure for key, measure in self._measures.items() if id(measure) in used}

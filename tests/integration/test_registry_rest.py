@@ -1,0 +1,212 @@
+"""A registry on a real broker: register, evolve, refuse, look up, delete, configure, as clients do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from integration.registry_client import Http, topic_records
+from ottla.testing.registry import RegistryProcess
+
+pytest.importorskip("uvicorn")
+
+V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+V2 = {**V1, "fields": [*V1["fields"], {"name": "note", "type": "string", "default": ""}]}
+BAD = {**V1, "fields": [*V1["fields"], {"name": "price", "type": "double"}]}
+
+
+@pytest.fixture(scope="module")
+def registry(shared_ottla_broker):
+    with RegistryProcess(shared_ottla_broker.bootstrap, "--topic", "_rest", "--group", "rest") as process:
+        yield process
+
+
+@pytest.fixture
+def http(registry):
+    return Http(registry.url)
+
+
+def compact(document):
+    return json.dumps(document, separators=(",", ":"))
+
+
+def test_a_schema_evolves_and_a_wrong_change_is_explained(http):
+    status, first = http.register("orders-value", V1)
+    assert status == 200 and first["version"] == 1
+    assert http.register("orders-value", V1)[1]["id"] == first["id"]
+    assert http.register("orders-value", V2)[1]["version"] == 2
+    status, refused = http.register("orders-value", BAD)
+    assert (status, refused["error_code"]) == (409, 409)
+    assert "/fields/1" in refused["message"] and "'price'" in refused["message"]
+    assert http.get("/subjects/orders-value/versions") == [1, 2]
+    assert http.get("/subjects/orders-value/versions/latest")["schema"] == compact(V2)
+    assert http.get(f"/schemas/ids/{first['id']}")["schema"] == compact(V1)
+    assert http.get("/subjects/orders-value/versions/1/schema") == V1
+    found = http.ask("POST", "/subjects/orders-value", {"schema": json.dumps(V1)})[1]
+    assert (found["version"], found["id"]) == (1, first["id"])
+    other = http.register("other-value", V1)[1]
+    assert other["id"] == first["id"]
+    users = http.get(f"/schemas/ids/{first['id']}/versions")
+    assert {one["subject"] for one in users} == {"orders-value", "other-value"}
+    assert http.get(f"/schemas/guids/{first['guid']}")["schema"] == compact(V1)
+
+
+@pytest.mark.parametrize(
+    ("level", "allowed"),
+    [
+        ("NONE", (True, True)),
+        ("BACKWARD", (True, False)),
+        ("BACKWARD_TRANSITIVE", (True, False)),
+        ("FORWARD", (True, True)),
+        ("FORWARD_TRANSITIVE", (True, True)),
+        ("FULL", (True, False)),
+        ("FULL_TRANSITIVE", (True, False)),
+    ],
+)
+def test_the_seven_levels(http, level, allowed):
+    subject = f"level-{level}"
+    http.register(subject, V1)
+    assert http.ask("PUT", f"/config/{subject}", {"compatibility": level}) == (200, {"compatibility": level})
+    assert http.get(f"/config/{subject}") == {"compatibilityLevel": level}
+    answers = []
+    for schema in (V2, BAD):
+        path = f"/compatibility/subjects/{subject}/versions/latest?verbose=true"
+        answer = http.ask("POST", path, {"schema": json.dumps(schema)})[1]
+        answers.append(answer["is_compatible"])
+        assert bool(answer["messages"]) is not answer["is_compatible"]
+    assert tuple(answers) == allowed
+
+
+def test_transitive_levels_look_at_all_versions(http):
+    one = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int", "default": 0}]}
+    two = {**one, "fields": []}
+    three = {**one, "fields": [{"name": "a", "type": "string", "default": ""}]}
+    for schema in (one, two):
+        http.register("transitive", schema)
+    assert http.ask("POST", "/compatibility/subjects/transitive/versions", {"schema": json.dumps(three)})[
+        1
+    ] == {"is_compatible": True}
+    http.ask("PUT", "/config/transitive", {"compatibility": "BACKWARD_TRANSITIVE"})
+    status, refused = http.register("transitive", three)
+    assert status == 409 and "oldSchemaVersion: 1" in refused["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("GET", "/subjects/none/versions", None, (404, 40401)),
+        ("GET", "/subjects/known/versions/9", None, (404, 40402)),
+        ("GET", "/schemas/ids/999999", None, (404, 40403)),
+        ("GET", "/subjects/known/versions/x", None, (422, 42202)),
+        ("POST", "/subjects/known/versions", {"schema": "{"}, (422, 42201)),
+        ("POST", "/subjects/known/versions", {}, (422, 42201)),
+        ("PUT", "/config", {"compatibility": "SOME"}, (422, 42203)),
+        ("PUT", "/mode", {"mode": "SOME"}, (422, 42204)),
+        ("GET", "/config/known", None, (404, 40408)),
+        ("GET", "/mode/known", None, (404, 40409)),
+        ("DELETE", "/subjects/none", None, (404, 40401)),
+        ("DELETE", "/subjects/known?permanent=true", None, (404, 40405)),
+        ("DELETE", "/subjects/known/versions/1?permanent=true", None, (404, 40407)),
+        ("POST", "/subjects/known", {"schema": '"bytes"'}, (404, 40403)),
+        ("POST", "/subjects/a%00b/versions", {"schema": '"int"'}, (422, 42208)),
+        ("GET", "/nothing", None, (404, 404)),
+        ("PUT", "/subjects", {}, (405, 405)),
+        ("POST", "/subjects/known/versions", {"schema": '"int"', "id": 5}, (422, 42205)),
+    ],
+)
+def test_errors_have_confluents_numbers(http, method, path, body, expected):
+    http.register("known", '"string"')
+    status, answer = http.ask(method, path, body)
+    assert (status, answer["error_code"]) == expected
+    assert len(answer["message"]) > 5
+
+
+def test_soft_and_hard_deletes(http):
+    for schema in (V1, V2):
+        http.register("gone", schema)
+    assert http.ask("DELETE", "/subjects/gone/versions/1") == (200, 1)
+    assert http.ask("DELETE", "/subjects/gone/versions/1")[1]["error_code"] == 40406
+    assert http.get("/subjects/gone/versions?deleted=true") == [1, 2]
+    assert http.ask("DELETE", "/subjects/gone") == (200, [2])
+    assert "gone" not in http.get("/subjects") and "gone" in http.get("/subjects?deleted=true")
+    assert http.ask("DELETE", "/subjects/gone")[1]["error_code"] == 40404
+    assert http.register("gone", V1)[1]["version"] == 3
+    assert http.ask("DELETE", "/subjects/gone") == (200, [3])
+    assert http.ask("DELETE", "/subjects/gone?permanent=true") == (200, [1, 2, 3])
+    assert "gone" not in http.get("/subjects?deleted=true")
+
+
+def test_references_hold_what_they_refer_to(http):
+    http.register("money", {"type": "record", "name": "Money", "fields": [{"name": "n", "type": "long"}]})
+    priced = {"type": "record", "name": "Priced", "fields": [{"name": "price", "type": "Money"}]}
+    assert http.register("priced", priced)[1]["error_code"] == 42201
+    reference = {"name": "Money", "subject": "money", "version": 1}
+    status, answer = http.register("priced", priced, references=[reference])
+    assert status == 200
+    assert http.get("/subjects/priced/versions/1")["references"] == [reference]
+    assert http.get("/subjects/money/versions/1/referencedby") == [answer["id"]]
+    assert http.ask("DELETE", "/subjects/money")[1]["error_code"] == 42206
+    assert http.get("/subjects/priced/versions/1?format=resolved")["schema"].count("Money") == 1
+    missing = {"name": "X", "subject": "money", "version": 99}
+    assert http.register("priced2", priced, references=[missing])[1]["error_code"] == 42201
+
+
+def test_modes_and_imports(http):
+    http.register("modes", V1)
+    assert http.ask("PUT", "/mode/modes", {"mode": "READONLY"}) == (200, {"mode": "READONLY"})
+    assert http.register("modes", V2)[1]["error_code"] == 42205
+    assert http.ask("DELETE", "/subjects/modes")[1]["error_code"] == 42205
+    assert http.ask("DELETE", "/mode/modes")[0] == 200
+    assert http.ask("PUT", "/mode/modes", {"mode": "IMPORT"})[1]["error_code"] == 42205
+    assert http.ask("PUT", "/mode/imported", {"mode": "IMPORT"})[0] == 200
+    assert http.register("imported", V2, id=4242, version=7)[1]["id"] == 4242
+    assert http.register("imported", BAD, id=4242, version=8)[1]["error_code"] == 42207
+    assert http.get("/subjects/imported/versions") == [7]
+    assert http.register("after-import", '"float"')[1]["id"] == 4243
+
+
+def test_contexts_have_ids_of_their_own(http):
+    first = http.register(":.lab:things", '"int"')[1]
+    assert first["id"] == 1
+    assert http.get("/contexts") == [".", ".lab"]
+    assert http.get("/contexts/.lab/subjects") == [":.lab:things"]
+    assert http.get("/contexts/.lab/subjects/things/versions/1")["schema"] == '"int"'
+    assert http.get("/schemas/ids/1?subject=:.lab:things")["schema"] == '"int"'
+
+
+def test_metadata_and_rules_are_kept(http):
+    more = {"metadata": {"properties": {"owner": "shop"}}, "ruleSet": {"domainRules": [{"name": "r"}]}}
+    assert http.register("kept", V1, **more)[0] == 200
+    found = http.get("/subjects/kept/versions/latest")
+    assert {key: found[key] for key in more} == more
+    assert http.get("/subjects/kept/metadata?key=owner&value=shop")["version"] == 1
+    http.ask("PUT", "/config/kept", {"compatibility": "FULL", "alias": "other", "compatibilityGroup": "g"})
+    assert http.get("/config/kept") == {
+        "compatibilityLevel": "FULL",
+        "alias": "other",
+        "compatibilityGroup": "g",
+    }
+
+
+def test_media_types(http):
+    assert http.ask("GET", "/subjects", Accept="text/html")[0] == 406
+    assert http.ask("GET", "/subjects", Accept="application/json")[0] == 200
+    assert http.ask("GET", "/subjects", Accept="application/vnd.schemaregistry+json; q=0.9, */*")[0] == 200
+    assert http.ask("POST", "/subjects/s", {"schema": "1"}, Content_Type="text/plain")[0] == 415
+
+
+def test_a_body_without_end_is_refused(http):
+    status, answer = http.ask("POST", "/subjects/s/versions", {"schema": "x" * 5_000_000})
+    assert (status, answer["error_code"]) == (413, 413)
+    status, answer = http.ask("POST", "/subjects/s/versions", {"schema": '"' + "x" * 2_000_000 + '"'})
+    assert (status, answer["error_code"]) == (422, 42201)
+
+
+def test_records_are_written_as_confluent_writes_them(http, shared_ottla_broker):
+    answer = http.register("bytes", V1)[1]
+    pairs = topic_records(shared_ottla_broker.bootstrap, "_rest")
+    assert pairs[0] == (b'{"keytype":"NOOP","magic":0}', None)
+    text = json.dumps(compact(V1))
+    value = f'{{"subject":"bytes","version":1,"id":{answer["id"]},"schema":{text},"deleted":false}}'
+    assert (b'{"keytype":"SCHEMA","subject":"bytes","version":1,"magic":1}', value.encode()) in pairs
