@@ -182,10 +182,16 @@ class KafkaProducer:
             raise TypeError("headers must be a list of (str, bytes) tuples")
         key_bytes: Any = key
         value_bytes: Any = value
-        if self._serialize_key is not None:
-            key_bytes = self._serialize_key(topic, headers or [], key)
-        if self._serialize_value is not None:
-            value_bytes = self._serialize_value(topic, headers or [], value)
+        if self._serialize_key is not None or self._serialize_value is not None:
+            # A serializer may add headers; the caller's list stays as it is.
+            headers = list(headers) if headers else []
+            given = len(headers)
+            if self._serialize_key is not None:
+                key_bytes = self._serialize_key(topic, headers, key)
+            if self._serialize_value is not None:
+                value_bytes = self._serialize_value(topic, headers, value)
+            if len(headers) != given:
+                header_size = _header_size(headers)
         if type(key_bytes) not in _BYTES:
             key_bytes = _to_bytes(key_bytes, "key")
         if type(value_bytes) not in _BYTES:

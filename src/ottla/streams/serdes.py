@@ -218,6 +218,10 @@ def as_serde(what: SerdeLike[V]) -> Serde[V] | None:
     """
     if what is None or isinstance(what, Serde):
         return what
+    # A serializer of `ottla.schemas` makes one.
+    make: Callable[[], Serde[V]] | None = getattr(what, "streams_serde", None)
+    if make is not None:
+        return make()
     if what == "json":
         return json_serde
     if what in _OF_TYPE:

@@ -49,11 +49,14 @@ def decode(source: Source, raw: Record) -> Record:
 
 
 def _with_reason(raw: Record, problem: Exception, metadata: RecordMetadata) -> Record:
-    reason = (
+    reason: tuple[tuple[str, bytes], ...] = (
         ("__streams.errors.exception", type(problem).__name__.encode()),
         ("__streams.errors.message", str(problem).encode()),
         ("__streams.errors.topic", metadata.topic.encode()),
         ("__streams.errors.partition", str(metadata.partition).encode()),
         ("__streams.errors.offset", str(metadata.offset).encode()),
     )
+    schema_id = getattr(problem, "schema_id", None) or getattr(problem.__cause__, "schema_id", None)
+    if schema_id is not None:
+        reason = (*reason, ("__streams.errors.schema.id", str(schema_id).encode()))
     return raw.with_headers((*raw.headers, *reason))

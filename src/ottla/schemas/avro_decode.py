@@ -1,0 +1,331 @@
+"""Compiles a writer's schema, and the reader's if it differs, to a Python function that reads values.
+
+Every length is checked against the bytes that are there. Resolution of the two schemas happens at compile time.
+"""
+
+from __future__ import annotations
+
+import copy
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ottla.registry.avro_types import AvroType, Field
+from ottla.registry.compat.avro import compare
+from ottla.schemas.avro_encode import python_default
+from ottla.schemas.avro_values import bad_length, block_count, logical_functions, read_long
+from ottla.schemas.errors import IncompatibleSchema, InvalidData
+
+_NUMBERS: Final = {"int": 0, "long": 1, "float": 2, "double": 3}
+
+Decoder = Callable[[bytes, int], Any]
+Classes = Mapping[str, Callable[..., Any]]
+
+
+DAMAGED: Final = (
+    ValueError,
+    LookupError,
+    TypeError,
+    struct.error,
+    ArithmeticError,
+    RecursionError,
+)
+"""What generated code raises for bytes that are not what their schema says."""
+
+
+def compile_decoder(
+    writer: AvroType, reader: AvroType | None = None, classes: Classes | None = None, *, checked: bool = True
+) -> Decoder:
+    """A function from bytes and the position of the data to a value.
+
+    `classes` makes objects of records, by the reader's full name; other records are dicts. Bytes that are not what
+    the writer's schema says raise InvalidData, or one of DAMAGED without `checked`.
+    """
+    reader = writer if reader is None else reader
+    if reader is not writer:
+        found = compare(reader, writer)
+        if found:
+            raise IncompatibleSchema(
+                "the reader's schema cannot read the writer's: " + "; ".join(one.message for one in found)
+            )
+    compiler = _Compiler(classes or {})
+    decode = compiler.top(writer, reader)
+
+    if not checked:
+        return decode
+
+    def checking(data: bytes, pos: int = 0) -> Any:
+        try:
+            return decode(data, pos)
+        except DAMAGED as error:
+            raise InvalidData(f"the bytes do not fit the writer's schema: {reason(error)}") from None
+
+    return checking
+
+
+def reason(error: Exception) -> object:
+    """Why bytes could not be read, for a sentence."""
+    if isinstance(error, IndexError | struct.error):
+        return "the record ends inside a value"
+    return error if str(error) else type(error).__name__
+
+
+class _Compiler:
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self._names: dict[tuple[int, int], str] = {}
+        self._kept: list[AvroType] = []
+        self._lines: list[str] = []
+        self._count = 0
+        self.scope: dict[str, Any] = {
+            "RL": read_long,
+            "BC": block_count,
+            "BAD": bad_length,
+            "UD": struct.Struct("<d").unpack_from,
+            "UF": struct.Struct("<f").unpack_from,
+        }
+
+    def top(self, writer: AvroType, reader: AvroType) -> Decoder:
+        if self._is_record(writer, reader):
+            lines, value = self._record(writer, reader, "    ")
+        else:
+            lines, value = self._value(writer, reader, "    ")
+        source = "\n".join(
+            [*self._lines, "def decode(d, p):", "    end = len(d)", *lines, f"    return {value}"]
+        )
+        exec(source, self.scope)
+        found: Decoder = self.scope["decode"]
+        return found
+
+    @staticmethod
+    def _is_record(writer: AvroType, reader: AvroType) -> bool:
+        return writer.kind in ("record", "error") and reader.kind in ("record", "error")
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"x{self._count}"
+
+    def _constant(self, value: Any) -> str:
+        name = f"K{self._name()}"
+        self.scope[name] = value
+        return name
+
+    def _function(self, writer: AvroType, reader: AvroType) -> str:
+        """The name of a function (d, p) -> (value, p) for a pair of types."""
+        key = (id(writer), id(reader))
+        known = self._names.get(key)
+        if known is not None:
+            return known
+        name = self._names[key] = f"f{len(self._names)}"
+        self._kept += [writer, reader]
+        if self._is_record(writer, reader):
+            lines, value = self._record(writer, reader, "    ")
+        else:
+            lines, value = self._value(writer, reader, "    ", inside=True)
+        self._lines += [f"def {name}(d, p):", "    end = len(d)", *lines, f"    return {value}, p"]
+        return name
+
+    def _value(
+        self, writer: AvroType, reader: AvroType, pad: str, *, inside: bool = False
+    ) -> tuple[list[str], str]:
+        """Statements that read a value, and the expression of it."""
+        if writer.kind == "union":
+            return self._writer_union(writer, reader, pad)
+        if reader.kind == "union":
+            reader = _branch_for(reader, writer)
+        if writer.kind in ("array", "map", "record", "error") and not inside:
+            out = self._name()
+            return [f"{pad}{out}, p = {self._function(writer, reader)}(d, p)"], out
+        if writer.kind in ("array", "map"):
+            return self._block(writer, reader, pad)
+        lines, value = self._plain(writer, pad)
+        return self._converted(writer, reader, lines, value, pad)
+
+    def _number(self, out: str, pad: str) -> list[str]:
+        return [
+            f"{pad}{out} = d[p]",
+            f"{pad}if {out} < 128:",
+            f"{pad}    p += 1",
+            f"{pad}    {out} = ({out} >> 1) ^ -({out} & 1)",
+            f"{pad}else: {out}, p = RL(d, p)",
+        ]
+
+    def _plain(self, writer: AvroType, pad: str) -> tuple[list[str], str]:
+        out = self._name()
+        match writer.kind:
+            case "null":
+                return [], "None"
+            case "boolean":
+                lines = [f"{pad}{out} = d[p] != 0", f"{pad}p += 1"]
+            case "int" | "long" | "enum":
+                lines = self._number(out, pad)
+            case "float":
+                lines = [f"{pad}{out} = UF(d, p)[0]", f"{pad}p += 4"]
+            case "double":
+                lines = [f"{pad}{out} = UD(d, p)[0]", f"{pad}p += 8"]
+            case "fixed":
+                lines = [
+                    f"{pad}{out} = d[p:p + {writer.size}]",
+                    f"{pad}p += {writer.size}",
+                    f"{pad}if p > end: raise BAD()",
+                ]
+            case _:
+                shown = "str(d[p:e], 'utf-8')" if writer.kind == "string" else "d[p:e]"
+                lines = [
+                    *self._number(out, pad),
+                    f"{pad}e = p + {out}",
+                    f"{pad}if {out} < 0 or e > end: raise BAD()",
+                    f"{pad}{out} = {shown}",
+                    f"{pad}p = e",
+                ]
+        return lines, out
+
+    def _converted(
+        self, writer: AvroType, reader: AvroType, lines: list[str], value: str, pad: str
+    ) -> tuple[list[str], str]:
+        if writer.kind == "enum":
+            return lines, f"{self._constant(self._symbols(writer, reader))}[{value}]"
+        if writer.kind in _NUMBERS and reader.kind in ("float", "double") and writer.kind in ("int", "long"):
+            return lines, f"float({value})"
+        if writer.kind == "string" and reader.kind == "bytes":
+            return lines, f"{value}.encode()"
+        if writer.kind == "bytes" and reader.kind == "string":
+            return lines, f"str({value}, 'utf-8')"
+        logical = logical_functions(reader)
+        if logical is not None and reader.kind == writer.kind:
+            return lines, f"{self._constant(logical[1])}({value})"
+        return lines, value
+
+    def _symbols(self, writer: AvroType, reader: AvroType) -> _Symbols:
+        make = self._classes.get(reader.name)
+        fallback = reader.default
+        out: list[Any] = []
+        for symbol in writer.symbols:
+            known = symbol if symbol in reader.symbols else fallback
+            out.append(_member(make, known) if make is not None and known is not None else known)
+        return _Symbols(out, reader.name)
+
+    def _record(self, writer: AvroType, reader: AvroType, pad: str) -> tuple[list[str], str]:
+        wanted: dict[str, Field] = {}
+        written = {field.name for field in writer.fields}
+        for field in reader.fields:
+            for name in (field.name, *field.aliases):
+                if name in written:
+                    wanted[name] = field
+                    break
+        lines: list[str] = []
+        values: dict[str, str] = {}
+        for field in writer.fields:
+            target = wanted.get(field.name)
+            more, value = self._value(field.type, field.type if target is None else target.type, pad)
+            lines += more
+            if target is not None:
+                if not value.isidentifier() and value != "None":
+                    kept = self._name()
+                    lines.append(f"{pad}{kept} = {value}")
+                    value = kept
+                values[target.name] = value
+        for field in reader.fields:
+            if field.name not in values:
+                values[field.name] = self._default(field)
+        make = self._classes.get(reader.name)
+        if make is not None:
+            shown = ", ".join(f"{field.name}={values[field.name]}" for field in reader.fields)
+            return lines, f"{self._constant(make)}({shown})"
+        shown = ", ".join(f"{field.name!r}: {values[field.name]}" for field in reader.fields)
+        return lines, f"{{{shown}}}"
+
+    def _default(self, field: Field) -> str:
+        if not field.has_default:
+            return self._constant(field.type.default)
+        value = python_default(field.type, field.default)
+        if isinstance(value, list | dict):
+            return f"{self._constant(_Copies(value))}()"
+        return self._constant(value)
+
+    def _block(self, writer: AvroType, reader: AvroType, pad: str) -> tuple[list[str], str]:
+        assert writer.items is not None and reader.items is not None
+        out, count = self._name(), self._name()
+        inner = pad + "        "
+        lines, value = self._value(writer.items, reader.items, inner)
+        is_map = writer.kind == "map"
+        least = _least_bytes(writer.items, set()) + (1 if is_map else 0)
+        head = [
+            f"{pad}{out} = {'{}' if is_map else '[]'}",
+            f"{pad}{count}, p = BC(d, p, {least})",
+            f"{pad}while {count}:",
+            f"{pad}    for _ in range({count}):",
+        ]
+        if is_map:
+            keys, key = self._plain(AvroType("string"), inner)
+            body = [*keys, *lines, f"{inner}{out}[{key}] = {value}"]
+        else:
+            body = [*lines, f"{inner}{out}.append({value})"]
+        return [*head, *body, f"{pad}    {count}, p = BC(d, p, {least})"], out
+
+    def _writer_union(self, writer: AvroType, reader: AvroType, pad: str) -> tuple[list[str], str]:
+        out, at = self._name(), self._name()
+        lines = self._number(at, pad)
+        word = "if"
+        for number, branch in enumerate(writer.branches):
+            lines.append(f"{pad}{word} {at} == {number}:")
+            word = "elif"
+            more, value = self._value(branch, reader, pad + "    ")
+            lines += [*more, f"{pad}    {out} = {value}"]
+        lines.append(f"{pad}else: raise ValueError('a union has no branch of this number')")
+        return lines, out
+
+
+class _Copies:
+    """A default that every record gets a copy of."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __call__(self) -> Any:
+        return copy.deepcopy(self._value)
+
+
+class _Symbols(list[Any]):
+    """The symbols of a writer's enum; a number outside, or a symbol without a place in the reader's, is an error."""
+
+    def __init__(self, symbols: list[Any], name: str) -> None:
+        super().__init__(symbols)
+        self._name = name
+
+    def __getitem__(self, at: Any) -> Any:
+        if at < 0 or at >= len(self) or (found := super().__getitem__(at)) is None:
+            raise ValueError(f"the enum {self._name} has no symbol {at}")
+        return found
+
+
+def _member(make: Callable[..., Any], symbol: str) -> Any:
+    members = getattr(make, "__members__", {})
+    return members[symbol] if symbol in members else make(symbol)
+
+
+def _branch_for(reader: AvroType, writer: AvroType) -> AvroType:
+    """The branch of a reader's union that a writer's type is read with: of the same kind first."""
+    same = [one for one in reader.branches if one.kind == writer.kind and not compare(one, writer)]
+    if same:
+        return same[0]
+    return next(one for one in reader.branches if not compare(one, writer))
+
+
+def _least_bytes(one: AvroType, seen: set[int]) -> int:
+    """The fewest bytes that a value of a type can have."""
+    match one.kind:
+        case "null":
+            return 0
+        case "float":
+            return 4
+        case "double":
+            return 8
+        case "fixed":
+            return one.size
+        case "record" | "error":
+            if id(one) in seen:
+                return 0
+            seen = seen | {id(one)}
+            return sum(_least_bytes(field.type, seen) for field in one.fields)
+    return 1

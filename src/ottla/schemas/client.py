@@ -1,0 +1,324 @@
+"""A client of a schema registry: one connection per thread, several addresses, and everything immutable cached."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from ottla.schemas.errors import IncompatibleSchema, RegistryRefused, RegistryUnavailable, UnknownSchema
+
+_MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_MAX_ANSWER_BYTES: Final = 64 << 20
+_UNKNOWN_FOR_S: Final = 30.0
+"""An id that the registry does not know is asked for again after this time, not with every record."""
+_NO_LEADER: Final = (50003, 50004)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A schema that another one uses under a name."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema as the registry holds it."""
+
+    id: int
+    text: str
+    type: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+    guid: str = ""
+    subject: str = ""
+    version: int = 0
+
+
+@dataclass(slots=True)
+class Registry:
+    """A schema registry: Ottla's, Confluent's, or any with Confluent's interface. All threads may share one.
+
+    >>> registry = Registry("http://localhost:8081", user="ann", password="secret")
+    >>> registry
+    Registry(urls='http://localhost:8081', user='ann')
+    """
+
+    urls: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    ca_file: str | None = field(default=None, repr=False)
+    timeout_s: float = field(default=10.0, repr=False)
+    _local: Any = field(init=False, repr=False, compare=False)
+    _by_id: dict[int, RegisteredSchema] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _by_guid: dict[str, RegisteredSchema] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _ids: dict[Any, RegisteredSchema] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _connections: list[http.client.HTTPConnection] = field(
+        init=False, repr=False, compare=False, default_factory=list
+    )
+    _unknown: dict[Any, float] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._local = threading.local()
+        for url in self.urls.split(","):
+            parts = urlsplit(url.strip())
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError(
+                    f"{url.strip()!r} is not the address of a registry: expected http://host:port"
+                )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Registry, (self.urls, self.user, self.password, self.ca_file, self.timeout_s)
+
+    # -- serializers
+
+    def avro(self, subject: str | None = None, schema: Any = None, **options: Any) -> Any:
+        """A serializer and deserializer of Avro, for producers, consumers and Streams; see `AvroSerde`.
+
+        >>> registry = Registry("http://localhost:8081")
+        >>> registry.avro("orders-value").subject
+        'orders-value'
+        """
+        from ottla.schemas.avro import AvroSerde
+
+        return AvroSerde(self, subject, schema, **options)
+
+    # -- schemas
+
+    def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema:
+        """The schema of an id. It is asked for once: an id never changes its meaning."""
+        found = self._by_id.get(schema_id)
+        if found is None:
+            query = f"?subject={quote(subject, safe='')}" if subject.startswith(":.") else ""
+            answer = self._once(
+                schema_id, f"/schemas/ids/{schema_id}{query}", f"the schema id {schema_id}", schema_id
+            )
+            found = self._by_id[schema_id] = _registered(answer, schema_id)
+        return found
+
+    def by_guid(self, guid: str) -> RegisteredSchema:
+        """The schema of a guid, which records with ids in headers name."""
+        found = self._by_guid.get(guid)
+        if found is None:
+            answer = self._once(guid, f"/schemas/guids/{guid}", f"the schema guid {guid}", None)
+            found = self._by_guid[guid] = _registered(answer, answer.get("id", -1))
+        return found
+
+    def _once(self, key: Any, path: str, about: str, schema_id: int | None) -> dict[str, Any]:
+        until = self._unknown.get(key, 0.0)
+        if time.monotonic() < until:
+            raise UnknownSchema(_unknown_text(self.urls, about), schema_id)
+        try:
+            answer: dict[str, Any] = self.ask("GET", path, about=about)
+            return answer
+        except RegistryRefused as error:
+            if error.status != 404:
+                raise
+            if len(self._unknown) > 10_000:
+                self._unknown.clear()
+            self._unknown[key] = time.monotonic() + _UNKNOWN_FOR_S
+            raise UnknownSchema(_unknown_text(self.urls, about), schema_id) from None
+        except RegistryUnavailable as error:
+            error.schema_id = schema_id
+            raise
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The newest version of a subject."""
+        return self.version(subject, "latest")
+
+    def version(self, subject: str, version: int | str) -> RegisteredSchema:
+        """A version of a subject."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+        try:
+            answer = self.ask("GET", path, about=f"the subject {subject}")
+        except RegistryRefused as error:
+            if error.status == 404:
+                text = f"the registry at {self.urls} has no version {version} of the subject {subject}; register one"
+                raise UnknownSchema(text) from None
+            raise
+        return _registered(answer, answer["id"])
+
+    def register(
+        self,
+        subject: str,
+        text: str,
+        kind: str = "AVRO",
+        references: tuple[Reference, ...] = (),
+        *,
+        normalize: bool = False,
+    ) -> RegisteredSchema:
+        """Register a schema; the one that is there already if it is the same. It is asked for once."""
+        return self._submit(
+            f"/subjects/{quote(subject, safe='')}/versions", subject, text, kind, references, normalize
+        )
+
+    def lookup(
+        self,
+        subject: str,
+        text: str,
+        kind: str = "AVRO",
+        references: tuple[Reference, ...] = (),
+        *,
+        normalize: bool = False,
+    ) -> RegisteredSchema:
+        """The registered schema that equals a text; UnknownSchema if there is none."""
+        return self._submit(
+            f"/subjects/{quote(subject, safe='')}", subject, text, kind, references, normalize
+        )
+
+    def _submit(
+        self,
+        path: str,
+        subject: str,
+        text: str,
+        kind: str,
+        references: tuple[Reference, ...],
+        normalize: bool,
+    ) -> RegisteredSchema:
+        key = (path, text, kind, references, normalize)
+        found = self._ids.get(key)
+        if found is not None:
+            return found
+        body: dict[str, Any] = {"schema": text, "schemaType": kind}
+        if references:
+            body["references"] = [
+                {"name": one.name, "subject": one.subject, "version": one.version} for one in references
+            ]
+        try:
+            answer = self.ask(
+                "POST", path + ("?normalize=true" if normalize else ""), body, about=f"the subject {subject}"
+            )
+        except RegistryRefused as error:
+            if error.status == 404:
+                text = f"the registry at {self.urls} does not have this schema under {subject}; register it first"
+                raise UnknownSchema(text) from None
+            raise
+        found = RegisteredSchema(
+            int(answer["id"]),
+            answer.get("schema", text),
+            kind,
+            references,
+            answer.get("guid", ""),
+            subject,
+            int(answer.get("version") or 0),
+        )
+        self._ids[key] = found
+        return found
+
+    def close(self) -> None:
+        """Close the connections of all threads. The next request opens a new one.
+
+        >>> Registry("http://localhost:8081").close()
+        """
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+
+    # -- HTTP
+
+    def ask(self, method: str, path: str, body: Any = None, *, about: str = "") -> Any:
+        """The answer to a request, of the first registry that answers."""
+        failures: list[str] = []
+        for url in self.urls.split(","):
+            url = url.strip().rstrip("/")
+            try:
+                status, answer = self._ask(url, method, path, body)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                failures.append(f"{url}: {_reason(error)}")
+                continue
+            if status < 300:
+                return answer
+            code = answer.get("error_code", status) if isinstance(answer, dict) else status
+            message = answer.get("message", "") if isinstance(answer, dict) else ""
+            if code in _NO_LEADER or status in (502, 503, 504):
+                failures.append(f"{url}: {message or status}")
+                continue
+            self._refuse(url, status, int(code), str(message), about)
+        raise RegistryUnavailable(
+            f"no schema registry answers about {about or path} ({'; '.join(failures)}); check its address and that"
+            " it runs"
+        )
+
+    def _refuse(self, url: str, status: int, code: int, message: str, about: str) -> None:
+        if status == 409:
+            raise IncompatibleSchema(f"the registry refuses the schema of {about} as incompatible: {message}")
+        if status in (401, 403):
+            raise RegistryRefused(
+                f"the registry at {url} refuses the user about {about}: {message}", status, code
+            )
+        raise RegistryRefused(f"the registry at {url} answers {code} about {about}: {message}", status, code)
+
+    def _ask(self, url: str, method: str, path: str, body: Any) -> tuple[int, Any]:
+        open_: dict[str, http.client.HTTPConnection] = self._local.__dict__.setdefault("open", {})
+        data = None if body is None else json.dumps(body).encode()
+        for attempt in (1, 2):
+            connection = open_.get(url)
+            fresh = connection is None
+            if connection is None:
+                connection = open_[url] = self._connect(url)
+                self._connections.append(connection)
+            try:
+                connection.request(method, urlsplit(url).path.rstrip("/") + path, data, self._headers())
+                response = connection.getresponse()
+                raw = response.read(_MAX_ANSWER_BYTES)
+                return response.status, json.loads(raw or b"null")
+            except (OSError, http.client.HTTPException):
+                connection.close()
+                open_.pop(url, None)
+                if connection in self._connections:
+                    self._connections.remove(connection)
+                # A registry closes idle connections: ask once more on a new one.
+                if fresh or attempt == 2:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _connect(self, url: str) -> http.client.HTTPConnection:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if parts.scheme == "https":
+            context = ssl.create_default_context(cafile=self.ca_file)
+            return http.client.HTTPSConnection(
+                host, parts.port or 443, timeout=self.timeout_s, context=context
+            )
+        return http.client.HTTPConnection(host, parts.port or 80, timeout=self.timeout_s)
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Content-Type": _MEDIA_TYPE, "Accept": _MEDIA_TYPE}
+        if self.user:
+            token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+            headers["Authorization"] = f"Basic {token}"
+        return headers
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+def _unknown_text(urls: str, about: str) -> str:
+    return (
+        f"the registry at {urls} does not know {about}: the record was written with another registry, or its schema"
+        " was deleted"
+    )
+
+
+def _registered(answer: dict[str, Any], schema_id: int) -> RegisteredSchema:
+    return RegisteredSchema(
+        int(schema_id),
+        str(answer["schema"]),
+        str(answer.get("schemaType") or "AVRO"),
+        tuple(
+            Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
+            for one in answer.get("references") or ()
+        ),
+        str(answer.get("guid") or ""),
+        str(answer.get("subject") or ""),
+        int(answer.get("version") or 0),
+    )

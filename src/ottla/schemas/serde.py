@@ -1,0 +1,196 @@
+"""What serializers of all formats share: subjects, schema ids in records, caches by id, and dead letters."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ottla.client.serializers import Deserializer, Serializer
+from ottla.client.structs import Headers
+from ottla.schemas import frames
+from ottla.schemas.avro_decode import DAMAGED, reason
+from ottla.schemas.client import RegisteredSchema, Registry
+from ottla.schemas.errors import InvalidData, RegistryUnavailable, SchemaError
+
+Encode = Callable[[Any], bytes]
+Decode = Callable[[bytes, int], Any]
+
+_STRATEGIES: Final = ("topic", "record", "topic-record")
+_MAX_DECODERS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """In place of the value of a record that could not be read and went to the dead-letter topic. It is false."""
+
+    reason: str
+    schema_id: int | None
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class DeadLetters:
+    """Sends records that cannot be read to a topic, as they were, with the reason and the schema id in headers."""
+
+    def __init__(self, producer: Any, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+
+    def send(self, topic: str, headers: Headers, data: bytes, error: SchemaError, *, key: bool) -> None:
+        """Queue a record, and wait until it is written: it must not get lost."""
+        more: list[tuple[str, bytes]] = [
+            ("__errors.topic", topic.encode()),
+            ("__errors.exception", type(error).__name__.encode()),
+            ("__errors.message", str(error).encode()),
+            ("__errors.field", b"key" if key else b"value"),
+        ]
+        if error.schema_id is not None:
+            more.append(("__errors.schema.id", str(error.schema_id).encode()))
+        self._producer.send(self._topic, value=data, headers=[*(headers or []), *more]).get(timeout=60)
+
+
+class RegistrySerde(Serializer, Deserializer):
+    """The base of the serdes of a format: `_encoder` and `_decoder` are theirs."""
+
+    format = ""
+
+    def __init__(
+        self,
+        registry: Registry,
+        subject: str | None,
+        *,
+        key: bool,
+        strategy: str,
+        ids: str,
+        dead_letters: DeadLetters | None,
+    ) -> None:
+        if strategy not in _STRATEGIES:
+            raise SchemaError(f"there is no strategy {strategy!r}: use {', '.join(_STRATEGIES)}")
+        if ids not in ("prefix", "header"):
+            raise SchemaError(f"ids={ids!r} is not a place for schema ids: use 'prefix' or 'header'")
+        self.registry = registry
+        self.subject = subject
+        self._key = key
+        self._strategy = strategy
+        self._ids = ids
+        self._dead_letters = dead_letters
+        self._header = frames.KEY_HEADER if key else frames.VALUE_HEADER
+        self._encoders: dict[str, tuple[Encode, RegisteredSchema]] = {}
+        self._decoders: dict[int | str, Decode] = {}
+
+    @abstractmethod
+    def _encoder(self, subject: str) -> tuple[Encode, RegisteredSchema]:
+        """The function that writes values under a subject, and the schema that it writes them with."""
+
+    @abstractmethod
+    def _decoder(self, held: RegisteredSchema) -> Decode:
+        """The function that reads what was written with a schema."""
+
+    @abstractmethod
+    def record_name(self) -> str:
+        """The full name of the type, for subjects by record name."""
+
+    def subject_for(self, topic: str) -> str:
+        """The subject of a topic's keys or values."""
+        if self.subject is not None:
+            return self.subject
+        if self._strategy == "topic":
+            return f"{topic}-{'key' if self._key else 'value'}"
+        name = self.record_name()
+        return name if self._strategy == "record" else f"{topic}-{name}"
+
+    def serialize(self, topic: str, headers: Headers, data: object) -> bytes | None:
+        """The bytes of a value, with its schema id in front of them or in a header; None stays None."""
+        if data is None:
+            return None
+        found = self._encoders.get(topic)
+        if found is None:
+            found = self._encoders[topic] = self._encoder(self.subject_for(topic))
+        if self._ids == "header":
+            self._add_header(headers, found[1])
+        return found[0](data)
+
+    def _add_header(self, headers: Headers, held: RegisteredSchema) -> None:
+        if not held.guid:
+            raise SchemaError("the registry gives no guids, which ids in headers need; use ids='prefix'")
+        headers.append((self._header, frames.guid_header(held.guid)))
+
+    def deserialize(self, topic: str, headers: Headers, data: bytes | None) -> Any:
+        """The value of a record's bytes, read with the schema that the record names; None stays None."""
+        if data is None:
+            return None
+        if not headers and len(data) > 4 and not data[0]:
+            decode = self._decoders.get(int.from_bytes(data[1:5], "big"))
+            if decode is not None and self._dead_letters is None:
+                return decode(data, 5)
+        try:
+            return self._read(headers, data)
+        except RegistryUnavailable:
+            # The record may be sound: nothing is known about it until the registry answers.
+            raise
+        except SchemaError as error:
+            if error.schema_id is None:
+                error.schema_id = frames.schema_id_of(data)
+            if self._dead_letters is None:
+                raise
+            self._dead_letters.send(topic, headers, data, error, key=self._key)
+            return Poison(str(error), error.schema_id)
+
+    def _read(self, headers: Headers, data: bytes) -> Any:
+        header = frames.header_of(headers, self._header) if headers else None
+        if header is not None:
+            name, start = frames.read_header(header), 0
+        else:
+            name, start = frames.check_prefix(data), frames.PREFIX_BYTES
+        decode = self._decoders.get(name)
+        if decode is None:
+            held = (
+                self.registry.by_guid(name)
+                if isinstance(name, str)
+                else self.registry.by_id(name, self.subject or "")
+            )
+            decode = self._named(self._decoder(held), name)
+            if len(self._decoders) >= _MAX_DECODERS:
+                self._decoders.clear()
+            self._decoders[name] = decode
+        return decode(data, start)
+
+    @staticmethod
+    def _named(decode: Decode, name: int | str) -> Decode:
+        """The decoder, whose errors name the schema id."""
+
+        def decode_named(data: bytes, start: int) -> Any:
+            try:
+                return decode(data, start)
+            except DAMAGED as error:
+                text = f"a record with the schema id {name} cannot be read: {reason(error)}"
+                raise InvalidData(text, name if isinstance(name, int) else None) from None
+
+        return decode_named
+
+    def streams_serde(self) -> Any:
+        """This serde for `StreamsBuilder`, which knows no topic when it writes: it needs a subject for that."""
+        from ottla.streams.serdes import Serde
+
+        def encode(value: Any) -> bytes:
+            if self.subject is None:
+                raise SchemaError(
+                    "a serde of Streams needs a subject to write: registry.avro('orders-value', ...)"
+                )
+            written = self.serialize("", [], value)
+            assert written is not None
+            return written
+
+        def decode(data: bytes) -> Any:
+            return self.deserialize("", [], data)
+
+        return Serde(
+            f"{self.format.lower()} {self.subject or ''}".strip(), encode, decode, (_streams, (self,))
+        )
+
+
+def _streams(serde: RegistrySerde) -> Any:
+    return serde.streams_serde()

@@ -1,0 +1,214 @@
+"""Serializers on a real broker with a real registry: producers, consumers, evolution, and everything that fails."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+
+import pytest
+
+from integration.registry_client import Http
+from ottla import KafkaConsumer, KafkaProducer
+from ottla.schemas import (
+    DeadLetters,
+    IncompatibleSchema,
+    InvalidData,
+    Poison,
+    Registry,
+    RegistryUnavailable,
+    UnknownSchema,
+)
+from ottla.schemas.frames import VALUE_HEADER
+from ottla.testing.ports import free_ports
+from ottla.testing.registry import RegistryProcess
+
+pytest.importorskip("uvicorn")
+
+
+@dataclass
+class Order:
+    id: int
+    customer: str
+    note: str | None = None
+
+
+@pytest.fixture(scope="module")
+def process(shared_ottla_broker):
+    with RegistryProcess(shared_ottla_broker.bootstrap, "--topic", "_serdes", "--group", "serdes") as running:
+        yield running
+
+
+@pytest.fixture
+def registry(process):
+    found = Registry(process.url)
+    yield found
+    found.close()
+
+
+def read_all(bootstrap, topic, count, **settings):
+    with KafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000,
+        **settings,
+    ) as consumer:
+        found = []
+        for record in consumer:
+            found.append(record)
+            if len(found) == count:
+                return found
+    return found
+
+
+def test_dataclasses_from_a_producer_to_a_consumer(shared_ottla_broker, registry, process):
+    bootstrap = shared_ottla_broker.bootstrap
+    orders = [Order(number, f"customer {number}") for number in range(5)]
+    with KafkaProducer(
+        bootstrap_servers=bootstrap,
+        key_serializer=registry.avro(schema='"string"', key=True),
+        value_serializer=registry.avro("orders-value", Order),
+    ) as producer:
+        for order in orders:
+            producer.send("orders", order, key=order.customer)
+    other = Registry(process.url)
+    found = read_all(
+        bootstrap,
+        "orders",
+        5,
+        key_deserializer=other.avro(key=True),
+        value_deserializer=other.avro("orders-value", Order),
+    )
+    other.close()
+    assert [one.value for one in found] == orders
+    assert found[0].key == "customer 0"
+    assert sorted(Http(process.url).get("/subjects")) == ["orders-key", "orders-value"]
+    # Without a schema of its own a consumer gets dicts, by the writer's schema.
+    plain = read_all(bootstrap, "orders", 1, value_deserializer=registry.avro())
+    assert plain[0].value == {"id": 0, "customer": "customer 0", "note": None}
+
+
+def test_ids_in_headers(shared_ottla_broker, registry):
+    serde = registry.avro("headers-value", Order, ids="header")
+    with KafkaProducer(bootstrap_servers=shared_ottla_broker.bootstrap, value_serializer=serde) as producer:
+        mine = [("mine", b"1")]
+        producer.send("headers", Order(1, "ann"), headers=mine).get(timeout=30)
+        assert mine == [("mine", b"1")]
+    (record,) = read_all(shared_ottla_broker.bootstrap, "headers", 1, value_deserializer=serde)
+    assert record.value == Order(1, "ann")
+    names = [name for name, _ in record.headers]
+    assert names == ["mine", VALUE_HEADER]
+
+
+def test_readers_and_writers_evolve_apart(registry):
+    old = {"type": "record", "name": "E", "fields": [{"name": "a", "type": "int"}]}
+    new = {**old, "fields": [*old["fields"], {"name": "b", "type": "string", "default": "none"}]}
+    data = registry.avro("evolve", old).serialize("t", [], {"a": 1})
+    assert registry.avro("evolve", new).deserialize("t", [], data) == {"a": 1, "b": "none"}
+    newer = registry.avro("evolve", new).serialize("t", [], {"a": 1, "b": "x"})
+    assert registry.avro("evolve", old).deserialize("t", [], newer) == {"a": 1}
+    # Without a schema the latest version writes.
+    assert registry.avro("evolve").serialize("t", [], {"a": 1, "b": "x"}) == newer
+
+
+def test_an_incompatible_change_is_explained(registry):
+    registry.avro("strict", '"string"').serialize("t", [], "x")
+    with pytest.raises(IncompatibleSchema, match=r"the subject strict .*TYPE_MISMATCH"):
+        registry.avro("strict", '"int"').serialize("t", [], 1)
+
+
+def test_a_schema_must_be_registered_without_auto_register(registry):
+    with pytest.raises(UnknownSchema, match="register it first"):
+        registry.avro("never", '"int"', auto_register=False).serialize("t", [], 1)
+
+
+def test_an_unknown_id_is_asked_for_once(registry, monkeypatch):
+    asked = []
+    ask = Registry._ask
+    monkeypatch.setattr(Registry, "_ask", lambda *given: asked.append(given) or ask(*given))
+    for _ in range(3):
+        with pytest.raises(UnknownSchema, match="does not know the schema id 77777") as failed:
+            registry.avro().deserialize("t", [], b"\0\0\1\x2f\xd1data")
+        assert failed.value.schema_id == 77777
+    assert len(asked) == 1
+
+
+def test_a_registry_that_is_down_is_named_with_the_id():
+    (port,) = free_ports(1)
+    registry = Registry(f"http://127.0.0.1:{port}")
+    with pytest.raises(RegistryUnavailable, match=f"the schema id 5 .*{port}.*check its address") as failed:
+        registry.avro().deserialize("t", [], b"\0\0\0\0\5data")
+    assert failed.value.schema_id == 5
+
+
+def test_bytes_without_a_schema_id_are_refused(registry):
+    with pytest.raises(InvalidData, match="begin with the byte 123"):
+        registry.avro().deserialize("t", [], b'{"a": 1}')
+
+
+def test_poison_goes_to_the_dead_letter_topic_with_its_schema_id(shared_ottla_broker, registry):
+    bootstrap = shared_ottla_broker.bootstrap
+    serde = registry.avro("poison-value", Order)
+    good = serde.serialize("poison", [], Order(1, "ann"))
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for value in (good, good[:7], good):
+            producer.send("poison", value).get(timeout=30)
+        careful = registry.avro("poison-value", Order, dead_letters=DeadLetters(producer, "poison-dead"))
+        found = read_all(bootstrap, "poison", 3, value_deserializer=careful)
+    assert [one.value for one in found if one.value] == [Order(1, "ann")] * 2
+    schema_id = int.from_bytes(good[1:5], "big")
+    poison = found[1].value
+    assert isinstance(poison, Poison) and poison.schema_id == schema_id
+    (dead,) = read_all(bootstrap, "poison-dead", 1)
+    headers = dict(dead.headers)
+    assert dead.value == good[:7]
+    assert headers["__errors.schema.id"] == str(schema_id).encode()
+    assert headers["__errors.topic"] == b"poison"
+    assert f"schema id {schema_id}" in headers["__errors.message"].decode()
+
+
+def test_serdes_are_pickled_for_workers(registry):
+    serde = pickle.loads(pickle.dumps(registry.avro("pickled", Order)))
+    assert serde.deserialize("t", [], serde.serialize("t", [], Order(1, "a"))) == Order(1, "a")
+    serde.registry.close()
+    assert "secret" not in repr(Registry("http://h:1", "ann", "secret"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_confluents_serializers_read_ours_and_we_read_theirs(registry, process):
+    confluent = pytest.importorskip("confluent_kafka.schema_registry")
+    from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    client = confluent.SchemaRegistryClient({"url": process.url})
+    context = SerializationContext("both", MessageField.VALUE)
+    ours = registry.avro("both-value", Order)
+    data = ours.serialize("both", [], Order(7, "ann", "x"))
+    assert AvroDeserializer(client)(data, context) == {"id": 7, "customer": "ann", "note": "x"}
+    text = client.get_latest_version("both-value").schema.schema_str
+    theirs = AvroSerializer(client, text)({"id": 8, "customer": "bob", "note": None}, context)
+    assert ours.deserialize("both", [], theirs) == Order(8, "bob")
+
+
+def test_streams_read_and_write_avro(registry):
+    from ottla.streams import StreamsBuilder, TopologyTestDriver
+
+    builder = StreamsBuilder()
+    orders = builder.stream(
+        "in",
+        key_serde=str,
+        value_serde=registry.avro("s-in", Order),
+        on_error="dead-letter",
+        dead_letter_topic="dead",
+    )
+    orders.map_values(lambda order: Order(order.id + 1, order.customer)).to(
+        "out", value_serde=registry.avro("s-out", Order)
+    )
+    data = registry.avro("s-in", Order).serialize("in", [], Order(1, "ann"))
+    with TopologyTestDriver(builder) as driver:
+        driver.pipe_input("in", data, key="k")
+        driver.pipe_input("in", data[:6], key="k")
+        assert driver.read_output("out").value == Order(2, "ann")
+        dead = driver.read_output("dead", value_serde=bytes)
+    assert dead.value == data[:6]
+    assert dict(dead.headers)["__streams.errors.schema.id"] == str(int.from_bytes(data[1:5], "big")).encode()
