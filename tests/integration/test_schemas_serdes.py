@@ -125,7 +125,12 @@ def test_a_schema_must_be_registered_without_auto_register(registry):
 def test_an_unknown_id_is_asked_for_once(registry, monkeypatch):
     asked = []
     ask = Registry._ask
-    monkeypatch.setattr(Registry, "_ask", lambda *given: asked.append(given) or ask(*given))
+
+    def counting(*given):
+        asked.append(given)
+        return ask(*given)
+
+    monkeypatch.setattr(Registry, "_ask", counting)
     for _ in range(3):
         with pytest.raises(UnknownSchema, match="does not know the schema id 77777") as failed:
             registry.avro().deserialize("t", [], b"\0\0\1\x2f\xd1data")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ottla.registry.avro_types import AvroType, Field
 from ottla.registry.compat.avro import compare
@@ -18,7 +18,13 @@ from ottla.schemas.errors import IncompatibleSchema, InvalidData
 
 _NUMBERS: Final = {"int": 0, "long": 1, "float": 2, "double": 3}
 
-Decoder = Callable[[bytes, int], Any]
+
+class Decoder(Protocol):
+    """Reads the value at a position of some bytes."""
+
+    def __call__(self, data: bytes, pos: int = 0, /) -> Any: ...
+
+
 Classes = Mapping[str, Callable[..., Any]]
 
 
@@ -54,7 +60,7 @@ def compile_decoder(
     if not checked:
         return decode
 
-    def checking(data: bytes, pos: int = 0) -> Any:
+    def checking(data: bytes, pos: int = 0, /) -> Any:
         try:
             return decode(data, pos)
         except DAMAGED as error:
@@ -91,7 +97,7 @@ class _Compiler:
         else:
             lines, value = self._value(writer, reader, "    ")
         source = "\n".join(
-            [*self._lines, "def decode(d, p):", "    end = len(d)", *lines, f"    return {value}"]
+            [*self._lines, "def decode(d, p=0):", "    end = len(d)", *lines, f"    return {value}"]
         )
         exec(source, self.scope)
         found: Decoder = self.scope["decode"]

@@ -13,6 +13,7 @@ import pytest
 from oracle.avro_schemas import SchemaMaker
 from ottla.registry import avro
 from ottla.registry.compat.avro import AmbiguousField, compare
+from ottla.registry.errors import InvalidSchema
 from ottla.schemas.avro_decode import compile_decoder
 from ottla.schemas.avro_encode import compile_encoder
 from ottla.schemas.errors import IncompatibleSchema, InvalidData
@@ -69,7 +70,7 @@ def drawn(count, seed):
         text = json.dumps(maker.schema())
         try:
             yield text, avro.parse(text).root, maker
-        except avro.InvalidSchema:
+        except InvalidSchema:
             continue
         count -= 1
 
@@ -115,7 +116,7 @@ def test_a_readers_schema_is_resolved_as_in_fastavro():
             theirs_reader = fastavro.parse_schema(json.loads(changed))
             data = io.BytesIO(compile_encoder(writer)(value))
             theirs = fastavro.schemaless_reader(data, theirs_writer, theirs_reader)
-        except (avro.InvalidSchema, AmbiguousField, RecursionError):
+        except (InvalidSchema, AmbiguousField, RecursionError):
             continue
         except Exception as error:
             # fastavro refuses some pairs that Apache Avro reads, and some names.
