@@ -25,7 +25,7 @@ from ottla.client.cluster_settings import writer_settings
 from ottla.errors import ApiException
 from ottla.ids import GroupId, TopicName
 from ottla.pipeline.failures import PipelineError
-from ottla.pipeline.jvm import java_query, java_session, jvm_of
+from ottla.pipeline.jvm import JavaObject, java_query, java_session, jvm_of
 from ottla.wire.enums import CoordinatorType
 from ottla.wire.messages import OffsetCommitRequest
 
@@ -37,6 +37,7 @@ _logger = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _KAFKA_SOURCE: Final = "KafkaV2["
+_WATERMARK: Final = "EventTimeWatermark"
 _RETRY_S: Final = 30.0
 _OFFSET_COMMIT: Final = 9
 
@@ -52,11 +53,20 @@ def query_id_of(batch: DataFrame) -> str:
     return query_id
 
 
-def source_offsets(batch: DataFrame) -> SourceOffsets:
-    """The offsets that the query's Kafka sources reach with this batch; for use within its `foreachBatch`."""
+def _execution_of(batch: DataFrame) -> JavaObject:
     session = batch.sparkSession
     uuid = jvm_of(session).java.util.UUID.fromString(query_id_of(batch))
-    execution = java_session(session).sharedState().activeStreamingQueries().get(uuid)
+    return java_session(session).sharedState().activeStreamingQueries().get(uuid)
+
+
+def has_watermark(batch: DataFrame) -> bool:
+    """Whether the query follows event time with a watermark; for use within its `foreachBatch`."""
+    return _WATERMARK in str(_execution_of(batch).logicalPlan().toString())
+
+
+def source_offsets(batch: DataFrame) -> SourceOffsets:
+    """The offsets that the query's Kafka sources reach with this batch; for use within its `foreachBatch`."""
+    execution = _execution_of(batch)
     found: SourceOffsets = {}
     sources = execution.sources()
     for at in range(sources.size()):

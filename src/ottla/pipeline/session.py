@@ -20,11 +20,17 @@ _CHECKPOINTS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 _MASTER_ANSWERS_S: Final = 5.0
 _STATE: Final = "org.apache.spark.sql.execution.streaming.state"
 
+COMMIT_VALIDATION: Final = "spark.sql.streaming.stateStore.commitValidation.enabled"
+
 PIPELINE_SETTINGS: Final[Mapping[str, str]] = {
     # A rename per file instead of a checked one: the two log writes of a micro-batch take 20 ms, not 105.
     "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTS}.FileSystemBasedCheckpointFileManager",
     "spark.sql.streaming.stateStore.providerClass": f"{_STATE}.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # A driver that dies between a batch's transaction and Spark's log of it: the next one skips the batch, so that no
+    # task commits its state again. The state is there, since tasks commit it before the transaction ends. If it were
+    # not, the next batch would fail when it loads it.
+    COMMIT_VALIDATION: "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),

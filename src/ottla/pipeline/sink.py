@@ -21,7 +21,8 @@ from ottla.client.cluster_settings import writer_settings
 from ottla.errors import ApiException
 from ottla.pipeline.batch_marks import BATCHES_TOPIC
 from ottla.pipeline.failures import PipelineError, SinkFenced
-from ottla.pipeline.offsets import query_id_of, source_offsets
+from ottla.pipeline.offsets import has_watermark, query_id_of, source_offsets
+from ottla.pipeline.session import COMMIT_VALIDATION
 from ottla.pipeline.shuffle import Layouts, checked, retried_stage
 from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, write_rows, writing
 from ottla.pipeline.topics import max_message_bytes
@@ -133,7 +134,10 @@ class KafkaSink:
         lineage = query_id_of(df)
         if self._transactional_id is None:
             self._transactional_id = f"ottla-{lineage}"
-        self.write(df, batch_id, lineage=lineage, offsets=source_offsets(df))
+        result = self.write(df, batch_id, lineage=lineage, offsets=source_offsets(df))
+        if result.skipped and (has_watermark(df) or _validates_state(df)):
+            # The watermark of the next batch follows from the times that this one sees.
+            df.write.format("noop").mode("overwrite").save()
 
     def write(
         self,
@@ -294,6 +298,11 @@ class KafkaSink:
         if self._driver is not None:
             self._driver.close()
             self._driver = None
+
+
+def _validates_state(df: DataFrame) -> bool:
+    """Whether Spark expects each batch to commit state: our sessions do not, others do unless they say so."""
+    return df.sparkSession.conf.get(COMMIT_VALIDATION, "true") != "false"
 
 
 def kafka_sink(
