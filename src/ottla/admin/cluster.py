@@ -222,6 +222,10 @@ class Cluster:
         """The connection to a partition's leader."""
         leaders = self.leaders(topic)
         if partition not in leaders:
+            # The topic may have got partitions since.
+            del self._leaders[topic]
+            leaders = self.leaders(topic)
+        if partition not in leaders:
             raise ApiException(
                 ErrorCode.INVALID_PARTITIONS,
                 f"topic {topic} has no partition {partition}: it has {len(leaders)} (0 to {len(leaders) - 1})",

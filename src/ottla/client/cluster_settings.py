@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ottla.admin.retries import RETRIABLE_FOR_WRITERS
 from ottla.admin.settings import SASL_MECHANISMS, SECURITY_PROTOCOLS, ClusterSettings, SecuritySettings
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.settings import COMMON, RENAMED, Settings, merge, servers
+
+JAVA_SECURITY = frozenset(
+    {
+        "sasl.jaas.config",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+        "ssl.truststore.certificates",
+    }
+)
+"""The names of Java's clients for what librdkafka names otherwise."""
 
 _WRITERS_BACKOFF_S = 0.01
 _WRITERS_BACKOFF_MAX_S = 0.5
@@ -27,15 +45,21 @@ def cluster_settings(settings: Settings) -> ClusterSettings:
 
 
 def writer_settings(bootstrap_servers: str, options: Mapping[str, object] | None = None) -> ClusterSettings:
-    """The cluster client's settings of a long-running writer, from Kafka's names (`security.protocol`).
+    """The cluster client's settings of a long-running writer or reader, from Kafka's names (`security.protocol`).
 
-    Spark's prefix `kafka.` before a name is allowed.
+    Both Java's and librdkafka's names of TLS and SASL settings will do. Spark's prefix `kafka.` before a name is
+    allowed.
     """
     ours = {theirs: name for name, theirs in RENAMED.items()}
     given: Settings = {"bootstrap_servers": bootstrap_servers}
+    java: dict[str, str] = {}
     for key, value in (options or {}).items():
         name = key.removeprefix("kafka.")
-        given[ours.get(name, name.replace(".", "_"))] = value
+        if name in JAVA_SECURITY:
+            java[name] = str(value)
+        else:
+            given[ours.get(name, name.replace(".", "_"))] = value
+    given |= _from_java(java)
     settings = merge(COMMON, given, "the connection")
     return ClusterSettings(
         bootstrap=tuple(_address(one) for one in servers(settings["bootstrap_servers"])),
@@ -44,8 +68,36 @@ def writer_settings(bootstrap_servers: str, options: Mapping[str, object] | None
         retry_backoff_s=_WRITERS_BACKOFF_S,
         retry_backoff_max_s=_WRITERS_BACKOFF_MAX_S,
         retriable=RETRIABLE_FOR_WRITERS,
-        security=_security(settings),
+        security=_with_stores(_security(settings), java),
     )
+
+
+def _from_java(java: Mapping[str, str]) -> Settings:
+    """What Java's names say that has a name of ours: the login, and whether host names are checked."""
+    given: Settings = {}
+    if (jaas := java.get("sasl.jaas.config")) is not None:
+        from ottla.credentials.errors import CredentialsError
+        from ottla.credentials.jaas import parse_modules
+
+        try:
+            login = parse_modules(jaas)[0].options
+        except CredentialsError as error:
+            raise KafkaConfigurationError(f"sasl.jaas.config: {error}") from None
+        given["sasl_plain_username"] = login.get("username")
+        given["sasl_plain_password"] = login.get("password")
+    if (algorithm := java.get("ssl.endpoint.identification.algorithm")) is not None:
+        given["ssl_check_hostname"] = algorithm.strip().lower() not in ("", "none")
+    return given
+
+
+def _with_stores(security: SecuritySettings, java: Mapping[str, str]) -> SecuritySettings:
+    """Adds Java's key store and trust store, of whatever type they are."""
+    stores = {name: value for name, value in java.items() if name.startswith("ssl.")}
+    if not security.protocol.endswith("SSL") or not any("store." in name for name in stores):
+        return security
+    if security.key_password is not None:
+        stores.setdefault("ssl.key.password", security.key_password)
+    return replace(security, stores=tuple(stores.items()))
 
 
 def _address(text: str) -> tuple[str, int]:

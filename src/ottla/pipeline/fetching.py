@@ -97,6 +97,8 @@ class FetchLimits:
     min_bytes: int = 1
     retry_s: float = _RETRY_S
     """How long to try again while brokers fail or leaders move, from the first failure on."""
+    stall_s: float | None = None
+    """How long `ranges` waits for offsets that are not there yet; None for ever."""
 
 
 class Fetcher:
@@ -154,8 +156,10 @@ class Fetcher:
     def ranges(self, wanted: Iterable[OffsetRange]) -> Generator[FetchedBatches, None, None]:
         """All batches of some ranges. The next request is on its way while the caller works on a response.
 
-        Waits for offsets that are not committed yet; a range that ends beyond the log's end does not end by itself.
+        Waits for offsets that are not committed yet; unless there is a limit, a range that ends beyond the log's end
+        does not end by itself.
         """
+        progress = time.monotonic()
         left = {
             Place(one.topic, one.partition): (one.start, one.end) for one in wanted if one.start < one.end
         }
@@ -184,6 +188,10 @@ class Fetcher:
                     self._forget(in_flight)
                 yield from (part for part in parts if part.batches)
                 self._settle(failure)
+                if parts or failure is not None:
+                    progress = time.monotonic()
+                elif self._limits.stall_s is not None and time.monotonic() - progress > self._limits.stall_s:
+                    raise _stalled(left, self._limits.stall_s)
         finally:
             self._forget(in_flight)
 
@@ -317,6 +325,15 @@ class Fetcher:
         _logger.debug("fetching again in %.2f s: %s", pause_s, failure)
         self._brokers.forget_locations()
         time.sleep(pause_s)
+
+
+def _stalled(left: Mapping[Place, tuple[int, int]], stall_s: float) -> ApiException:
+    place, (offset, end) = next(iter(left.items()))
+    return ApiException(
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        f"{place.topic}-{place.partition} has had no offset {offset} for {stall_s:.0f} s, and the read ends at {end}: "
+        "was the topic created again, or has it lost records?",
+    )
 
 
 def counted_batches(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from pyspark import SparkContext
@@ -26,6 +26,7 @@ from ottla.errors import ApiException
 from ottla.ids import GroupId, TopicName
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jvm import JavaObject, java_query, java_session, jvm_of
+from ottla.pipeline.reader_options import FORMAT
 from ottla.wire.enums import CoordinatorType
 from ottla.wire.messages import OffsetCommitRequest
 
@@ -37,6 +38,7 @@ _logger = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _KAFKA_SOURCE: Final = "KafkaV2["
+_PYTHON_SOURCE: Final = "org.apache.spark.sql.execution.datasources.v2.python."
 _WATERMARK: Final = "EventTimeWatermark"
 _RETRY_S: Final = 30.0
 _OFFSET_COMMIT: Final = 9
@@ -68,21 +70,50 @@ def source_offsets(batch: DataFrame) -> SourceOffsets:
     """The offsets that the query's Kafka sources reach with this batch; for use within its `foreachBatch`."""
     execution = _execution_of(batch)
     found: SourceOffsets = {}
+    ours = _reads_with_ottla(execution)
     sources = execution.sources()
     for at in range(sources.size()):
         source = sources.apply(at)
         offset = execution.availableOffsets().get(source)
-        if str(source.toString()).startswith(_KAFKA_SOURCE) and offset.isDefined():
-            _merge(found, str(offset.get().json()))
+        if offset.isDefined():
+            _merge(found, str(source.toString()), str(offset.get().json()), ours)
     return found
 
 
-def _merge(into: SourceOffsets, offsets: str) -> None:
-    """Adds a Kafka source's offsets; where two sources read one partition, the lower offset counts."""
-    for topic, partitions in json.loads(offsets).items():
+def _reads_with_ottla(execution: JavaObject) -> bool:
+    """Whether one of the query's sources is `format("ottla")`: Spark does not name Python sources elsewhere."""
+    return any(str(leaf.sourceName()) == FORMAT for leaf in _relations(execution))
+
+
+def _relations(execution: JavaObject) -> Iterator[JavaObject]:
+    """The sources of a query as its plan has them, with their names and options."""
+    leaves = execution.analyzedPlan().collectLeaves()
+    for at in range(leaves.size()):
+        leaf = leaves.apply(at)
+        if str(leaf.getClass().getSimpleName()) == "StreamingRelationV2":
+            yield leaf
+
+
+def _merge(into: SourceOffsets, source: str, offsets: str, ours: bool) -> None:
+    """Adds a source's offsets, if it reads topics; where two sources read one partition, the lower offset counts."""
+    if not source.startswith(_KAFKA_SOURCE) and not (ours and source.startswith(_PYTHON_SOURCE)):
+        return
+    found = json.loads(offsets)
+    if not _is_of_topics(found):
+        return
+    for topic, partitions in found.items():
         known = into.setdefault(topic, {})
         for partition, offset in partitions.items():
             known[int(partition)] = min(offset, known.get(int(partition), offset))
+
+
+def _is_of_topics(offsets: object) -> bool:
+    """Whether these are offsets of topics: another Python source in the query has a form of its own."""
+    return isinstance(offsets, dict) and all(
+        isinstance(partitions, dict)
+        and all(number.isdigit() and isinstance(offset, int) for number, offset in partitions.items())
+        for partitions in offsets.values()
+    )
 
 
 def commit_group_offsets(
@@ -135,6 +166,7 @@ class LagTracker(StreamingQueryListener):
         self._query_id = str(query.id)
         self._group = group
         self._brokers = brokers
+        self._ours = _reads_with_ottla(java_query(query).streamingQuery())
         self.committed: SourceOffsets = {}
         self._changed = threading.Condition()
 
@@ -166,8 +198,8 @@ class LagTracker(StreamingQueryListener):
                 if isinstance(source, dict)
                 else (source.description, source.endOffset)
             )
-            if description.startswith(_KAFKA_SOURCE) and end:
-                _merge(found, end if isinstance(end, str) else json.dumps(end))
+            if end:
+                _merge(found, description, end if isinstance(end, str) else json.dumps(end), self._ours)
         if not found or found == self.committed:
             return
         try:
@@ -213,11 +245,8 @@ def track_lag(
 
 def _servers_of(query: StreamingQuery) -> str:
     """The bootstrap servers of the query's first Kafka source."""
-    leaves = java_query(query).streamingQuery().analyzedPlan().collectLeaves()
-    for at in range(leaves.size()):
-        leaf = leaves.apply(at)
-        if str(leaf.getClass().getSimpleName()) == "StreamingRelationV2":
-            servers = leaf.extraOptions().get("kafka.bootstrap.servers")
-            if servers:
-                return str(servers)
+    for relation in _relations(java_query(query).streamingQuery()):
+        servers = relation.extraOptions().get("kafka.bootstrap.servers")
+        if servers:
+            return str(servers)
     raise PipelineError("the query has no Kafka source with kafka.bootstrap.servers: give bootstrap_servers")

@@ -89,6 +89,9 @@ def spark_session(
     if "spark.sql.shuffle.partitions" not in wanted:
         # One for each core: Spark's 200 are for large clusters.
         session.conf.set("spark.sql.shuffle.partitions", str(session.sparkContext.defaultParallelism))
+    from ottla.pipeline.reader import register_reader
+
+    register_reader(session)
     return session
 
 
