@@ -226,17 +226,21 @@ class Connection:
                 f"{self.node.address} does not support the SASL mechanism {mechanism}; set sasl.mechanism to one of"
                 f" {offered}",
             )
-        from ottla.credentials.sasl_client import ClientLogin, LoginFailed
+        from ottla.credentials.sasl_client import LoginFailed
 
-        exchange = ClientLogin(mechanism, self._security.user, self._security.password).begin()
-        message: bytes | None = exchange.first()
+        exchange = self._security.login().begin()
         try:
+            message: bytes | None = exchange.first()
             while message is not None:
                 message = exchange.next(self._sasl_step(message))
         except (LoginFailed, ValueError) as error:
             raise ApiException(
                 ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.node.address}: {error}"
             ) from None
+
+    @property
+    def _checked_for_login(self) -> str:
+        return "the token" if self._security.mechanism == "OAUTHBEARER" else "the user, the password"
 
     def _sasl_step(self, message: bytes) -> bytes:
         """Send a message of the SASL exchange; the broker's next message."""
@@ -247,6 +251,7 @@ class Connection:
             default = f"{self.node.address} refuses the user '{self._security.user}'"
             text = (response.error_message or default).rstrip(".")
             raise ApiException(
-                ErrorCode.of(response.error_code), f"{text}; check the user, the password and sasl.mechanism"
+                ErrorCode.of(response.error_code),
+                f"{text}; check {self._checked_for_login} and sasl.mechanism",
             )
         return bytes(response.auth_bytes)

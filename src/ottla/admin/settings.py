@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from ottla import __version__
@@ -12,8 +14,11 @@ from ottla.errors import ApiException, ErrorCode
 if TYPE_CHECKING:
     import ssl
 
+    from ottla.credentials.oauth import OAuthLogin
+    from ottla.credentials.sasl_client import Login
+
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """The SASL mechanisms that a connection of this package supports."""
 
 
@@ -35,9 +40,32 @@ class SecuritySettings:
     stores: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The `ssl.*` keys of a client of Kafka's own, where its stores are not plain PEM files (PKCS12, JKS)."""
 
+    oauth: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The `sasl.oauthbearer.*` keys of OAUTHBEARER ..."""
+    oauth_jaas: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """... and the options of its JAAS entry."""
+    token_provider: Callable[[], str] | None = field(default=None, repr=False)
+    """Gives tokens of OAUTHBEARER in the place of those keys."""
+
     @property
     def uses_sasl(self) -> bool:
         return self.protocol.startswith("SASL")
+
+    def login(self) -> Login:
+        """How connections log in. Raises ApiException for settings that cannot work."""
+        from ottla.credentials.sasl_client import ClientLogin
+
+        if self.mechanism != "OAUTHBEARER":
+            return ClientLogin(self.mechanism, self.user, self.password)
+        from ottla.credentials.errors import CredentialsError
+        from ottla.credentials.oauth import OAuthLogin, ProvidedTokens
+
+        if self.token_provider is not None:
+            return OAuthLogin(ProvidedTokens(self.token_provider))
+        try:
+            return _oauth_login(self.oauth, self.oauth_jaas)
+        except CredentialsError as error:
+            raise ApiException(ErrorCode.INVALID_REQUEST, str(error)) from None
 
     def tls_context(self) -> ssl.SSLContext | None:
         """The context that connections wrap their sockets with; None without TLS."""
@@ -73,6 +101,14 @@ class SecuritySettings:
             return client_context(TlsConfig.of(dict(self.stores)), datetime.now(UTC))
         except CredentialsError as error:
             raise ApiException(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+@lru_cache(maxsize=16)
+def _oauth_login(keys: tuple[tuple[str, str], ...], jaas: tuple[tuple[str, str], ...]) -> OAuthLogin:
+    """One for all connections with the same keys: they share a token until it is near its end."""
+    from ottla.credentials.oauth import oauth_login
+
+    return oauth_login(dict(keys), dict(jaas))
 
 
 @dataclass(frozen=True, slots=True)

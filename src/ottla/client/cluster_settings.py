@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ottla.admin.retries import RETRIABLE_FOR_WRITERS
 from ottla.admin.settings import SASL_MECHANISMS, SECURITY_PROTOCOLS, ClusterSettings, SecuritySettings
@@ -118,6 +119,12 @@ def _security(settings: Settings) -> SecuritySettings:
         raise KafkaConfigurationError(
             f"the admin client authenticates with {known}, not with {settings['sasl_mechanism']}"
         )
+    if (
+        protocol.startswith("SASL")
+        and mechanism == "OAUTHBEARER"
+        and settings["sasl_oauth_token_provider"] is None
+    ):
+        raise KafkaConfigurationError("OAUTHBEARER needs sasl_oauth_token_provider")
     return SecuritySettings(
         protocol=protocol,
         ca_file=settings["ssl_cafile"],
@@ -130,4 +137,17 @@ def _security(settings: Settings) -> SecuritySettings:
         mechanism=mechanism,
         user=settings["sasl_plain_username"] or "",
         password=settings["sasl_plain_password"] or "",
+        token_provider=_token_provider(settings["sasl_oauth_token_provider"]),
     )
+
+
+def _token_provider(provider: Any) -> Callable[[], str] | None:
+    """kafka-python's provider, an object with `token()` or a function, as one that gives the token alone."""
+    if provider is None:
+        return None
+
+    def token() -> str:
+        given = provider.token() if hasattr(provider, "token") else provider()
+        return str(given[0] if isinstance(given, tuple) else given)
+
+    return token

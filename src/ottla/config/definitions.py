@@ -154,6 +154,8 @@ EXTENSION_KEYS: Final = frozenset(
         "ottla.plaintext.listeners",
         "ottla.security.profile",
         "ottla.ssl.reload.interval.ms",
+        "sasl.oauthbearer.allow.unverified.audience",
+        "sasl.oauthbearer.allow.unverified.issuer",
         "super.users",
     }
 )

@@ -24,16 +24,30 @@ class LoginFailed(Exception):
 
 
 class SaslClient(Protocol):
-    """One exchange: `first` goes out, `next` takes each answer; None ends it."""
+    """One exchange: `first` goes out, `next` takes each answer; None ends it. Both may block: call them in a thread.
+
+    Both raise LoginFailed.
+    """
 
     def first(self) -> bytes: ...
 
     def next(self, answer: bytes) -> bytes | None: ...
 
 
+class Login(Protocol):
+    """How a client logs in."""
+
+    @property
+    def mechanism(self) -> str: ...
+
+    def begin(self) -> SaslClient:
+        """A new exchange."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ClientLogin:
-    """How a client logs in."""
+    """A login by name and password."""
 
     mechanism: str
     user: str

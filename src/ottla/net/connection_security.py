@@ -52,7 +52,7 @@ class ConnectionSecurity:
         if security.uses_sasl:
             connection.limit_requests(security.max_authentication_bytes)
             waiting = Authenticating(
-                security.new_exchange(self._image),
+                security.new_exchange(self._image, self._clock.now_ms),
                 self._dispatcher,
                 self._clock,
                 self._login_failed,

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.credentials.sasl_client import ClientLogin, LoginFailed
+from ottla.credentials.sasl_client import Login, LoginFailed
 from ottla.errors import ErrorCode
 from ottla.net.connecting import ConnectFailed
 from ottla.net.tls import SCRATCH_BYTES, TlsLayer
@@ -73,15 +73,19 @@ class TlsClient:
             self._shaken.set_exception(AuthenticationFailed(f"the TLS handshake failed: {why}"))
 
 
-async def log_in(ask: Ask, login: ClientLogin, in_thread: Callable[..., Awaitable[bytes | None]]) -> int:
+async def log_in(ask: Ask, login: Login, in_thread: Callable[..., Awaitable[bytes | None]]) -> int:
     """Authenticate by SASL; gives the lifetime of the session in ms, 0 for no end. Raises AuthenticationFailed."""
     handshake = await ask(SaslHandshakeRequest(mechanism=login.mechanism), _HANDSHAKE_VERSION)
     if handshake.error_code:
         enabled = ", ".join(handshake.mechanisms)
         raise AuthenticationFailed(f"it does not take the SASL mechanism {login.mechanism}, only {enabled}")
     client = login.begin()
-    token: bytes | None = client.first()
     lifetime_ms = 0
+    try:
+        # A token of OAUTHBEARER may have to be fetched.
+        token = await in_thread(client.first)
+    except LoginFailed as error:
+        raise AuthenticationFailed(str(error)) from None
     while token is not None:
         answer = await ask(SaslAuthenticateRequest(auth_bytes=token), _AUTHENTICATE_VERSION)
         if answer.error_code:

@@ -22,7 +22,7 @@ from ottla.config.security_profile import is_strict
 from ottla.credentials.errors import CredentialsError
 from ottla.credentials.jaas import LoginModule, parse_file, parse_modules
 from ottla.credentials.names import distinguished_name
-from ottla.credentials.sasl_client import ClientLogin
+from ottla.credentials.sasl_client import ClientLogin, Login
 from ottla.credentials.scram_keys import SCRAM_HASHES
 from ottla.credentials.secret import Secret
 from ottla.security.mapping import NoMatchingRule, SslPrincipalMapper
@@ -31,6 +31,7 @@ from ottla.security.principal import ANONYMOUS, Principal, user
 from ottla.security.profile import STRICT_UNAUTHENTICATED_BYTES
 from ottla.security.sasl.exchange import SaslExchange
 from ottla.security.sasl.mechanism import NewServer
+from ottla.security.sasl.oauthbearer import OAuthBearerServer
 from ottla.security.sasl.plain import PlainServer, users_of
 from ottla.security.sasl.scram import ScramServer
 from ottla.security.tls_material import TlsEndpoint, listener_keys
@@ -39,8 +40,9 @@ from ottla.wire.enums import ScramMechanism
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.image import MetadataImage, ScramCredential
+    from ottla.security.sasl.jwt_validation import TokenValidator
 
-MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
+MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES, "OAUTHBEARER")
 """What a SASL listener can offer."""
 MAX_SUBJECT_BYTES: Final = 4096
 
@@ -67,10 +69,11 @@ class ListenerSecurity:
         self._probing_key = secrets.token_bytes(32)
         self.mechanisms: tuple[str, ...] = ()
         self._plain_users: dict[str, Secret] = {}
+        self._tokens: TokenValidator | None = None
         if self.uses_tls:
             self._load_tls(config, keys)
         if self.uses_sasl:
-            self._load_sasl(keys)
+            self._load_sasl(listener, keys)
 
     @property
     def uses_tls(self) -> bool:
@@ -109,7 +112,7 @@ class ListenerSecurity:
 
     # -- SASL
 
-    def _load_sasl(self, keys: Mapping[str, str]) -> None:
+    def _load_sasl(self, listener: Listener, keys: Mapping[str, str]) -> None:
         enabled = keys.get("sasl.enabled.mechanisms")
         key = f"listener.name.{self.name.lower()}.sasl.enabled.mechanisms"
         if not enabled:
@@ -124,19 +127,26 @@ class ListenerSecurity:
                 raise ConfigError.bad_value(key, enabled, "mechanisms of " + ", ".join(MECHANISMS))
         if "PLAIN" in self.mechanisms:
             self._plain_users = users_of(self._module("PLAIN").options)
+        if "OAUTHBEARER" in self.mechanisms:
+            from ottla.security.sasl.oauth_settings import token_validator
+
+            self._tokens = token_validator(listener, keys, self._module("OAUTHBEARER").options)
 
     def _module(self, mechanism: str) -> LoginModule:
         return login_module(self._keys, self.name, mechanism)
 
-    def new_exchange(self, image: Callable[[], MetadataImage]) -> SaslExchange:
-        """The way in for one connection."""
-        return SaslExchange(self._servers(image), self._max_reauth_ms)
+    def new_exchange(self, image: Callable[[], MetadataImage], now_ms: Callable[[], int]) -> SaslExchange:
+        """The way in for one connection. `now_ms` is the time by the calendar."""
+        return SaslExchange(self._servers(image, now_ms), self._max_reauth_ms)
 
-    def _servers(self, image: Callable[[], MetadataImage]) -> dict[str, NewServer]:
+    def _servers(self, image: Callable[[], MetadataImage], now_ms: Callable[[], int]) -> dict[str, NewServer]:
         servers: dict[str, NewServer] = {}
         for mechanism in self.mechanisms:
             if mechanism == "PLAIN":
                 servers[mechanism] = partial(PlainServer, self._plain_users)
+            elif mechanism == "OAUTHBEARER":
+                assert self._tokens is not None
+                servers[mechanism] = partial(OAuthBearerServer, self._tokens, lambda: now_ms() / 1000)
             else:
                 find = partial(_scram_credential, image, mechanism)
                 servers[mechanism] = partial(ScramServer, mechanism, find, None, self._probing_key)
@@ -164,7 +174,7 @@ class ClientSecurity:
         """`mechanism_key` is `sasl.mechanism.inter.broker.protocol` or `sasl.mechanism.controller.protocol`."""
         keys = listener_keys(config, name)
         self.tls: TlsEndpoint | None = None
-        self.login: ClientLogin | None = None
+        self.login: Login | None = None
         if protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL):
             self.tls = TlsEndpoint(
                 config, name, server_side=False, sasl=protocol is SecurityProtocol.SASL_SSL
@@ -175,13 +185,25 @@ class ClientSecurity:
                 raise ConfigError.bad_value(
                     mechanism_key, mechanism, "a mechanism of " + ", ".join(MECHANISMS)
                 )
-            options = login_module(keys, name, mechanism).options
-            if "username" not in options or "password" not in options:
-                raise ConfigError(
-                    f"The JAAS configuration of listener {name} for {mechanism} has no username and password, "
-                    "which connections between nodes need"
-                )
-            self.login = ClientLogin(mechanism, options["username"], options["password"])
+            self.login = _node_login(keys, name, mechanism)
+
+
+def _node_login(keys: Mapping[str, str], name: str, mechanism: str) -> Login:
+    """How a node logs in to listeners of one name."""
+    options = login_module(keys, name, mechanism).options
+    if mechanism == "OAUTHBEARER":
+        from ottla.credentials.oauth import oauth_login
+
+        try:
+            return oauth_login(keys, options)
+        except CredentialsError as error:
+            raise ConfigError(f"Connections to listener {name} cannot log in: {error}") from None
+    if "username" not in options or "password" not in options:
+        raise ConfigError(
+            f"The JAAS configuration of listener {name} for {mechanism} has no username and password, "
+            "which connections between nodes need"
+        )
+    return ClientLogin(mechanism, options["username"], options["password"])
 
 
 def login_module(keys: Mapping[str, str], name: str, mechanism: str) -> LoginModule:

@@ -16,7 +16,7 @@ from ottla.admin.connection import ConnectionFailed
 from ottla.admin.errors import advice
 from ottla.cli.tools.base import Session, parse_bootstrap
 from ottla.cli.tools.failures import UsageProblem
-from ottla.cli.tools.security import is_pem, jaas_options
+from ottla.cli.tools.security import OAUTHBEARER, is_pem, jaas_options
 from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 METADATA_TIMEOUT_S: Final = 10.0
 _REPORT_EACH_MS: Final = 200
+_TOKEN_LIFETIME_S: Final = 300
+"""Of a token that does not say when it ends."""
 
 _RENAMED: Final = {
     "send.buffer.bytes": "socket.send.buffer.bytes",
@@ -88,9 +90,33 @@ def settings(session: Session, properties: Mapping[str, str], **more: object) ->
             merged[key] = value.strip() or "none"
         elif key not in _WITHOUT_MEANING and value != "":
             merged[_RENAMED.get(key, key)] = value
+    if _uses_tokens(merged):
+        merged = _with_tokens(merged, {**session.properties, **properties})
     merged |= {key.replace("_", "."): value for key, value in more.items()}
     merged["bootstrap.servers"] = session.bootstrap
     return merged
+
+
+def _uses_tokens(merged: EngineSettings) -> bool:
+    mechanism = merged.get("sasl.mechanism") or merged.get("sasl.mechanisms") or ""
+    return str(mechanism).upper() == OAUTHBEARER and str(merged.get("security.protocol")).startswith("SASL")
+
+
+def _with_tokens(merged: EngineSettings, properties: Mapping[str, str]) -> EngineSettings:
+    """librdkafka asks us for tokens: we read Kafka's keys, of which it knows only some."""
+    from ottla.credentials.oauth import token_source
+
+    try:
+        source = token_source(properties, jaas_options(properties.get("sasl.jaas.config", "")))
+    except ValueError as error:
+        raise UsageProblem(str(error)) from None
+
+    def give(_: str) -> tuple[str, float]:
+        value, expires_at_s = source.token()
+        return value.reveal(), expires_at_s or time.time() + _TOKEN_LIFETIME_S
+
+    kept = {key: value for key, value in merged.items() if not key.startswith("sasl.oauthbearer.")}
+    return {**kept, "oauth_cb": give}
 
 
 def require_broker(session: Session) -> None:

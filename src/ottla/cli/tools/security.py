@@ -9,6 +9,7 @@ from typing import Final
 from ottla.admin.settings import SASL_MECHANISMS, SECURITY_PROTOCOLS, SecuritySettings
 from ottla.cli.tools.failures import UsageProblem
 
+OAUTHBEARER: Final = "OAUTHBEARER"
 _STORES: Final = ("ssl.keystore", "ssl.truststore")
 _PEM_START: Final = b"-----BEGIN "
 
@@ -37,8 +38,13 @@ def security(properties: Mapping[str, str]) -> SecuritySettings:
     if protocol not in SECURITY_PROTOCOLS:
         raise UsageProblem(f"security.protocol={protocol}: expected one of {', '.join(SECURITY_PROTOCOLS)}")
     mechanism, user, password = "PLAIN", "", ""
+    oauth: dict[str, str] = {}
+    jaas: dict[str, str] = {}
     if protocol.startswith("SASL"):
         mechanism, user, password = _credentials(properties)
+        if mechanism == OAUTHBEARER:
+            oauth = {key: text for key, text in properties.items() if key.startswith("sasl.oauthbearer.")}
+            jaas = jaas_options(properties.get("sasl.jaas.config", ""))
     algorithm = properties.get("ssl.endpoint.identification.algorithm")
     return SecuritySettings(
         protocol=protocol,
@@ -51,6 +57,8 @@ def security(properties: Mapping[str, str]) -> SecuritySettings:
         mechanism=mechanism,
         user=user,
         password=password,
+        oauth=tuple(oauth.items()),
+        oauth_jaas=tuple(jaas.items()),
         stores=_java_stores(properties) if protocol.endswith("SSL") else (),
     )
 
@@ -82,6 +90,8 @@ def _credentials(properties: Mapping[str, str]) -> tuple[str, str, str]:
         raise UsageProblem(
             f"sasl.mechanism={mechanism} is not supported by this tool: {', '.join(SASL_MECHANISMS)} are"
         )
+    if mechanism == OAUTHBEARER:
+        return mechanism, "", ""
     options = jaas_options(properties.get("sasl.jaas.config", ""))
     user = properties.get("sasl.username", options.get("username"))
     if user is None:
