@@ -73,6 +73,12 @@ class RequestContext(ABC):
     def respond(self, response: WireResponse) -> None:
         """Answer the request, once. Later calls, and calls after the client has disconnected, do nothing."""
 
+    def note_error(self, code: int) -> None:  # noqa: B027 - only requests of clients are counted
+        """Count an error code of the response. APIs whose responses are too large to be searched call it."""
+
+    def from_follower(self) -> None:  # noqa: B027 - as above
+        """Count the request as a follower's, not a consumer's."""
+
     @abstractmethod
     def abort(self) -> None:
         """Close the connection instead of answering: the only way to report an error to an acks=0 producer."""

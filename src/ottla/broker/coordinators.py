@@ -51,6 +51,11 @@ class Coordinators:
             self._made.share.coordinator.start()
         return self._made
 
+    @property
+    def started(self) -> CoordinatorSet | None:
+        """The coordinators, if there are any yet."""
+        return self._made
+
     def publish(self, delta: MetadataDelta, image: MetadataImage, node_id: int) -> None:
         """A metadata publisher, after the replicas."""
         needed = not self._closed and any(topic in image.topics.by_name for topic in _TOPICS)

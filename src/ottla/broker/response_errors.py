@@ -26,6 +26,27 @@ class _ErrorFields(msgspec.Struct, frozen=True):
     """Its lists of structs that have error codes."""
 
 
+def error_codes(response: WireResponse, limit: int) -> list[int]:
+    """The error codes in a response, its own and those of its entries, of at most `limit` of them."""
+    fields = _error_fields_of(type(response))
+    found: list[int] = []
+    if fields is not None:
+        _collect(response, fields, found, limit)
+    return found
+
+
+def _collect(struct: WireStruct, fields: _ErrorFields, found: list[int], limit: int) -> int:
+    """Add the codes of a struct. Returns how many more structs may be looked at."""
+    if fields.own and (code := getattr(struct, "error_code")):  # noqa: B009 - only some structs have the field
+        found.append(code)
+    for name, inner in fields.lists:
+        for entry in getattr(struct, name) or ():
+            if limit <= 0:
+                return 0
+            limit = _collect(entry, inner, found, limit - 1)
+    return limit
+
+
 def reports(response: WireResponse, code: ErrorCode) -> bool:
     """Whether a response reports this error, for itself or for one of its entries."""
     fields = _error_fields_of(type(response))

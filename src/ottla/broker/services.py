@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.topic_creation import InternalTopicCreations
+from ottla.counters import NodeCounters
 from ottla.errors import ApiException, ErrorCode
 from ottla.security.quotas.managers import ClientQuotas
 
@@ -83,6 +84,8 @@ class Node:
     """Stop the node because of an unrecoverable error. The reason is logged."""
     quotas: ClientQuotas = field(default_factory=ClientQuotas, kw_only=True)
     """Limits clients; while no quota is set it measures nothing."""
+    counters: NodeCounters = field(default_factory=NodeCounters, kw_only=True)
+    """The requests and connections of this node."""
 
     @property
     def controller(self) -> Controller:

@@ -26,6 +26,14 @@ def parse_assignments(words: Iterable[str], flag: str) -> dict[str, str]:
     return pairs
 
 
+def http_address(text: str) -> tuple[str, int]:
+    """The value of --http: a port of localhost, or HOST:PORT."""
+    address = parse_address(text if ":" in text else f"localhost:{text}")
+    if address is None:
+        raise ConfigError(f"Invalid value '{text}' for --http: expected PORT or HOST:PORT")
+    return address
+
+
 def node_config(
     file: str | None = None,
     settings: Mapping[str, str] | None = None,

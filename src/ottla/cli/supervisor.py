@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +21,11 @@ import click
 from ottla import __version__
 from ottla.cli.local_cluster import Address, NodePlan, plan_nodes, prepare_nodes
 from ottla.cli.refuse import describe_os_error, refuse
-from ottla.cli.settings import DEFAULT_LISTEN
+from ottla.cli.settings import DEFAULT_LISTEN, http_address
 from ottla.cli.start import STOP_WITH_STDIN
 from ottla.config.definitions import DATA_DIRECTORY
 from ottla.config.errors import ConfigError
-from ottla.config.listeners import parse_address
+from ottla.config.listeners import format_address, parse_address
 from ottla.errors import ApiException
 from ottla.log.checkpoints import read_meta_properties
 from ottla.log.fs import OsFs
@@ -50,10 +51,11 @@ class GaveUp(Exception):
 class Child:
     """One node and its process, over all restarts."""
 
-    def __init__(self, plan: NodePlan, log_level: str) -> None:
+    def __init__(self, plan: NodePlan, log_level: str, log_format: str = "text") -> None:
         self.plan = plan
         self.ready = asyncio.Event()
         self._log_level = log_level
+        self._log_format = log_format
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = False
         self._failures = 0
@@ -88,6 +90,8 @@ class Child:
                 *words,
                 "--log-level",
                 self._log_level,
+                "--log-format",
+                self._log_format,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -128,9 +132,16 @@ def _how(code: int) -> str:
 
 
 def plan_cluster(
-    brokers: int, data: str | None, listen: str | None, properties: Mapping[str, str]
+    brokers: int,
+    data: str | None,
+    listen: str | None,
+    properties: Mapping[str, str],
+    http: str | None = None,
 ) -> list[NodePlan]:
-    """Where each node listens: brokers from the port given upwards, their controllers on the ports after those."""
+    """Where each node listens: brokers from the port given upwards, their controllers on the ports after those.
+
+    Their HTTP servers count up from `http`.
+    """
     if not 1 <= brokers <= MAX_BROKERS:
         raise ConfigError(f"Invalid value {brokers} for --brokers: expected a number from 1 to {MAX_BROKERS}")
     address = parse_address(listen or DEFAULT_LISTEN)
@@ -153,7 +164,20 @@ def plan_cluster(
         )
         for number in range(brokers)
     }
-    return plan_nodes(root, nodes, settings={**_fitting(brokers), **_shared(properties)})
+    plans = plan_nodes(root, nodes, settings={**_fitting(brokers), **_shared(properties)})
+    if http is None:
+        return plans
+    http_host, http_port = http_address(http)
+    return [
+        replace(
+            plan,
+            properties={
+                **plan.properties,
+                "ottla.http.listen": format_address(http_host, http_port + number if http_port else 0),
+            },
+        )
+        for number, plan in enumerate(plans)
+    ]
 
 
 def _fitting(brokers: int) -> dict[str, str]:
@@ -181,6 +205,7 @@ _EACH_ITS_OWN: Final = frozenset(
         "log.dir",
         "log.dirs",
         "metadata.log.dir",
+        "ottla.http.listen",
     }
 )
 
@@ -189,11 +214,11 @@ def _shared(properties: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in properties.items() if key not in _EACH_ITS_OWN}
 
 
-def supervise(plans: list[NodePlan], log_level: str) -> None:
+def supervise(plans: list[NodePlan], log_level: str, log_format: str = "text") -> None:
     """Run the cluster until it gets a stop signal; exit code 0 after a clean stop."""
     try:
         cluster_id = prepare_nodes(plans)
-        asyncio.run(_supervise(plans, cluster_id, log_level))
+        asyncio.run(_supervise(plans, cluster_id, log_level, log_format))
     except ApiException as error:
         refuse(error.message)
     except OSError as error:
@@ -202,12 +227,12 @@ def supervise(plans: list[NodePlan], log_level: str) -> None:
         refuse(str(error))
 
 
-async def _supervise(plans: list[NodePlan], cluster_id: str, log_level: str) -> None:
+async def _supervise(plans: list[NodePlan], cluster_id: str, log_level: str, log_format: str) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    children = [Child(plan, log_level) for plan in plans]
+    children = [Child(plan, log_level, log_format) for plan in plans]
     lives = [asyncio.create_task(child.run()) for child in children]
     announcement = asyncio.create_task(_announce_when_ready(children, cluster_id))
     stopped = asyncio.create_task(stopping.wait())

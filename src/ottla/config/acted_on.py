@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.config.definitions import EXTENSION_KEYS
+from ottla.config.definitions import EXTENSION_KEYS, OWN_KEYS
 from ottla.config.synonyms import TOPIC_SYNONYMS, base_of_listener_key
 
 _NODE: Final = frozenset(
@@ -254,7 +254,7 @@ def unused_keys(given: Iterable[str]) -> list[str]:
     return sorted(
         key
         for key in given
-        if key not in ACTED_ON | EXTENSION_KEYS
+        if key not in ACTED_ON | EXTENSION_KEYS | OWN_KEYS.keys()
         and not key.startswith("config.providers.")
         and not key.endswith(".oauthbearer.sasl.server.callback.handler.class")
         and base_of_listener_key(key) not in _PER_LISTENER

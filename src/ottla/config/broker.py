@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ottla.config import checks
-from ottla.config.definitions import BROKER_KEYS, ConfigDef
+from ottla.config.definitions import BROKER_KEYS, OWN_KEYS, ConfigDef
 from ottla.config.dynamic import usable_dynamic
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import Listener, Voter, parse_listeners, parse_protocol_map, parse_voters
@@ -60,8 +60,9 @@ class BrokerConfig(TypedValues):
         self.dynamic: Mapping[str, str] = ConfigTexts(_resolved_secrets(static, dynamic))
         given = {**static, **dynamic_default, **self.dynamic}
         values = {name: _value(definition, given) for name, definition in BROKER_KEYS.items()}
+        values.update((name, _value(definition, given)) for name, definition in OWN_KEYS.items())
         for name, text in given.items():
-            if name not in BROKER_KEYS:
+            if name not in BROKER_KEYS and name not in OWN_KEYS:
                 values[name] = _prefixed_value(name, text)
 
         super().__init__(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ottla.config.definitions import BROKER_KEYS, EXTENSION_KEYS
+from ottla.config.definitions import BROKER_KEYS, EXTENSION_KEYS, OWN_KEYS
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import parse_address
 from ottla.config.synonyms import base_of_listener_key
@@ -25,7 +25,9 @@ _MIB = 1 << 20
 def is_known(name: str) -> bool:
     """A key of the table, a known plug-in's key, or one of them for a single listener."""
     base = base_of_listener_key(name) or name
-    return base in BROKER_KEYS or base in EXTENSION_KEYS or name.startswith(_PLUGIN_PREFIXES)
+    if base in BROKER_KEYS or base in EXTENSION_KEYS or name in OWN_KEYS:
+        return True
+    return name.startswith(_PLUGIN_PREFIXES)
 
 
 def check_names(given: Mapping[str, str]) -> None:
@@ -38,7 +40,7 @@ def _suggestion(name: str) -> str:
     # Imported here: only a refused start needs it.
     import difflib
 
-    close = difflib.get_close_matches(name, BROKER_KEYS, n=1, cutoff=0.8)
+    close = difflib.get_close_matches(name, [*BROKER_KEYS, *OWN_KEYS], n=1, cutoff=0.8)
     return f": did you mean {close[0]}?" if close else ": Kafka 4.3 has no such broker key"
 
 

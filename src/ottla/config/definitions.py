@@ -144,6 +144,35 @@ def _load() -> tuple[dict[str, ConfigDef], dict[str, ConfigDef]]:
 
 BROKER_KEYS, TOPIC_KEYS = _load()
 
+
+def _own(name: str, type: ConfigType, default: str | None, valid: str | None = None) -> ConfigDef:
+    return ConfigDef(
+        name=name,
+        type=type,
+        default=default,
+        required=False,
+        importance="MEDIUM",
+        update_mode=UpdateMode.READ_ONLY,
+        internal=False,
+        check=compile_check(valid),
+    )
+
+
+OWN_KEYS: Final = {
+    key.name: key
+    for key in (
+        _own("ottla.http.listen", ConfigType.STRING, None),
+        _own("ottla.http.token", ConfigType.PASSWORD, None),
+        _own("ottla.http.ssl", ConfigType.BOOLEAN, "false"),
+        _own("ottla.http.debug", ConfigType.BOOLEAN, "false"),
+        _own("ottla.http.metrics.partitions", ConfigType.BOOLEAN, "true"),
+        _own("ottla.otlp.endpoint", ConfigType.STRING, None),
+        _own("ottla.otlp.headers", ConfigType.PASSWORD, None),
+        _own("ottla.otlp.interval.ms", ConfigType.INT, "60000", "[1000,...]"),
+    )
+}
+"""Keys that Kafka does not have. It ignores them with a warning, so that a file can be used by both."""
+
 EXTENSION_KEYS: Final = frozenset(
     {
         "allow.everyone.if.no.acl.found",

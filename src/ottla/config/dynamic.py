@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from ottla.config.definitions import BROKER_KEYS, ConfigDef, UpdateMode
+from ottla.config.definitions import BROKER_KEYS, OWN_KEYS, ConfigDef, UpdateMode
 from ottla.config.errors import ConfigError
 from ottla.config.synonyms import base_of_listener_key
 
@@ -39,7 +39,7 @@ def is_security_key(name: str) -> bool:
 
 def definition_of(name: str) -> ConfigDef | None:
     """The table's entry of a key, with or without a listener prefix."""
-    return BROKER_KEYS.get(base_of_listener_key(name) or name)
+    return OWN_KEYS.get(name) or BROKER_KEYS.get(base_of_listener_key(name) or name)
 
 
 def check_dynamic(name: str, value: str | None, *, per_broker: bool) -> None:

@@ -48,7 +48,7 @@ class SpaceReserver:
     The write gate stays closed meanwhile, since a write to the file would block. Use it on the event loop.
     """
 
-    __slots__ = ("_clock", "_executor", "_gate", "_post", "_reserve", "_thread")
+    __slots__ = ("_clock", "_executor", "_gate", "_post", "_reserve", "_thread", "reserved_bytes")
 
     def __init__(
         self,
@@ -59,6 +59,8 @@ class SpaceReserver:
         executor: Executor | None = None,
         reserve: Reserve | None = None,
     ) -> None:
+        self.reserved_bytes = 0
+        """What was preallocated since the start."""
         self._clock = clock
         self._gate = gate
         self._post = post
@@ -83,6 +85,7 @@ class SpaceReserver:
             start = max(size, file.preallocated_until)
             end = min(start + chunk, limit)
             file.preallocated_until = end
+            self.reserved_bytes += end - start
             self._gate.hold()
             work = self._executor.submit(self._preallocate, file, start, end - start, beside)
             work.add_done_callback(self._done)

@@ -41,6 +41,7 @@ class WriteGate:
     __slots__ = (
         "_bound_s",
         "_clock",
+        "_closed_since",
         "_deadline",
         "_holders",
         "_left",
@@ -49,6 +50,8 @@ class WriteGate:
         "_timer",
         "_waiting",
         "_warn_again_at",
+        "waited_s",
+        "waits",
     )
 
     def __init__(self, clock: Clock, probe: Probe | None) -> None:
@@ -65,6 +68,11 @@ class WriteGate:
         self._deadline = 0.0
         self._bound_s = LONGEST_WAIT_S
         self._warn_again_at = 0.0
+        self._closed_since: float | None = None
+        self.waits = 0
+        """How often the gate closed before a write."""
+        self.waited_s = 0.0
+        """How long it was closed, up to its last opening."""
 
     def admits(self, size: int) -> bool:
         """Return whether `size` bytes may be written now. If not, call `wait`, and ask again in the callback."""
@@ -112,7 +120,11 @@ class WriteGate:
             self._pressed = True
             self._warn(fullness)
         if self._timer is None:
-            self._deadline = self._clock.monotonic() + self._bound_s
+            now = self._clock.monotonic()
+            if self._closed_since is None:
+                self._closed_since = now
+                self.waits += 1
+            self._deadline = now + self._bound_s
             self._arm()
         return False
 
@@ -146,6 +158,9 @@ class WriteGate:
 
     def _open(self, left: int) -> None:
         self._disarm()
+        if self._closed_since is not None:
+            self.waited_s += self._clock.monotonic() - self._closed_since
+            self._closed_since = None
         self._left = left
         waiting, self._waiting = self._waiting, {}
         for resume in waiting:

@@ -25,10 +25,12 @@ class MetadataLoader:
     transaction become visible when it ends, all at once or not at all.
     """
 
-    __slots__ = ("_loading", "_publishers", "_snapshots", "_transactions", "image")
+    __slots__ = ("_loading", "_publishers", "_snapshots", "_transactions", "applied_at_ms", "image")
 
     def __init__(self, snapshots: SnapshotGenerator | None = None) -> None:
         self.image: MetadataImage = EMPTY_IMAGE
+        self.applied_at_ms = -1
+        """The timestamp of the newest batch in the image; -1 before the first."""
         self._loading: tuple[MetadataDelta, OffsetAndEpoch] | None = None
         self._publishers: list[Publisher] = []
         self._transactions = TransactionFilter()
@@ -57,6 +59,7 @@ class MetadataLoader:
             if not self._transactions.active:
                 offset, epoch = batch.last_offset, batch.epoch
             timestamp, size = batch.timestamp, size + batch.size
+        self.applied_at_ms = timestamp or self.applied_at_ms
         if offset == self.image.offset:
             return
         self._publish(delta, delta.apply(offset, epoch))

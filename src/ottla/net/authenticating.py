@@ -111,7 +111,8 @@ class Authenticating:
             raise IllegalState(f"version {version} of {request_class.NAME} is not supported")
         budget = max(UNAUTHENTICATED_DECODE_BYTES, DECODE_AMPLIFICATION * len(frame))
         message, _ = decode_prefix(request_class, version, frame, offset, budget)
-        request = Request(connection, self._dispatcher.api(key), version, correlation_id, client_id, now)
+        api, counters = self._dispatcher.api(key), self._dispatcher.counters(key)
+        request = Request(connection, api, version, correlation_id, client_id, now, counters)
         connection.add(request)
         if isinstance(message, SaslHandshakeRequest):
             self._handshake(connection, request, message)
@@ -144,7 +145,9 @@ class Authenticating:
 
     def _bare_token(self, connection: Connection, token: bytes, now: float) -> None:
         """After SaslHandshake version 0: size and token, no header, and no answer to a failure but the end."""
-        request = Request(connection, self._dispatcher.api(ApiKey.SASL_AUTHENTICATE), 0, 0, None, now)
+        key = ApiKey.SASL_AUTHENTICATE
+        api, counters = self._dispatcher.api(key), self._dispatcher.counters(key)
+        request = Request(connection, api, 0, 0, None, now, counters)
         connection.add(request)
         try:
             answer, _ = self._exchange.token(token, now, self._clock.now_ms())

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol, cast
 
+from ottla.counters import MAX_VERSION, ListenerCounters
 from ottla.limits import MAX_PIPELINED_REQUESTS, MAX_WRITE_BUFFER_BYTES
 from ottla.net.buffers import FIRST_GROWTH_BYTES, GROWTH, ReceiveBuffers
 from ottla.net.request import Request
@@ -76,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         "_busy_poller",
         "_call_soon",
         "_clock",
+        "_counters",
         "_end",
         "_failed_logins",
         "_finishing",
@@ -97,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         "client",
         "dispatcher",
         "last_active",
+        "monotonic",
         "on_disconnect",
     )
 
@@ -112,11 +115,14 @@ class Connection(asyncio.BufferedProtocol):
         on_lost: Callable[[Connection], None],
         busy_poll: BusyPoller | None = None,
         failed_logins: FailedLogins | None = None,
+        counters: ListenerCounters | None = None,
     ) -> None:
         """`failed_logins` bounds how often the log names one address."""
         self.dispatcher: FrameHandler = dispatcher
         self._buffers = buffers
         self._clock = clock
+        self.monotonic = clock.monotonic
+        self._counters = counters or ListenerCounters()
         self._call_soon = call_soon
         self._max_request_bytes = max_request_bytes
         self.client = client
@@ -177,7 +183,8 @@ class Connection(asyncio.BufferedProtocol):
         return self._buffers.scratch if own is None else memoryview(own)[self._end :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        now = self._clock.monotonic()
+        now = self.monotonic()
+        self._counters.bytes_in += nbytes
         own = self._own
         if own is None:
             self.last_active = now
@@ -280,14 +287,22 @@ class Connection(asyncio.BufferedProtocol):
         if slots and slots[0] is not request:
             self._held_answer_bytes += request.size
             return
-        self.last_active = self._clock.monotonic()
+        now = self.last_active = self.monotonic()
         transport = None if self._closing else self._transport
+        counters = self._counters
         while slots and (buffers := slots[0].buffers) is not None:
             head = slots.popleft()
             if head is not request:
                 self._held_answer_bytes -= head.size
             if transport is not None and buffers:
                 _write(transport, buffers, head.size)
+                counters.responses += 1
+                counters.bytes_out += head.size
+            counted = head.counters
+            counted.versions[head.version if head.version < MAX_VERSION else MAX_VERSION] += 1
+            counted.total.add(now - head.received_at)
+            if head.began:
+                head.note_parts(now, self.monotonic())
         if self._finishing:
             if not slots:
                 self.close()

@@ -14,6 +14,7 @@ from ottla.api.authorization import check
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, AnyApi
 from ottla.api.forwarding.request_forwarding import forward_request
 from ottla.api.node_requests import check_sender
+from ottla.counters import NodeCounters, RequestCounters
 from ottla.errors import ApiException, ErrorCode
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
@@ -31,19 +32,26 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-_Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None"]
-"""An API, the class of its requests, and the gate that they have to pass, if any."""
+_Served = tuple[AnyApi, type[WireRequest[WireResponse]], "WriteGate | None", RequestCounters]
+"""An API, the class of its requests, the gate that they have to pass, if any, and what counts them."""
 
 
 class Dispatcher:
     """Serves the APIs of one kind of listener."""
 
-    __slots__ = ("_apis", "_clock", "_gate", "_node", "_quotas", "_served")
+    __slots__ = ("_apis", "_clock", "_counters", "_gate", "_node", "_quotas", "_served")
 
-    def __init__(self, node: Node, apis: Mapping[int, AnyApi], gate: WriteGate | None = None) -> None:
+    def __init__(
+        self,
+        node: Node,
+        apis: Mapping[int, AnyApi],
+        gate: WriteGate | None = None,
+        counters: NodeCounters | None = None,
+    ) -> None:
         self._node = node
         self._clock = node.clock
         self._quotas = node.quotas
+        self._counters = counters or NodeCounters()
         self._apis = apis
         self._gate = gate
         """Holds back requests of gated APIs while the disk cannot keep up."""
@@ -53,6 +61,10 @@ class Dispatcher:
     def api(self, key: int) -> AnyApi:
         """An API that this listener serves. KeyError for others."""
         return self._apis[key]
+
+    def counters(self, key: int) -> RequestCounters:
+        """What counts the requests of an API."""
+        return self._counters.request(key, with_followers=key == ApiKey.FETCH)
 
     def dispatch(self, connection: Connection, frame: memoryview, now: float) -> None:
         """Take one request: answer it, park it, hold its connection, or close it."""
@@ -64,7 +76,7 @@ class Dispatcher:
                 if key == ApiKey.API_VERSIONS:
                     self._answer_unknown_version(connection, correlation_id, now)
                 return
-            api, asked, gate = served
+            api, asked, gate, counters = served
             if gate is not None and not gate.admits(len(frame)):
                 connection.hold(gate)
                 return
@@ -75,10 +87,10 @@ class Dispatcher:
             connection.close()
             return
         if began is None or not api.throttled:
-            request = Request(connection, api, version, correlation_id, client_id, now)
+            request = Request(connection, api, version, correlation_id, client_id, now, counters)
         else:
             request = self._metered(
-                connection, api, version, correlation_id, client_id, now, len(frame), began
+                connection, api, version, correlation_id, client_id, now, counters, len(frame), began
             )
         connection.add(request)
         if api.forward and not request.on_controller_listener:
@@ -86,7 +98,13 @@ class Dispatcher:
             if not self._node.is_controller:
                 self.forward(request)
                 return
-        self._handle(request, message)
+        if counters.sampled():
+            request.began = connection.monotonic()
+            self._handle(request, message)
+            if request.buffers is None:
+                request.handled_at = connection.monotonic()
+        else:
+            self._handle(request, message)
 
     def _metered(
         self,
@@ -96,6 +114,7 @@ class Dispatcher:
         correlation_id: int,
         client_id: str | None,
         now: float,
+        counters: RequestCounters,
         size: int,
         began: float,
     ) -> Request:
@@ -103,14 +122,24 @@ class Dispatcher:
         from ottla.net.metered_request import MeteredRequest
 
         return MeteredRequest(
-            self._node, connection, api, version, correlation_id, client_id, now, size=size, began=began
+            self._node,
+            connection,
+            api,
+            version,
+            correlation_id,
+            client_id,
+            now,
+            counters,
+            size=size,
+            began=began,
         )
 
     def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
         """The API, if it is served in this version. As in Kafka, the connection of other clients is closed."""
         api = self._apis.get(key)
         if api is not None and version in api.versions:
-            served = self._served[key, version] = api, request_class(key), self._gate if api.gated else None
+            gate = self._gate if api.gated else None
+            served = self._served[key, version] = api, request_class(key), gate, self.counters(key)
             return served
         if key != ApiKey.API_VERSIONS:
             name = ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
@@ -125,7 +154,7 @@ class Dispatcher:
 
     def _answer_unknown_version(self, connection: Connection, correlation_id: int, now: float) -> None:
         api = self._apis[ApiKey.API_VERSIONS]
-        request = Request(connection, api, 0, correlation_id, None, now)
+        request = Request(connection, api, 0, correlation_id, None, now, self.counters(ApiKey.API_VERSIONS))
         connection.add(request)
         error = ApiException(ErrorCode.UNSUPPORTED_VERSION, "this version of ApiVersions is not supported")
         self._fail(request, None, error)

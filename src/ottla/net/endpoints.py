@@ -84,7 +84,8 @@ class ListenerSet:
         for configured in self._configured(controllers=controllers):
             now = self._clock.monotonic()
             self._admission.add_listener(configured.name, _limits(self._config, configured.name), now)
-            dispatcher = Dispatcher(node, supported(on_controller_listener=controllers), node.gate)
+            apis = supported(on_controller_listener=controllers)
+            dispatcher = Dispatcher(node, apis, node.gate, node.counters)
             listener = Listener(
                 _settings(self._config, configured),
                 self._sockets[configured.name],
@@ -96,6 +97,7 @@ class ListenerSet:
                 self._secured(configured.name, node, dispatcher),
                 node.quotas.ips,
                 self._failed_logins,
+                node.counters.listener(configured.name),
             )
             listener.on_room = self._room
             self._listeners[configured.name] = listener

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
+from ottla.counters import ListenerCounters
 from ottla.limits import MAX_HELD_SOCKETS
 from ottla.net.admission import Admission, Verdict
 from ottla.net.buffers import ReceiveBuffers
@@ -109,8 +110,10 @@ class Listener:
         security: ConnectionSecurity | None = None,
         ip_quotas: IpQuotas | None = None,
         failed_logins: FailedLogins | None = None,
+        counters: ListenerCounters | None = None,
     ) -> None:
         """`security` is None for a PLAINTEXT listener."""
+        self._counters = counters or ListenerCounters()
         self.settings = settings
         self._security = security
         self._failed_logins = failed_logins
@@ -276,7 +279,9 @@ class Listener:
             on_lost=self._lost,
             busy_poll=self._busy_poller,
             failed_logins=self._failed_logins,
+            counters=self._counters,
         )
+        self._counters.created += 1
         self.connections.add(connection)
         if self._security is not None:
             self._security.begin(connection)
@@ -318,6 +323,7 @@ class Listener:
     def _lost(self, connection: Connection) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
+            self._counters.closed += 1
             self._admission.release(self.settings.name, connection.client.client_host)
             if self._security is not None:
                 self._security.gone(connection)

@@ -17,6 +17,7 @@ from ottla.wire.messages import response_class
 if TYPE_CHECKING:
     from ottla.api.base import AnyApi
     from ottla.broker.services import Node
+    from ottla.counters import RequestCounters
     from ottla.net.connection import Connection
     from ottla.wire.classes import WireResponse
 
@@ -35,12 +36,13 @@ class MeteredRequest(Request):
         correlation_id: int,
         client_id: str | None,
         received_at: float,
+        counters: RequestCounters,
         *,
         size: int,
         began: float,
     ) -> None:
         """`size` is that of the whole request; `began` is when its decoding began."""
-        super().__init__(connection, api, version, correlation_id, client_id, received_at)
+        super().__init__(connection, api, version, correlation_id, client_id, received_at, counters)
         self._request_size = size
         self.meter: Meter = Meter(node.quotas, node.clock, self.principal, client_id, began)
 

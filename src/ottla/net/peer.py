@@ -39,6 +39,7 @@ _SOFTWARE: Final = "ottla-node", "1"
 _NEVER: Final = float("inf")
 _CORRELATION_AND_ERROR = Struct(">ih")
 _ID = Struct(">i")
+_SIZE_BYTES: Final = 4
 
 
 class _Sent:
@@ -80,6 +81,7 @@ class SocketPeer:
         self._renewal: Timer | None = None
         """Renews the session before it ends."""
         self._endpoint = endpoint
+        self._counters = peers.counters.peer(purpose)
         self._client_id = f"node-{peers.node_id}-{purpose}"
         self._queue: deque[_Sent] = deque()
         self._in_flight: deque[_Sent] = deque()
@@ -323,6 +325,8 @@ class SocketPeer:
         buffers = encode_request(correlation_id, self._client_id, sent.request, version)
         sent.version, sent.correlation_id = version, correlation_id
         self._in_flight.append(sent)
+        self._counters.requests += 1
+        self._counters.bytes_out += sum(map(len, buffers))
         protocol = self._protocol
         assert protocol is not None
         # Without a transport, `connection_lost` is about to come and to fail what is in flight.
@@ -346,6 +350,8 @@ class SocketPeer:
         if not self._in_flight:
             self._connection_lost("it sent a response to no request")
             return
+        self._counters.responses += 1
+        self._counters.bytes_in += len(frame) + _SIZE_BYTES
         sent = self._in_flight.popleft()
         api_key, version = sent.request.API_KEY, sent.version
         try:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.api.base import AnyApi, RequestContext
-from ottla.broker.response_errors import reports
+from ottla.broker.response_errors import error_codes, reports
+from ottla.counters import RequestCounters
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.classes import WireResponse
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+_MAX_COUNTED: Final = 1000
+"""Entries of one response that are searched for errors to count."""
+_COUNTED_BY_HANDLER: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
+"""These count their errors themselves: a search of their responses would take longer than their making."""
+
 
 class Request(RequestContext):
     """The `ctx` of handlers. `buffers` is None until the request is answered."""
@@ -34,13 +40,17 @@ class Request(RequestContext):
         "_on_close",
         "api",
         "api_key",
+        "began",
         "buffers",
         "client_host",
         "client_id",
         "closed_by_client",
+        "completed_at",
         "connection_id",
         "correlation_id",
+        "counters",
         "frame",
+        "handled_at",
         "listener_name",
         "local_host",
         "local_port",
@@ -59,6 +69,7 @@ class Request(RequestContext):
         correlation_id: int,
         client_id: str | None,
         received_at: float,
+        counters: RequestCounters,
     ) -> None:
         self._connection = connection
         self._on_close: list[Callable[[], None]] | None = None
@@ -68,6 +79,12 @@ class Request(RequestContext):
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.received_at = received_at
+        self.counters = counters
+        counters.taken += 1
+        self.began = 0.0
+        """When its handler began, if this request is one of those whose parts are timed; so are the next two."""
+        self.handled_at = 0.0
+        self.completed_at = 0.0
         self.buffers: list[Buffer] | None = None
         self.size = 0
         self.frame: bytes | None = None
@@ -97,6 +114,9 @@ class Request(RequestContext):
             # This node was the active controller, and another one is now.
             self._connection.dispatcher.forward(self)
             return
+        if self.api_key not in _COUNTED_BY_HANDLER:
+            for code in error_codes(response, _MAX_COUNTED):
+                self.counters.error(code)
         try:
             buffers = encode_response(self.correlation_id, response, self.version)
         except EncodeError:
@@ -117,6 +137,16 @@ class Request(RequestContext):
         """Answer with the active controller's response, as it came without its size."""
         size = len(answer)
         self.complete([size.to_bytes(4, "big"), answer], size + 4)
+
+    def note_error(self, code: int) -> None:
+        self.counters.error(code)
+
+    def from_follower(self) -> None:
+        follower = self.counters.follower
+        if follower is not None:
+            self.counters.taken -= 1
+            follower.taken += 1
+            self.counters = follower
 
     def abort(self) -> None:
         self._connection.close()
@@ -139,11 +169,27 @@ class Request(RequestContext):
         self.buffers = buffers
         self.size = size
         self._on_close = None
+        if self.began:
+            self.completed_at = self._connection.monotonic()
         self._connection.answered(self)
+
+    def note_parts(self, written_from: float, written_at: float) -> None:
+        """Count how long the parts of a timed request took."""
+        counters = self.counters
+        counters.queue.add(self.began - self.received_at)
+        if self.handled_at:
+            counters.local.add(self.handled_at - self.began)
+            counters.remote.add(self.completed_at - self.handled_at)
+        else:
+            counters.local.add(self.completed_at - self.began)
+            counters.remote.add(0.0)
+        counters.response_queue.add(written_from - self.completed_at)
+        counters.send.add(written_at - written_from)
 
     def client_gone(self) -> list[Callable[[], None]]:
         """The connection is lost. Returns the callbacks that wait for that."""
         self.closed_by_client = True
+        self.counters.dropped += 1
         callbacks, self._on_close = self._on_close or [], None
         return callbacks
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ottla.counters import NodeCounters
 from ottla.net.connecting import Connect, ConnectFailed, connect_socket
 from ottla.net.peer import SocketPeer
 from ottla.net.response_protocol import SCRATCH_BYTES
@@ -56,8 +57,10 @@ class SocketPeers:
         settings: PeerSettings,
         connect: Connect = connect_socket,
         security: Callable[[str], ClientSecurity | None] = lambda purpose: None,
+        counters: NodeCounters | None = None,
     ) -> None:
         """`security` says how connections for a purpose are secured; None for plain text."""
+        self.counters = counters or NodeCounters()
         self._connect = connect
         self._security = security
         self.clock = clock

@@ -1,22 +1,35 @@
-"""Measures how long the event loop is blocked. Off unless the benchmark or an operator turns it on.
+"""Measures how long the event loop is blocked, on every node, and notes what held it up.
 
 A timer that fires late shows that something blocked the loop. The measure is that delay, less the time in which the
-thread was ready to run but had no core.
+thread was ready to run but had no core. A second thread takes the loop's stack while a delay lasts.
 """
 
 from __future__ import annotations
 
+import logging
+import sys
+import threading
+import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
+
+from ottla.counters import Histogram
 
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
 
-_INTERVAL_S = 0.01
-_WORTH_KEEPING_S = 0.02
-_KEPT_STALLS = 10_000
+_logger = logging.getLogger(__name__)
+
+INTERVAL_S: Final = 0.05
+FINE_INTERVAL_S: Final = 0.01
+"""For measurements."""
+STACK_AFTER_S: Final = 0.1
+WORTH_KEEPING_S: Final = 0.02
+_KEPT_STALLS: Final = 10_000
+_KEPT_STACKS: Final = 50
+_MAX_FRAMES: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +40,16 @@ class Stall:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class StallStack:
+    """What the event loop was doing while it was held up, at `at_ms` since the epoch."""
+
+    at_ms: int
+    late_s: float
+    frames: tuple[str, ...]
+    """The innermost call last."""
+
+
 class Findings(TypedDict):
     """What a watchdog has measured."""
 
@@ -35,37 +58,69 @@ class Findings(TypedDict):
 
 
 class LoopWatchdog:
-    """Checks every 10 ms how late it is. Keeps the latest stalls of 20 ms and more, and the longest of all."""
+    """Checks every 50 ms how late it is. Keeps the latest stalls of 20 ms and more, and the longest of all."""
 
-    __slots__ = ("_clock", "_due", "_timer", "_waited", "_waited_before", "longest_s", "stalls")
+    __slots__ = (
+        "_clock",
+        "_due",
+        "_interval_s",
+        "_timer",
+        "_waited",
+        "_waited_before",
+        "delays",
+        "longest_s",
+        "stacks",
+        "stalls",
+    )
 
-    def __init__(self, clock: Clock, waited_for_core_s: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        waited_for_core_s: Callable[[], float] = lambda: 0.0,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
         self._clock = clock
         self._waited = waited_for_core_s
         """The total time in which the loop's thread was ready to run but had no core."""
         self._waited_before = 0.0
+        self._interval_s = interval_s
         self._timer: Timer | None = None
         self._due = 0.0
         self.longest_s = 0.0
+        self.delays = Histogram()
+        """The stalls of 20 ms and more since the start."""
         self.stalls: deque[Stall] = deque(maxlen=_KEPT_STALLS)
+        self.stacks: deque[StallStack] = deque(maxlen=_KEPT_STACKS)
 
     def start(self) -> None:
         self._waited_before = self._waited()
-        self._due = self._clock.monotonic() + _INTERVAL_S
-        self._timer = self._clock.call_later(_INTERVAL_S, self._look)
+        self._due = self._clock.monotonic() + self._interval_s
+        self._timer = self._clock.call_later(self._interval_s, self._look)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    @property
+    def due(self) -> float:
+        """When the loop must have come round again, on the monotonic clock. Any thread may read it."""
+        return self._due
+
+    @property
+    def running(self) -> bool:
+        return self._timer is not None
+
     def _look(self) -> None:
         now = self._clock.monotonic()
-        late = now - self._due - (self._waited() - self._waited_before)
+        late = now - self._due
+        if late >= WORTH_KEEPING_S:
+            late -= self._waited() - self._waited_before
         if late > self.longest_s:
             self.longest_s = late
-        if late >= _WORTH_KEEPING_S:
+        if late >= WORTH_KEEPING_S:
             self.stalls.append(Stall(now, late))
+            self.delays.add(late)
         self.start()
 
     def findings(self) -> Findings:
@@ -74,3 +129,45 @@ class LoopWatchdog:
             "longest_s": self.longest_s,
             "stalls": [{"at": stall.at, "seconds": stall.seconds} for stall in self.stalls],
         }
+
+
+class StackWatch:
+    """A thread that takes the loop's stack, once, when its watchdog is 100 ms late."""
+
+    def __init__(self, watchdog: LoopWatchdog, clock: Clock) -> None:
+        """Create it on the event loop's thread."""
+        self._watchdog = watchdog
+        self._clock = clock
+        self._loop_thread = threading.get_ident()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ottla-stalls", daemon=True)
+        self._taken_for = -1.0
+        """The moment at which the loop was due in the stall whose stack was taken."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(STACK_AFTER_S / 2):
+            self.look()
+
+    def look(self) -> None:
+        """Take the stack if the loop is late and this stall has none yet."""
+        due = self._watchdog.due
+        late = self._clock.monotonic() - due
+        if late < STACK_AFTER_S or due == self._taken_for or not self._watchdog.running:
+            return
+        frame = sys._current_frames().get(self._loop_thread)
+        if frame is None:
+            return
+        self._taken_for = due
+        frames = tuple(
+            f"{entry.filename}:{entry.lineno} {entry.name}" for entry in traceback.extract_stack(frame)
+        )[-_MAX_FRAMES:]
+        self._watchdog.stacks.append(StallStack(self._clock.now_ms(), late, frames))
+        innermost = frames[-1] if frames else "unknown"
+        _logger.warning("The event loop has been held up for %.0f ms, in %s", 1000 * late, innermost)

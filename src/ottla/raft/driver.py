@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
+from ottla.counters import QuorumCounters
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId
 from ottla.log.fs import Fs
@@ -134,6 +135,35 @@ class RaftDriver:
     def leader_endpoint(self) -> Endpoint | None:
         """The address of the leader's controller listener; None while there is no leader or its address is unknown."""
         return None if self.leader_id is None else self._contacts.endpoint_of(self.leader_id)
+
+    @property
+    def counters(self) -> QuorumCounters:
+        return self._replica.counters
+
+    @property
+    def state(self) -> RaftState:
+        """This replica's state. An observer is Unattached or Follower."""
+        return self._replica.node.state
+
+    @property
+    def voted_for(self) -> BrokerId | None:
+        """The voter that this node has voted for in the current epoch."""
+        key = self._replica.node.voted_key
+        return None if key is None else key.id
+
+    @property
+    def last_contact(self) -> float | None:
+        """When this node last had the leader's log, on the monotonic clock: now if it leads; None for never."""
+        return self._clock.monotonic() if self.is_leader else self._fetcher.last_fetch
+
+    @property
+    def log_end_epoch(self) -> int:
+        return self._replica.log.end.epoch
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node has a vote."""
+        return self._replica.node.voters.is_voter(self._local.key)
 
     def on_leader_change(self, callback: Callable[[BrokerId | None, int], object]) -> None:
         """Call back with (leader id or None, epoch) when the leader changes, after the listeners."""

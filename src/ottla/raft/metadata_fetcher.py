@@ -70,6 +70,8 @@ class MetadataFetcher:
         """The leader did not answer: ask another node next."""
         self._download: SnapshotDownload | None = None
         self._finishing = False
+        self.last_fetch: float | None = None
+        """When the leader last answered, on the monotonic clock."""
 
     # Sending
 
@@ -189,6 +191,7 @@ class MetadataFetcher:
         if not self._may_use(endpoint, partition):
             return
         self._turn = None
+        self.last_fetch = self._replica.clock.monotonic()
         replica = self._replica
         try:
             self._apply(partition)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.clock import Clock
+from ottla.counters import QuorumCounters
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId
 from ottla.log.context import LogContext
@@ -51,6 +52,7 @@ _SHARED_BYTES: Final = 8 << 20
 class _Pending:
     batch: CommittedBatch
     on_commit: OnCommit | None
+    appended_at: float
 
 
 class MetadataReplica:
@@ -84,6 +86,8 @@ class MetadataReplica:
         self.on_leader_change: list[Callable[[BrokerId | None, int], object]] = []
         self.delivered_offset = 0
         """Everything below was delivered to the listeners."""
+        self.counters = QuorumCounters()
+        self._leaderless_since: float | None = clock.monotonic()
         self.closed = False
         self.fault: BaseException | None = None
         self._fs = fs
@@ -276,7 +280,8 @@ class MetadataReplica:
             self.fail(e)
             raise
         batch = CommittedBatch(base_offset, last_offset, epoch, now_ms, len(buf), records)
-        self._pending.append(_Pending(batch, on_commit))
+        self._pending.append(_Pending(batch, on_commit, self.clock.monotonic()))
+        self.counters.appended += count or len(records)
         self.node.step(LogAppended(OffsetAndEpoch(last_offset + 1, epoch)))
         return last_offset
 
@@ -316,12 +321,14 @@ class MetadataReplica:
 
     def append_fetched(self, records: Buffer) -> None:
         """Append batches fetched from the leader. Raises ApiException when the bytes are not valid batches."""
+        before = self.log.end.offset
         try:
             control = self.log.append_fetched(records, self.node.epoch)
         except ApiException as e:
             if e.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 self.fail(e)
             raise
+        self.counters.fetched += self.log.end.offset - before
         self.node.step(LogAppended(self.log.end))
         self._replay_control(control)
         if self._must_be_durable:
@@ -409,15 +416,26 @@ class MetadataReplica:
         if ready.high_watermark is not None:
             self._commit(ready.high_watermark)
         if ready.leader_change is not None:
+            self._note_leader(ready.leader_change[0])
             for listener in self.listeners:
                 listener.handle_leader_change(*ready.leader_change)
             for callback in self.on_leader_change:
                 callback(*ready.leader_change)
 
+    def _note_leader(self, leader_id: BrokerId | None) -> None:
+        now = self.clock.monotonic()
+        if leader_id is None:
+            self._leaderless_since = now
+        elif self._leaderless_since is not None:
+            self.counters.elections.add(now - self._leaderless_since)
+            self._leaderless_since = None
+
     def _commit(self, high_watermark: int) -> None:
         committed: list[_Pending] = []
+        now = self.clock.monotonic()
         while self._pending and self._pending[0].batch.next_offset <= high_watermark:
             committed.append(self._pending.popleft())
+            self.counters.commits.add(now - committed[-1].appended_at)
         start, self.delivered_offset = self.delivered_offset, high_watermark
         self.log.set_high_watermark(high_watermark)
         if not self._loaded:

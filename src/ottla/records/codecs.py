@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
+from time import perf_counter
 from typing import Final, Protocol
 
 import cramjam
@@ -57,12 +58,24 @@ class _Codec(Protocol):
     def decompress_into(self, data: Buffer, output: bytearray) -> int: ...
 
 
+SECONDS: dict[tuple[int, str], float] = {}
+"""Time spent in codecs by this process, by codec and direction. Threads add to it without a lock: it is a measure."""
+
+
 class UnpackError(ApiException):
     """Compressed bytes that cannot be unpacked, or that unpack to more than allowed."""
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """Compress in the framing that Kafka's clients expect. A level of None is Kafka's default."""
+    began = perf_counter()
+    try:
+        return _compress(codec, data, level)
+    finally:
+        SECONDS[codec, "compress"] = SECONDS.get((codec, "compress"), 0.0) + perf_counter() - began
+
+
+def _compress(codec: int, data: Buffer, level: int | None) -> bytes:
     match codec:
         case Compression.NONE:
             return bytes(data)
@@ -87,6 +100,14 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 def decompress(codec: int, data: Buffer, max_output: int) -> bytes:
     """Unpack to at most `max_output` bytes; more raises MESSAGE_TOO_LARGE, invalid data CORRUPT_MESSAGE."""
+    began = perf_counter()
+    try:
+        return _decompress(codec, data, max_output)
+    finally:
+        SECONDS[codec, "decompress"] = SECONDS.get((codec, "decompress"), 0.0) + perf_counter() - began
+
+
+def _decompress(codec: int, data: Buffer, max_output: int) -> bytes:
     match codec:
         case Compression.NONE:
             if len(data) > max_output:

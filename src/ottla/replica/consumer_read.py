@@ -15,6 +15,7 @@ from ottla.ids import ProducerId
 from ottla.log.types import LogSlice, WouldBlock
 from ottla.replica.partition_reader import (
     EMPTY,
+    EXPECTED_READ_ERRORS,
     DelayedReader,
     PartitionReader,
     TooManyNewLogs,
@@ -132,6 +133,7 @@ class ConsumerRead(DelayedReader[Results]):
         partition = part.partition
         if partition is None or partition.gone:
             partition = part.partition = self._replicas.find(part.key)
+        partition.counters.fetches += 1
         epoch = part.leader_epoch
         if (epoch >= 0 and epoch != partition.leader_epoch) or not partition.is_leader:
             if self._only_leader:
@@ -218,6 +220,8 @@ class ConsumerRead(DelayedReader[Results]):
 
     def _failed(self, part: FetchPartition, error: ApiException) -> FetchResponse.PartitionData:
         self._must_respond = True
+        if part.partition is not None and error.code not in EXPECTED_READ_ERRORS:
+            part.partition.counters.failed_fetches += 1
         return failed_data(part, error)
 
     # -- cold data

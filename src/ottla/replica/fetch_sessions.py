@@ -180,7 +180,7 @@ class FetchContext:
 
     def finish(
         self, results: Sequence[FetchResponse.PartitionData | None]
-    ) -> tuple[ErrorCode, int, Iterable[tuple[FetchPartition, FetchResponse.PartitionData]]]:
+    ) -> tuple[ErrorCode, int, Sequence[tuple[FetchPartition, FetchResponse.PartitionData]]]:
         """Error, session id and the partitions to send, from results in the order of `partitions`."""
         session = self._session
         if session is not None:

@@ -224,6 +224,7 @@ class FollowerRead(PartitionReader[Sent]):
         if partition is None or partition.gone:
             partition = part.partition = self._replicas.find(part.key)
             partition.log_end_waiters[part] = None
+        partition.counters.fetches += 1
         epoch = part.leader_epoch
         if (epoch >= 0 and epoch != partition.leader_epoch) or not partition.is_leader:
             partition.check_leader(epoch)

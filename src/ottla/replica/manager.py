@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.clock import Clock, Timer
 from ottla.config.topic import TopicConfig
+from ottla.counters import ReplicaCounters, TopicCounters
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId, TopicName
 from ottla.log.creation import write_epochs
@@ -89,11 +90,14 @@ class ReplicaManager:
         "_unready",
         "_work",
         "clock",
+        "counters",
         "delayed_requests",
         "image",
         "leader_throttle",
         "log_manager",
         "offload",
+        "retired_topics",
+        "topic_counters",
     )
 
     def __init__(
@@ -110,6 +114,10 @@ class ReplicaManager:
         self.delayed_requests = DelayedRequests(clock)
         self.image: MetadataImage = EMPTY_IMAGE
         self.clock = clock
+        self.counters = ReplicaCounters()
+        self.topic_counters: dict[TopicName, TopicCounters] = {}
+        self.retired_topics = TopicCounters()
+        """What topics counted that this broker no longer hosts: the totals of the broker never go back."""
         self.leader_throttle = ReplicationThrottle("leader", clock, node_id, config)
         self._follower_throttle = ReplicationThrottle("follower", clock, node_id, config)
         self._node_id = node_id
@@ -142,6 +150,8 @@ class ReplicaManager:
             eligible=self._may_be_in_sync,
             alive=self._is_alive,
             max_lag_ms=lambda: self._config.int("replica.lag.time.max.ms"),
+            counters=self.counters,
+            counters_of=lambda topic: self.topic_counters.setdefault(topic, TopicCounters()),
         )
 
     def _connect(self, cluster: ClusterLink) -> None:
@@ -184,6 +194,10 @@ class ReplicaManager:
     def hosts(self, tp: TopicPartition) -> bool:
         """Whether there is a replica of the partition on this broker."""
         return tp.partition in self._hosted.get(tp.topic, ())
+
+    def hosted(self, topic: TopicName) -> Mapping[int, Partition]:
+        """The replicas of a topic on this broker, by partition."""
+        return self._hosted.get(topic, _NONE)
 
     def partitions(self) -> Iterator[Partition]:
         """All hosted partitions."""
@@ -250,6 +264,10 @@ class ReplicaManager:
     def nearer_replica(self, partition: Partition, rack: str, offset: int) -> BrokerId | None:
         """The replica that a consumer in that rack should read from instead of the leader."""
         return nearer_replica(partition, self.image, rack, offset) if self._rack_aware else None
+
+    def follower_lag(self) -> tuple[int, int]:
+        """The most records that a followed partition is behind its leader, and how many cannot be fetched now."""
+        return self._fetchers.lag()
 
     def start(self) -> None:
         """Check for followers that lag, every half `replica.lag.time.max.ms`."""
@@ -367,12 +385,20 @@ class ReplicaManager:
         tp = partition.topic_partition
         self._fetchers.unfollow(partition)
         partition.remove()
+        if not self._hosted.get(partition.topic):
+            self._retire_counters(partition.topic)
         self._is_ready(partition)
         self._log_creator.discard(partition)
         self._pending_deletions[tp] = partition.topic_id
         self._later(partial(self._delete_log, tp))
 
+    def _retire_counters(self, topic: TopicName) -> None:
+        counters = self.topic_counters.pop(topic, None)
+        if counters is not None:
+            self.retired_topics.add(counters)
+
     def _update_topic_config(self, topic: TopicName) -> None:
+        self.counters.state_changes += 1
         partitions = self._hosted.get(topic)
         if not partitions:
             return

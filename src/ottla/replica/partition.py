@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.clock import Clock
+from ottla.counters import ReplicaCounters, TopicCounters
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import BrokerId, TopicName
 from ottla.log.types import AppendInfo, AppendOrigin, TopicPartition
@@ -52,6 +53,9 @@ class PartitionHost:
     alive: Callable[[BrokerId], bool]
     """Whether a broker is registered and not fenced."""
     max_lag_ms: Callable[[], float]
+    counters: ReplicaCounters = field(default_factory=ReplicaCounters)
+    counters_of: Callable[[TopicName], TopicCounters] = field(default=lambda topic: TopicCounters())
+    """The counters that the partitions of a topic share."""
 
 
 class Partition:
@@ -63,6 +67,7 @@ class Partition:
         "_host",
         "_isr_is_short",
         "_single_replica",
+        "counters",
         "epoch_start_offset",
         "gone",
         "high_watermark_waiters",
@@ -112,6 +117,7 @@ class Partition:
         self.log_end_waiters: Waiters = {}
         """Followers' sessions, which wait for the end of the log."""
         self._host = host
+        self.counters = host.counters_of(topic)
         self._appends: AppendQueue | None = None
         self._flushes: FlushQueue | None = None
         self._single_replica = True
@@ -135,6 +141,7 @@ class Partition:
         """Follow a new assignment, leader, leader epoch or in-sync set."""
         if registration.partition_epoch < self.partition_epoch:
             return  # the response to AlterPartition was faster than the metadata record
+        self._host.counters.state_changes += 1
         new_epoch = registration.leader_epoch != self.leader_epoch
         led = self.is_leader
         news = new_epoch
@@ -168,6 +175,7 @@ class Partition:
             if self.gone or self.offline:
                 raise self._not_leader()
             log = self.log = self._host.open_log(self)
+            self._host.counters.state_changes += 1
             if self.is_leader:
                 self._begin_epoch(log, new_leader=True)
             for waiter in self.log_end_waiters:
@@ -189,6 +197,7 @@ class Partition:
 
     def remove(self) -> None:
         """The partition leaves this broker: waiting requests get the error."""
+        self._host.counters.state_changes += 1
         self.gone = True
         self.is_leader = False
         self.log = None
@@ -196,6 +205,7 @@ class Partition:
 
     def go_offline(self) -> None:
         """The log cannot be used any more, though the partition is still assigned to this broker."""
+        self._host.counters.state_changes += 1
         self.offline = True
         self.is_leader = False
         self.wake_all()
@@ -344,9 +354,13 @@ class Partition:
 
     def _appended(self, log: PartitionLog, info: AppendInfo) -> None:
         """Records were added to the log: advance the high watermark and notify the waiters."""
+        counters = self.counters
+        counters.produces += 1
+        counters.messages_in += info.last_offset - info.first_offset + 1
+        size = info.size
+        counters.bytes_in += size
         if info.duplicate:
             return
-        size = info.size
         if self._single_replica:
             log.high_watermark = log.log_end_offset
             for waiter in self.high_watermark_waiters:
@@ -450,6 +464,13 @@ class Partition:
             return
         if leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
             return
+        counters = self._host.counters
+        counters.state_changes += 1
+        before = len(self.in_sync.committed)
+        if len(isr) > before:
+            counters.isr_expands += 1
+        elif len(isr) < before:
+            counters.isr_shrinks += 1
         self.in_sync.confirmed(isr)
         self.partition_epoch = partition_epoch
         self._isr_is_short = len(isr) < len(self.replicas)
@@ -461,6 +482,7 @@ class Partition:
     def refused(self, proposal: Proposal) -> None:
         """The controller has refused the change for now."""
         if self.in_sync.pending is proposal:
+            self._host.counters.failed_isr_updates += 1
             self.in_sync.refused()
             if self.log is not None and self.is_leader and self._advance_high_watermark(self.log):
                 self.wake_all()
@@ -470,6 +492,7 @@ class Partition:
     def append_from_leader(self, records: Buffer) -> AppendInfo:
         """Append the leader's records unchanged."""
         log = self.local_log()
+        self.counters.replication_bytes_in += len(records)
         try:
             return log.append_as_follower(records, self.leader_epoch)
         except ApiException as error:

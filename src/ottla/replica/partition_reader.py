@@ -29,6 +29,20 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 EMPTY: Final = b""
+EXPECTED_READ_ERRORS: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""As in Kafka, these do not count as failed fetches: clients meet them in the course of things."""
 _NEW_LOGS_PER_TURN: Final = 4
 """Creating a log takes most of a millisecond: a request for a thousand new partitions must not create them all."""
 
@@ -107,6 +121,7 @@ class PartitionReader(ABC, Generic[R]):
         self, read: Callable[[], LogSlice], take: Callable[[LogSlice | ApiException], None]
     ) -> None:
         """Do a read that would block in a thread, then go on with the rest and respond."""
+        self._replicas.counters.cold_reads += 1
         self._replicas.offload.run(read, partial(self._read_done, take))
 
     def _read_done(self, take: Callable[[LogSlice | ApiException], None], future: Future[LogSlice]) -> None:

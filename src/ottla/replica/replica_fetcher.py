@@ -60,6 +60,7 @@ class FetchState:
         "backoff_until_ms",
         "behind",
         "key",
+        "leader_end",
         "leader_epoch",
         "partition",
         "requested_in",
@@ -76,6 +77,8 @@ class FetchState:
         """... and so are responses to requests before this one."""
         self.behind = True
         """The last response did not show that it has all that the leader has committed."""
+        self.leader_end = 0
+        """The leader's high watermark, as its last response reported it."""
         self.backoff_ms = 0
         self.backoff_until_ms = 0.0
 
@@ -323,6 +326,7 @@ class ReplicaFetcher:
             if log.log_start_offset != start:
                 # A DeleteRecords request at the leader may wait for it.
                 self._changed[followed.key] = followed
+            followed.leader_end = data.high_watermark
             followed.behind = log.log_end_offset < data.high_watermark
             followed.backoff_ms = 0
         except ApiException as error:

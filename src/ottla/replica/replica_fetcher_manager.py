@@ -307,6 +307,19 @@ class ReplicaFetcherManager:
             for partition in list(self._connection_of):
                 self.follow(partition)
 
+    def lag(self) -> tuple[int, int]:
+        """The most records that a followed partition is behind its leader, and how many cannot be fetched now."""
+        most = failed = 0
+        for _, connection in self._connections.values():
+            fetcher = connection.fetcher
+            failed += len(fetcher.out_of_range)
+            for followed in fetcher.followed.values():
+                log = followed.partition.log
+                failed += followed.backoff_ms > 0
+                if log is not None and followed.leader_end - log.log_end_offset > most:
+                    most = followed.leader_end - log.log_end_offset
+        return most, failed
+
     def stop(self) -> None:
         self._stopped = True
         for _, connection in self._connections.values():

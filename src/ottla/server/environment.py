@@ -16,6 +16,7 @@ from ottla.log.fs import Fs, OsFs
 from ottla.log.write_gate import Probe
 from ottla.net.connecting import Connect, connect_socket
 from ottla.net.endpoints import ListenerSet
+from ottla.net.watchdog import LoopWatchdog
 from ottla.server.page_cache import page_cache_probe
 
 if TYPE_CHECKING:
@@ -71,5 +72,7 @@ class Environment:
     cleaner_threads: MakeThreads = make_threads
     connect: Connect = connect_socket
     make_listeners: Callable[[BrokerConfig, Clock], Listeners] = ListenerSet
+    watchdog: LoopWatchdog | None = None
+    """Measures how long the event loop is held up. The node starts and stops it."""
     host_name: Callable[[], str] = socket.gethostname
     """The machine's name, for listeners that accept connections on every interface."""

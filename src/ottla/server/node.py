@@ -22,13 +22,16 @@ from ottla.broker.storage_format import read_bootstrap_records
 from ottla.config.broker import BrokerConfig
 from ottla.controller.controller import Controller
 from ottla.controller.settings import Settings
+from ottla.counters import NodeCounters
 from ottla.errors import ApiException, ErrorCode
 from ottla.log.log_dir import LogDir
 from ottla.log.manager import LogManager
 from ottla.log.preallocation import SpaceReserver
 from ottla.log.write_gate import WriteGate
 from ottla.metadata.publisher import MetadataLoader
+from ottla.metrics.sources import Sources
 from ottla.net.socket_peers import SocketPeers
+from ottla.net.watchdog import StackWatch
 from ottla.raft.driver import RaftDriver
 from ottla.security.audit import open_audit
 from ottla.security.node_identity import NodeIdentity
@@ -37,6 +40,7 @@ from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
 from ottla.server.controller_role import ControllerRegistrar
 from ottla.server.directories import open_directories
 from ottla.server.environment import Environment, Listeners
+from ottla.server.http_endpoint import HttpEndpoint
 from ottla.server.peer_security import peer_security
 from ottla.server.publishers import broker_publishers, node_publishers
 from ottla.server.quorum import make_loader, make_raft, peer_settings
@@ -75,11 +79,15 @@ class Server:
         self._clock = self._environment.clock
         self._fs = self._environment.fs
         self._gate = WriteGate(self._clock, self._environment.page_cache)
+        self._counters = NodeCounters()
         self._undo: list[Callable[[], object]] = []
         """Functions that stop what was started, in the order of the start. Some return a coroutine."""
         self._failure: asyncio.Future[BaseException] | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
         """Host and port of each listener by name, once started."""
+        self.http_address: tuple[str, int] | None = None
+        """Host and port of the HTTP server, if there is one."""
+        self._recovery_s = 0.0
         self.cluster_id = ""
         self.node: Node | None = None
         """The services of any node, once it takes part in the quorum."""
@@ -139,6 +147,11 @@ class Server:
         self._undo.append(listeners.discard)
         report(unsafe, strict=False)
         self.addresses = listeners.addresses
+        http = None
+        if config.opt_str("ottla.http.listen"):
+            http = HttpEndpoint(config, guarded=self._authorizer is not None)
+            self._undo.append(http.close)
+            self.http_address = http.address
         executor = self._environment.executor
         audit = self._audit = open_audit(config, clock, executor)
         if audit is not None:
@@ -167,6 +180,7 @@ class Server:
             peer_settings(config),
             self._environment.connect,
             to_peers.of,
+            self._counters,
         )
         self._undo.append(peers.close)
         endpoints = [*listeners.tls_endpoints(), *to_peers.tls_endpoints()]
@@ -184,10 +198,33 @@ class Server:
         for publisher in node_publishers(node, listeners, settings, self._tls):
             loader.add_publisher(publisher)
         self._start_quorum(listeners, node, raft, loader)
+        if http is not None:
+            await http.open(self._sources(node, loader, reserver), lambda: self.broker)
         if config.is_broker:
             await self._start_broker(listeners, node, loader, settings, log_manager, executor)
         _tune_gc()
+        self._watch_loop()
         _logger.info("Node %d of cluster %s is up", config.node_id, self.cluster_id)
+
+    def _watch_loop(self) -> None:
+        """Measure from here on how long the event loop is held up, and by what."""
+        watchdog = self._environment.watchdog
+        if watchdog is None:
+            return
+        stacks = StackWatch(watchdog, self._clock)
+        watchdog.start()
+        stacks.start()
+        self._undo += watchdog.stop, stacks.stop
+
+    def _sources(self, node: Node, loader: MetadataLoader, reserver: SpaceReserver) -> Sources:
+        return Sources(
+            node=node,
+            broker=lambda: self.broker,
+            loader=loader,
+            watchdog=self._environment.watchdog,
+            preallocated_bytes=lambda: reserver.reserved_bytes,
+            recovery_s=lambda: self._recovery_s,
+        )
 
     def _make_node(
         self,
@@ -233,6 +270,7 @@ class Server:
             tls_stores=self._tls,
             fail=self.fail,
             quotas=make_quotas(config),
+            counters=self._counters,
         )
         return node
 
@@ -286,7 +324,9 @@ class Server:
             config.int("initial.broker.registration.timeout.ms") / 1000,
         )
         # Only now the image is known to be as new as this start: logs of partitions that it lacks are stray.
+        began = clock.monotonic()
         await loop.run_in_executor(executor, log_manager.load, topic_configs(settings, loader.image))
+        self._recovery_s = clock.monotonic() - began
         broker = self.broker = make_broker(node, lifecycle, log_manager, executor, loop)
         for publisher in broker_publishers(broker, settings):
             loader.add_publisher(publisher)

@@ -365,6 +365,9 @@ class Asked:
     def respond(self, answer: Any) -> None:
         self.answers.append(answer)
 
+    def from_follower(self) -> None:
+        pass
+
 
 @pytest.mark.parametrize("name", raft.APIS)
 def test_every_version_is_answered_in_itself(cluster: Cluster, name: str) -> None:

@@ -88,7 +88,14 @@ class Context:
         self.response: Any = None
         self.aborted = False
         self.closed = False
+        self.errors: list[int] = []
         self._on_close: list[Callable[[], None]] = []
+
+    def note_error(self, code: int) -> None:
+        self.errors.append(code)
+
+    def from_follower(self) -> None:
+        pass
 
     def respond(self, response: Any) -> None:
         assert self.response is None, "answered twice"

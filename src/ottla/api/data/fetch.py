@@ -71,8 +71,10 @@ def handle(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchR
         follower=replica_id >= 0,
     )
     if context.error:
+        ctx.note_error(context.error)
         return FetchResponse(error_code=context.error)
     if context.follower is not None:
+        ctx.from_follower()
         if not (
             speaks_for(broker, ctx, (replica_id,))
             and cluster_allowed(broker, ctx, AclOperation.CLUSTER_ACTION)
@@ -152,6 +154,9 @@ def _fetch_for_follower(
         if full and session_id:
             # The session ends with its connection: a follower that connects again opens another.
             ctx.on_disconnect(_FOLLOWER_SESSION, partial(broker.fetch_sessions.drop, session_id))
+        for part, data in sent:
+            if part.partition is not None and data.records:
+                part.partition.counters.replication_bytes_out += len(data.records)
         return _assemble(broker, ctx, ErrorCode.NONE, session_id, sent)
 
     read = FollowerRead(
@@ -204,6 +209,9 @@ def _response(broker: Broker, ctx: RequestContext, context: FetchContext, result
         error, session_id = context.throttled()
         return FetchResponse(error_code=error, session_id=session_id)
     error, session_id, sent = context.finish(results)
+    for part, data in sent:
+        if part.partition is not None and data.records:
+            part.partition.counters.bytes_out += len(data.records)
     return _assemble(broker, ctx, error, session_id, sent)
 
 
@@ -233,6 +241,7 @@ def _assemble(
             else:
                 topics.append(_TopicResponse(topic=TopicName(topic), partitions=partitions))
         if data.error_code:
+            ctx.note_error(data.error_code)
             _explain(broker, ctx, part, data, hints)
         partitions.append(data)
     if hints:

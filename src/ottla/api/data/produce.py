@@ -26,7 +26,7 @@ from ottla.api.authorization import refusal as refusal_of
 from ottla.api.base import BY_HANDLER, NO_RESPONSE, Api, Outcome, RequestContext
 from ottla.api.data import produce_transactional
 from ottla.api.data.leaders import LeaderHint, endpoints, leader_hint
-from ottla.api.data.produce_pending import PendingProduce, fill
+from ottla.api.data.produce_pending import PendingProduce, count_failure, fill
 from ottla.api.data.produce_transactional import NOT_TRANSACTIONAL, Verified
 from ottla.api.data.produce_unready_logs import must_wait, wait_for_logs
 from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
@@ -94,6 +94,7 @@ def _append(
         topics.append(_TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
         for data in topic.partition_data:
             index = data.index
+            partition = None
             try:
                 if denied and key in denied:
                     raise NOT_AUTHORIZED
@@ -106,6 +107,8 @@ def _append(
                 result = partition.append(data.records or b"", acks, now_ms, version, guard)
             except ApiException as error:
                 answers.append(_failed(index, error))
+                if partition is not None:
+                    count_failure(partition.counters, error, data.records)
                 continue
             if isinstance(result, AppendInfo):
                 answer = _PartitionResponse(
@@ -182,6 +185,7 @@ def _finish(
             code = answer.error_code
             if not code:
                 continue
+            ctx.note_error(code)
             if acks == 0:
                 ctx.abort()
                 return NO_RESPONSE

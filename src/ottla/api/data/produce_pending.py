@@ -18,6 +18,8 @@ from ottla.replica.partition import ACKS_ALL
 from ottla.wire.messages import ProduceResponse
 
 if TYPE_CHECKING:
+    from ottla.counters import TopicCounters
+    from ottla.log.fs import Buffer
     from ottla.log.verification import VerificationGuard
     from ottla.records.validation import ValidatedBatch
     from ottla.replica.delayed_requests import DelayedRequest
@@ -45,6 +47,30 @@ def fill(answer: _PartitionResponse, result: AppendInfo | ApiException) -> None:
             ProduceResponse.BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
             for at, message in result.record_errors
         ]
+
+
+_EXPECTED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""As in Kafka, these do not count as failed produce requests: clients meet them in the course of things."""
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+def count_failure(counters: TopicCounters, error: ApiException, records: Buffer | None) -> None:
+    """An append was refused."""
+    counters.produces += 1
+    if error.code not in _EXPECTED:
+        counters.failed_produces += 1
+    elif error.code in _TOO_LARGE and records is not None:
+        counters.bytes_rejected += len(records)
 
 
 class _Unreplicated(NamedTuple):
@@ -140,6 +166,8 @@ class PendingProduce:
         fill(answer, result)
         if isinstance(result, AppendInfo):
             self.secure(partition, result, answer)
+        else:
+            count_failure(partition.counters, result, None)
         if self._started:
             self._advance()
 

@@ -28,6 +28,7 @@ def handle(node: Node, ctx: RequestContext, request: FetchRequest) -> FetchRespo
             _remove_leader(response)
         ctx.respond(without_unsupported_endpoints(response, ctx.version, supported_from=16))
 
+    ctx.from_follower()
     node.raft.requests.handle_fetch(request, respond, ctx.listener_name)
     return PARKED
 

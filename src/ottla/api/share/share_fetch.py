@@ -8,6 +8,7 @@ Acquires records of share partitions, waits for them if there are none, and ackn
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -210,6 +211,9 @@ class _PendingFetch:
         partitions: dict[PartitionKey, ShareFetchResponse.PartitionData] = {}
         hints: list[LeaderHint] = []
         for key, result in fetched.items():
+            if result.records:
+                with suppress(ApiException):  # the partition may have moved away meanwhile
+                    broker.replicas.find(key).counters.bytes_out += len(result.records)
             if request.share_session_epoch <= INITIAL_EPOCH or self._session.must_send(
                 key, has_records=len(result.records) > 0, has_error=result.error is not None
             ):

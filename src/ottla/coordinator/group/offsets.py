@@ -59,6 +59,10 @@ class Offsets:
             for partition, committed in partitions.items():
                 yield topic, partition, committed
 
+    def count(self) -> int:
+        """The number of committed offsets."""
+        return sum(len(partitions) for topics in self._committed.values() for partitions in topics.values())
+
     def has_offsets(self, group_id: str) -> bool:
         return group_id in self._committed
 

@@ -45,7 +45,8 @@ class SimListeners:
 
     def open(self, node: Node, *, controllers: bool) -> None:
         for listener in self._configured(controllers=controllers):
-            dispatcher = Dispatcher(node, supported(on_controller_listener=controllers), node.gate)
+            apis = supported(on_controller_listener=controllers)
+            dispatcher = Dispatcher(node, apis, node.gate, node.counters)
             self._serve(listener, dispatcher)
 
     def _configured(self, *, controllers: bool) -> tuple[Listener, ...]:

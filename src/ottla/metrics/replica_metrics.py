@@ -1,0 +1,224 @@
+"""Topics, replicas and logs of a broker.
+
+A broker can host ten thousand partitions. They are read in slices, and what changes rarely (in-sync sets) is kept as
+text until a replica changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from ottla.counters import TopicCounters
+from ottla.metrics import names
+from ottla.metrics.families import Spelling
+from ottla.metrics.sinks import Labels, Sink, TextSink
+
+if TYPE_CHECKING:
+    from ottla.broker.services import Broker
+    from ottla.log.partition_log import PartitionLog
+    from ottla.metrics.rates import Rates
+    from ottla.replica.partition import Partition
+
+Wanted = Callable[[str], bool]
+"""Whether a topic's own samples are asked for."""
+
+_SLICE: Final = 400
+"""Partitions that are read in one go: about half a millisecond."""
+_KEPT_LABELS: Final = 100_000
+
+
+class ReplicaMetrics:
+    """Reads the replicas of one broker."""
+
+    def __init__(self, broker: Broker, rates: Rates) -> None:
+        self._broker = broker
+        self._rates = rates
+        self._labels: dict[tuple[str, int], Labels] = {}
+        self._topic_labels: dict[str, Labels] = {}
+        self._kept: dict[Spelling, tuple[int, list[str]]] = {}
+        """The text about in-sync sets, with the count of state changes that it belongs to."""
+
+    def read(self, sink: Sink, topics: Wanted | None, *, each_partition: bool) -> Iterator[None]:
+        """All families, in slices: other work may run at each `yield`."""
+        yield from self._topics(sink, topics)
+        partitions = list(self._broker.replicas.partitions())
+        yield
+        yield from self._replicas(sink, partitions)
+        self._directories(sink)
+        self._fetching(sink)
+        if each_partition:
+            if topics is not None:
+                partitions = [each for each in partitions if topics(each.topic)]
+            yield from self._logs(sink, partitions)
+            yield from self._states(sink, partitions, whole=topics is None)
+
+    # -- topics
+
+    def _topics(self, sink: Sink, wanted: Wanted | None) -> Iterator[None]:
+        replicas = self._broker.replicas
+        counted = list(replicas.topic_counters.items())
+        total = TopicCounters()
+        total.add(replicas.retired_topics)
+        for done, (_, counters) in enumerate(counted):
+            total.add(counters)
+            if done % _SLICE == _SLICE - 1:
+                yield
+        rows = [
+            (self._of_topic(topic), counters)
+            for topic, counters in counted
+            if wanted is None or wanted(topic)
+        ]
+        for attribute, family in names.TOPIC_FAMILIES.items():
+            sink.one(family, getattr(total, attribute))
+            for start in range(0, len(rows), _SLICE):
+                sink.rows(
+                    (labels, getattr(counters, attribute))
+                    for labels, counters in rows[start : start + _SLICE]
+                )
+                yield
+        for attribute, family in names.BROKER_FAMILIES.items():
+            sink.one(family, getattr(total, attribute))
+
+    def _of_topic(self, topic: str) -> Labels:
+        labels = self._topic_labels.get(topic)
+        if labels is None:
+            if len(self._topic_labels) >= _KEPT_LABELS:
+                self._topic_labels.clear()
+            labels = self._topic_labels[topic] = Labels(("topic", topic))
+        return labels
+
+    # -- the broker's replicas in numbers
+
+    def _replicas(self, sink: Sink, partitions: list[Partition]) -> Iterator[None]:
+        leading = under = below = at = offline = moving = 0
+        registered = self._broker.image.topics
+        for done, partition in enumerate(partitions):
+            offline += partition.offline
+            if partition.is_leader:
+                leading += 1
+                isr, replicas = len(partition.isr), len(partition.replicas)
+                minimum = _minimum(partition)
+                under += isr < replicas
+                below += isr < minimum
+                at += isr == minimum
+                registration = registered.partition(partition.topic_id, partition.index)
+                moving += registration is not None and bool(
+                    registration.adding_replicas or registration.removing_replicas
+                )
+            if done % _SLICE == _SLICE - 1:
+                yield
+        counters = self._broker.replicas.counters
+        sink.one(names.LEADER_COUNT, leading)
+        sink.one(names.PARTITION_COUNT, len(partitions))
+        sink.one(names.UNDER_REPLICATED, under)
+        sink.one(names.UNDER_MIN_ISR, below)
+        sink.one(names.AT_MIN_ISR, at)
+        sink.one(names.OFFLINE_REPLICAS, offline)
+        sink.one(names.REASSIGNING, moving)
+        sink.one(names.ISR_SHRINKS, counters.isr_shrinks)
+        sink.one(names.ISR_EXPANDS, counters.isr_expands)
+        sink.one(names.FAILED_ISR_UPDATES, counters.failed_isr_updates)
+        sink.one(names.COLD_READS, counters.cold_reads)
+
+    def _directories(self, sink: Sink) -> None:
+        directories = self._broker.log_manager.dirs
+        sink.one(names.OFFLINE_DIRECTORIES, sum(each.offline for each in directories))
+        sink.all(
+            names.DIRECTORY_OFFLINE,
+            [(Labels(("logDirectory", each.path)), int(each.offline)) for each in directories],
+        )
+
+    def _fetching(self, sink: Sink) -> None:
+        broker = self._broker
+        now = broker.clock.monotonic()
+        replica = Labels(("clientId", "Replica"))
+        lag, failed = broker.replicas.follower_lag()
+        sink.one(names.MAX_LAG, lag, replica)
+        sink.one(names.FAILED_PARTITIONS, failed, replica)
+        fetches = {
+            purpose: each.requests for purpose, each in broker.counters.peers.items() if "fetcher" in purpose
+        }
+        rates = [self._rates.per_s(("fetches", purpose), count, now) for purpose, count in fetches.items()]
+        sink.one(names.MIN_FETCH_RATE, round(min(rates, default=0.0), 3), replica)
+        sessions = broker.fetch_sessions
+        sink.one(names.FETCH_SESSIONS, len(sessions))
+        sink.one(names.FETCH_SESSION_PARTITIONS, sessions.partition_count)
+        sink.one(names.FETCH_SESSION_EVICTIONS, sessions.evictions)
+
+    # -- each partition
+
+    def _of(self, partition: Partition) -> Labels:
+        key = (partition.topic, partition.index)
+        labels = self._labels.get(key)
+        if labels is None:
+            if len(self._labels) >= _KEPT_LABELS:
+                self._labels.clear()
+            labels = self._labels[key] = Labels(
+                ("topic", partition.topic), ("partition", str(partition.index))
+            )
+        return labels
+
+    def _logs(self, sink: Sink, partitions: list[Partition]) -> Iterator[None]:
+        logs: list[tuple[Labels, PartitionLog]] = []
+        for start in range(0, len(partitions), _SLICE):
+            logs += [
+                (self._of(each), each.log)
+                for each in partitions[start : start + _SLICE]
+                if each.log is not None and not each.gone
+            ]
+            yield
+        sink.begin(names.LOG_SIZE)
+        for start in range(0, len(logs), _SLICE):
+            sink.rows([(labels, log.size) for labels, log in logs[start : start + _SLICE]])
+            yield
+        sink.begin(names.LOG_START)
+        for start in range(0, len(logs), _SLICE):
+            sink.rows([(labels, log.log_start_offset) for labels, log in logs[start : start + _SLICE]])
+            yield
+        sink.begin(names.LOG_END)
+        for start in range(0, len(logs), _SLICE):
+            sink.rows([(labels, log.log_end_offset) for labels, log in logs[start : start + _SLICE]])
+            yield
+
+    def _states(self, sink: Sink, partitions: list[Partition], *, whole: bool) -> Iterator[None]:
+        changes = self._broker.replicas.counters.state_changes
+        keep = isinstance(sink, TextSink) and whole
+        kept = self._kept.get(sink.spelling) if keep else None
+        if kept is not None and kept[0] == changes and isinstance(sink, TextSink):
+            sink.parts.extend(kept[1])
+            return
+        begin = len(sink.parts) if isinstance(sink, TextSink) else 0
+        states: list[tuple[Labels, tuple[int, ...]]] = []
+        for start in range(0, len(partitions), _SLICE):
+            states += [(self._of(each), _state(each)) for each in partitions[start : start + _SLICE]]
+            yield
+        for column, family in enumerate(_STATE_FAMILIES):
+            sink.begin(family)
+            for start in range(0, len(states), _SLICE):
+                sink.rows([(labels, state[column]) for labels, state in states[start : start + _SLICE]])
+                yield
+        if keep and isinstance(sink, TextSink):
+            self._kept[sink.spelling] = changes, sink.parts[begin:]
+
+
+_STATE_FAMILIES: Final = (
+    names.PARTITION_UNDER_REPLICATED,
+    names.PARTITION_ISR,
+    names.PARTITION_REPLICAS,
+    names.PARTITION_UNDER_MIN_ISR,
+    names.PARTITION_AT_MIN_ISR,
+)
+
+
+def _minimum(partition: Partition) -> int:
+    log = partition.log
+    return 1 if log is None else partition.min_in_sync(log.config)
+
+
+def _state(partition: Partition) -> tuple[int, int, int, int, int]:
+    """The values of `_STATE_FAMILIES`; as in Kafka, those of a follower are 0."""
+    if not partition.is_leader:
+        return 0, 0, 0, 0, 0
+    isr, replicas, minimum = len(partition.isr), len(partition.replicas), _minimum(partition)
+    return int(isr < replicas), isr, replicas, int(isr < minimum), int(isr == minimum)
