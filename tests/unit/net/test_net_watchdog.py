@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.net.watchdog import LoopWatchdog
+from ottla.net.watchdog import FINE_INTERVAL_S, LoopWatchdog, StackWatch
 from ottla.testing.virtual_clock import VirtualClock
 
 
@@ -29,7 +29,7 @@ def test_a_loop_that_keeps_its_time_has_no_stalls():
 
 def test_a_stall_is_kept_with_its_time_and_length():
     clock = HeldClock()
-    watchdog = LoopWatchdog(clock)
+    watchdog = LoopWatchdog(clock, interval_s=FINE_INTERVAL_S)
     watchdog.start()
     clock.held_s = 0.08
     clock.advance(0.015)
@@ -60,3 +60,30 @@ def test_a_stopped_watchdog_looks_no_more():
     watchdog.stop()
     clock.advance(5.0)
     assert watchdog.longest_s == 0.0
+
+
+def test_a_long_stall_leaves_the_stack_of_the_loop_once():
+    clock = HeldClock()
+    watchdog = LoopWatchdog(clock)
+    stacks = StackWatch(watchdog, clock)
+    clock.held_s = 10.0
+    watchdog.start()
+    stacks.look()
+    assert not watchdog.stacks
+    clock.advance(1.0)
+    stacks.look()
+    stacks.look()
+    (stack,) = watchdog.stacks
+    assert stack.late_s == pytest.approx(0.95)
+    assert "test_a_long_stall_leaves_the_stack_of_the_loop_once" in " ".join(stack.frames)
+
+
+def test_stalls_are_counted_by_their_length():
+    clock = HeldClock()
+    watchdog = LoopWatchdog(clock)
+    clock.held_s = 0.3
+    watchdog.start()
+    clock.held_s = 0.0
+    clock.advance(1.0)
+    assert watchdog.delays.count == 1
+    assert watchdog.delays.sum_s == pytest.approx(0.3)
