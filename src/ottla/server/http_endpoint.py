@@ -35,8 +35,8 @@ class HttpEndpoint:
         address = parse_address(text)
         if address is None:
             raise ConfigError.bad_value(LISTEN, text, "HOST:PORT")
-        token = config.opt_str("ottla.http.token")
-        self.token = None if not token else Secret(token)
+        token = config["ottla.http.token"]
+        self.token = token if isinstance(token, Secret) and token.reveal() else None
         if guarded and self.token is None and not _is_loopback(address[0]):
             raise ConfigError(
                 f"With an authorizer, {LISTEN} must be a loopback address such as localhost:{address[1]}, or needs "
@@ -89,7 +89,7 @@ def _is_loopback(host: str) -> bool:
 
 def _tls(config: BrokerConfig) -> ssl.SSLContext:
     from ottla.credentials.contexts import TlsConfig, server_context
-    from ottla.security.listener_security import listener_keys
+    from ottla.security.tls_material import listener_keys
 
     try:
         return server_context(TlsConfig.of(listener_keys(config, _LISTENER)), datetime.now(UTC))[0]
