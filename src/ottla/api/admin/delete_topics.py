@@ -62,7 +62,9 @@ def _take_denied(
 
     names = []
     for name in request.topic_names:
-        if may(AclOperation.DESCRIBE, name) and may(AclOperation.DELETE, name):
+        if may(AclOperation.DESCRIBE, name) and (
+            name not in node.image.topics.by_name or may(AclOperation.DELETE, name)
+        ):
             names.append(name)
         else:
             refuse(name, ZERO_UUID)
@@ -75,7 +77,8 @@ def _take_denied(
             topics.append(topic)
             continue
         shown = may(AclOperation.DESCRIBE, known)
-        if shown and may(AclOperation.DELETE, known):
+        if shown and (known not in node.image.topics.by_name or may(AclOperation.DELETE, known)):
+            # The controller says of a topic that may be described whether it exists.
             topics.append(topic)
         else:
             refuse(known if shown or topic.name is not None else None, topic.topic_id)

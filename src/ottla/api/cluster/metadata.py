@@ -97,7 +97,8 @@ def _response(
         topics = _requested(broker, ctx, request, request.topics)
     if version >= 8 and request.include_topic_authorized_operations:
         for topic in topics:
-            if topic.error_code == ErrorCode.NONE and topic.name is not None:
+            # As in Kafka, a topic that does not exist yet has them too.
+            if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 topic.topic_authorized_operations = authorized_operations(
                     broker, ctx, ResourceType.TOPIC, topic.name
                 )

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 def handle(
     node: Node, ctx: RequestContext, request: AlterPartitionRequest
 ) -> AlterPartitionResponse | Outcome:
+    if not request.topics:
+        # As in Kafka, a request for nothing is answered before its sender is looked at.
+        return AlterPartitionResponse()
     return forward_to_controller(node, ctx, request, on_error)
 
 

@@ -71,7 +71,8 @@ def on_error(ctx: RequestContext, request: JoinGroupRequest, error: ApiException
             generation_id=-1,
             protocol_name=None,
             leader="",
-            member_id=request.member_id,
+            # Kafka names the member only where the coordinator has seen it.
+            member_id="",
             members=[],
         ),
     )
