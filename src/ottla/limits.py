@@ -82,3 +82,6 @@ MAX_QUOTA_MEASURES: Final = 10_000
 
 MAX_HELD_SOCKETS: Final = 1_000
 """Connections of addresses above their rate that are held before they are closed; more are closed at once."""
+
+MAX_TOKEN_CREDENTIALS: Final = 10_000
+"""Credentials derived from delegation tokens; the oldest are derived again when they are needed."""

@@ -37,6 +37,8 @@ class SecuritySettings:
     mechanism: str = "PLAIN"
     user: str = ""
     password: str = field(default="", repr=False)
+    token: bool = False
+    """The user is the id of a delegation token, and the password its secret."""
     stores: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The `ssl.*` keys of a client of Kafka's own, where its stores are not plain PEM files (PKCS12, JKS)."""
 
@@ -56,7 +58,7 @@ class SecuritySettings:
         from ottla.credentials.sasl_client import ClientLogin
 
         if self.mechanism != "OAUTHBEARER":
-            return ClientLogin(self.mechanism, self.user, self.password)
+            return ClientLogin(self.mechanism, self.user, self.password, token=self.token)
         from ottla.credentials.errors import CredentialsError
         from ottla.credentials.oauth import OAuthLogin, ProvidedTokens
 

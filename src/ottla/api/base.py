@@ -56,6 +56,8 @@ class RequestContext(ABC):
     """The request arrived on a listener of `controller.listener.names`."""
     forwarded: bool = False
     """A broker forwarded the request in an envelope."""
+    token_authenticated: bool = False
+    """The client has logged in with a delegation token."""
     node_ids: frozenset[int] = frozenset()
     """The nodes that the client's certificate names."""
     meter: Meter | None = None

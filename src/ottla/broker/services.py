@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.controller.controller import Controller
     from ottla.coordinator.group.service import GroupCoordinator
     from ottla.coordinator.transaction.service import TransactionCoordinator
+    from ottla.credentials.delegation_tokens import TokenKey
     from ottla.ids import BrokerId, TopicName
     from ottla.log.manager import LogManager
     from ottla.log.write_gate import WriteGate
@@ -82,6 +83,8 @@ class Node:
     """Checks changes of key and trust stores before they are stored."""
     fail: Callable[[BaseException], None]
     """Stop the node because of an unrecoverable error. The reason is logged."""
+    token_key: TokenKey | None = field(default=None, kw_only=True)
+    """The secrets of delegation tokens follow from it; None where there are no tokens."""
     quotas: ClientQuotas = field(default_factory=ClientQuotas, kw_only=True)
     """Limits clients; while no quota is set it measures nothing."""
     counters: NodeCounters = field(default_factory=NodeCounters, kw_only=True)

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ottla.controller import brokers, configs, elections, features
 from ottla.controller.activation import activation_records
-from ottla.controller.decisions import DECISIONS, Inputs
+from ottla.controller.decisions import DECISIONS, NO_CLIENT, Inputs, Requester
 from ottla.controller.liveness import LivenessWatch
 from ottla.controller.operations import MAX_PENDING_OPERATIONS, Operations, QuorumLog
 from ottla.controller.periodic import PeriodicTasks
 from ottla.controller.result import ControllerResult
 from ottla.controller.sessions import BrokerSessions
 from ottla.controller.settings import UNCLEAN_KEY, Settings
-from ottla.controller.topics import Charge, without_quota
 from ottla.errors import ApiException
 from ottla.metadata.features import KRAFT_VERSION
 from ottla.metadata.image import MetadataImage
@@ -120,6 +119,7 @@ class Controller:
         tasks.start(
             "elect unclean leaders", settings.unclean_election_interval_s, self._elect_unclean_leaders
         )
+        tasks.start("remove expired tokens", settings.token_sweep_interval_s, self._sweep_tokens)
         self._start_no_op_records()
 
     def _activation_failed(self, error: ApiException) -> None:
@@ -204,7 +204,7 @@ class Controller:
 
     # Periodic tasks
 
-    def _elect(self, operation: Callable[[], ControllerResult[bool]]) -> bool:
+    def _do_part(self, operation: Callable[[], ControllerResult[bool]]) -> bool:
         more = False
 
         def decide() -> ControllerResult[bool]:
@@ -217,10 +217,15 @@ class Controller:
         return more
 
     def _balance_leaders(self) -> bool:
-        return self._elect(lambda: elections.balance_leaders(self.image, self.settings))
+        return self._do_part(lambda: elections.balance_leaders(self.image, self.settings))
 
     def _elect_unclean_leaders(self) -> bool:
-        return self._elect(lambda: elections.elect_unclean_leaders(self.image, self.settings))
+        return self._do_part(lambda: elections.elect_unclean_leaders(self.image, self.settings))
+
+    def _sweep_tokens(self) -> bool:
+        from ottla.controller.tokens import sweep_expired_tokens
+
+        return self._do_part(lambda: sweep_expired_tokens(self.image, self._clock.now_ms()))
 
     def _start_no_op_records(self) -> None:
         """Write a NoOpRecord into an idle log, so that other nodes can measure their lag. A single node needs none."""
@@ -245,11 +250,11 @@ class Controller:
         failed: Failed,
         *,
         version: int = _LATEST,
-        charge: Charge = without_quota,
+        requester: Requester = NO_CLIENT,
     ) -> None:
         """Handle a request of the table `DECISIONS`. `done` is called when its records are committed."""
         decision = DECISIONS[request.API_KEY]
-        inputs = Inputs(self.image, self.settings, self._clock, version, charge)
+        inputs = Inputs(self.image, self.settings, self._clock, version, requester)
         self._operations.run(
             lambda: decision.decide(inputs, request),
             done,

@@ -34,6 +34,19 @@ Resp = TypeVar("Resp", bound=WireResponse)
 
 
 @dataclass(frozen=True, slots=True)
+class Requester:
+    """Who sends a request."""
+
+    principal: str = "User:ANONYMOUS"
+    charge: topics.Charge = topics.without_quota
+    """Counts created and deleted partitions against the client's quota."""
+
+
+NO_CLIENT: Final = Requester()
+"""The requester of requests that come from no client."""
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """Everything besides the request that a decision may depend on."""
 
@@ -43,8 +56,8 @@ class Inputs:
     clock: Clock
     version: int
     """The version of the request."""
-    charge: topics.Charge = topics.without_quota
-    """Counts created and deleted partitions against the client's quota."""
+    requester: Requester
+    """The client, as its broker knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +99,21 @@ def _by_version(
 def _create_topics(
     inputs: Inputs, request: messages.CreateTopicsRequest
 ) -> ControllerResult[messages.CreateTopicsResponse]:
-    return topics.create_topics(inputs.image, request, inputs.settings, inputs.clock, inputs.charge)
+    return topics.create_topics(inputs.image, request, inputs.settings, inputs.clock, inputs.requester.charge)
 
 
 def _create_partitions(
     inputs: Inputs, request: messages.CreatePartitionsRequest
 ) -> ControllerResult[messages.CreatePartitionsResponse]:
-    return topics.create_partitions(inputs.image, request, inputs.clock, inputs.charge)
+    return topics.create_partitions(inputs.image, request, inputs.clock, inputs.requester.charge)
 
 
 def _delete_topics(
     inputs: Inputs, request: messages.DeleteTopicsRequest
 ) -> ControllerResult[messages.DeleteTopicsResponse]:
-    return topics.delete_topics(inputs.image, request, inputs.settings, inputs.version, inputs.charge)
+    return topics.delete_topics(
+        inputs.image, request, inputs.settings, inputs.version, inputs.requester.charge
+    )
 
 
 def _create_acls(
@@ -128,6 +143,33 @@ def _alter_scram(
     return alter_user_scram_credentials(inputs.image, request)
 
 
+def _create_token(
+    inputs: Inputs, request: messages.CreateDelegationTokenRequest
+) -> ControllerResult[messages.CreateDelegationTokenResponse]:
+    from ottla.controller.tokens import create_token
+
+    who, clock = inputs.requester.principal, inputs.clock
+    return create_token(inputs.image, request, inputs.settings, who, clock.now_ms(), clock.random_uuid())
+
+
+def _renew_token(
+    inputs: Inputs, request: messages.RenewDelegationTokenRequest
+) -> ControllerResult[messages.RenewDelegationTokenResponse]:
+    from ottla.controller.tokens import renew_token
+
+    who, now_ms = inputs.requester.principal, inputs.clock.now_ms()
+    return renew_token(inputs.image, request, inputs.settings, who, now_ms)
+
+
+def _expire_token(
+    inputs: Inputs, request: messages.ExpireDelegationTokenRequest
+) -> ControllerResult[messages.ExpireDelegationTokenResponse]:
+    from ottla.controller.tokens import expire_token
+
+    who, now_ms = inputs.requester.principal, inputs.clock.now_ms()
+    return expire_token(inputs.image, request, inputs.settings, who, now_ms)
+
+
 def _alter_quotas(
     inputs: Inputs, request: messages.AlterClientQuotasRequest
 ) -> ControllerResult[messages.AlterClientQuotasResponse]:
@@ -151,6 +193,9 @@ DECISIONS: Final[dict[int, Decision[Any, Any]]] = {
     ApiKey.DELETE_ACLS: Decision(_delete_acls),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Decision(_alter_scram),
     ApiKey.ALTER_CLIENT_QUOTAS: Decision(_alter_quotas),
+    ApiKey.CREATE_DELEGATION_TOKEN: Decision(_create_token),
+    ApiKey.RENEW_DELEGATION_TOKEN: Decision(_renew_token),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: Decision(_expire_token),
     # Requests of brokers
     ApiKey.ALTER_PARTITION: Decision(_by_version(alter_partition.alter_partition)),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: Decision(_by_settings(directories.assign_replicas_to_dirs)),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from ottla.credentials.delegation_tokens import TokenKey
+from ottla.credentials.secret import Secret
 from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage
 from ottla.wire.enums import ConfigResourceType
 
@@ -22,12 +24,15 @@ UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 class Settings:
     """The controller's view of configuration."""
 
-    __slots__ = ("_current", "_dynamic_of_current", "cluster_id", "node_id", "static")
+    __slots__ = ("_current", "_dynamic_of_current", "cluster_id", "node_id", "static", "token_key")
 
     def __init__(self, static: BrokerConfig, cluster_id: str) -> None:
         self.node_id = static.node_id
         self.cluster_id = cluster_id
         self.static = static
+        secret = static["delegation.token.secret.key"]
+        self.token_key = TokenKey(secret) if isinstance(secret, Secret) else None
+        """The secrets of delegation tokens follow from it; None where there are none."""
         self._current = static
         self._dynamic_of_current: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
 
@@ -58,6 +63,22 @@ class Settings:
         if not self.static.bool("auto.leader.rebalance.enable"):
             return 0
         return self.static.int("leader.imbalance.check.interval.seconds")
+
+    @property
+    def token_max_lifetime_ms(self) -> int:
+        return self.static.int("delegation.token.max.lifetime.ms")
+
+    @property
+    def token_expiry_ms(self) -> int:
+        """How long a token lives without being renewed."""
+        return self.static.int("delegation.token.expiry.time.ms")
+
+    @property
+    def token_sweep_interval_s(self) -> float:
+        """How often expired tokens are removed; 0 where there are no tokens."""
+        if self.token_key is None:
+            return 0
+        return self.static.int("delegation.token.expiry.check.interval.ms") / 1000
 
     @property
     def unclean_election_interval_s(self) -> float:

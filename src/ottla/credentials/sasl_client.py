@@ -52,17 +52,20 @@ class ClientLogin:
     mechanism: str
     user: str
     password: Secret
+    token: bool
+    """The user is the id of a delegation token, and the password its secret."""
 
-    def __init__(self, mechanism: str, user: str, password: str | Secret) -> None:
+    def __init__(self, mechanism: str, user: str, password: str | Secret, *, token: bool = False) -> None:
         object.__setattr__(self, "mechanism", mechanism)
         object.__setattr__(self, "user", user)
+        object.__setattr__(self, "token", token)
         object.__setattr__(self, "password", password if isinstance(password, Secret) else Secret(password))
 
     def begin(self) -> SaslClient:
         """A new exchange."""
         if self.mechanism == "PLAIN":
             return PlainClient(self.user, self.password)
-        return ScramClient(self.mechanism, self.user, self.password)
+        return ScramClient(self.mechanism, self.user, self.password, token=self.token)
 
 
 class PlainClient:
@@ -83,12 +86,15 @@ class PlainClient:
 class ScramClient:
     """Proves that it knows the password, and that the server knows it too."""
 
-    def __init__(self, mechanism: str, user: str, password: Secret, nonce: str | None = None) -> None:
+    def __init__(
+        self, mechanism: str, user: str, password: Secret, nonce: str | None = None, *, token: bool = False
+    ) -> None:
+        """`token`: the user is the id of a delegation token."""
         self._hash = SCRAM_HASHES[mechanism]
         self._password = password
         self._nonce = nonce or secrets.token_urlsafe(24)
         name = user.replace("=", "=3D").replace(",", "=2C")
-        self._bare = f"n={name},r={self._nonce}"
+        self._bare = f"n={name},r={self._nonce}{',tokenauth=true' if token else ''}"
         self._signature = b""
 
     def first(self) -> bytes:

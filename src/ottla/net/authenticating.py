@@ -7,6 +7,7 @@ SaslHandshake can renew it (KIP-368) and a request after its end closes the conn
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -39,6 +40,29 @@ _logger = logging.getLogger(__name__)
 
 AUTHENTICATION_TIMEOUT_S: Final = 30.0
 """From the connection to the last SASL token, whatever comes in between."""
+
+
+class _InThread:
+    """The gate of a connection whose next frame waits for a thread."""
+
+    __slots__ = ("_resume",)
+
+    def __init__(self) -> None:
+        self._resume: Callable[[], None] | None = None
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        self._resume = resume
+
+    def forget(self, resume: Callable[[], None]) -> None:
+        self._resume = None
+
+    def open(self, done: asyncio.Future[None]) -> None:
+        """Let the frame in again: now the work is done."""
+        if not done.cancelled() and (error := done.exception()) is not None:
+            _logger.error("Preparing an authentication failed", exc_info=error)
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume()
 
 
 class Authenticating:
@@ -111,6 +135,8 @@ class Authenticating:
             raise IllegalState(f"version {version} of {request_class.NAME} is not supported")
         budget = max(UNAUTHENTICATED_DECODE_BYTES, DECODE_AMPLIFICATION * len(frame))
         message, _ = decode_prefix(request_class, version, frame, offset, budget)
+        if isinstance(message, SaslAuthenticateRequest) and self._prepare(connection, message.auth_bytes):
+            return
         api, counters = self._dispatcher.api(key), self._dispatcher.counters(key)
         request = Request(connection, api, version, correlation_id, client_id, now, counters)
         connection.add(request)
@@ -118,6 +144,16 @@ class Authenticating:
             self._handshake(connection, request, message)
         else:
             self._token(connection, request, message.auth_bytes, now)
+
+    def _prepare(self, connection: Connection, token: bytes) -> bool:
+        """Begin the work that the token needs in a thread, if any. Its frame waits unread until that is done."""
+        work = self._exchange.preparation(token)
+        if work is None:
+            return False
+        gate = _InThread()
+        connection.hold(gate)
+        asyncio.get_running_loop().run_in_executor(None, work).add_done_callback(gate.open)
+        return True
 
     def _handshake(self, connection: Connection, request: Request, message: SaslHandshakeRequest) -> None:
         exchange = self._exchange
@@ -145,6 +181,8 @@ class Authenticating:
 
     def _bare_token(self, connection: Connection, token: bytes, now: float) -> None:
         """After SaslHandshake version 0: size and token, no header, and no answer to a failure but the end."""
+        if self._prepare(connection, token):
+            return
         key = ApiKey.SASL_AUTHENTICATE
         api, counters = self._dispatcher.api(key), self._dispatcher.counters(key)
         request = Request(connection, api, 0, 0, None, now, counters)

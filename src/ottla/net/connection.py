@@ -23,7 +23,6 @@ from ottla.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from ottla.clock import Clock, Timer
-    from ottla.log.write_gate import WriteGate
     from ottla.net.busy_poll import BusyPoller
     from ottla.net.failed_logins import FailedLogins
 
@@ -55,6 +54,20 @@ class ClientInfo:
     principal: str = "User:ANONYMOUS"
     node_ids: frozenset[int] = frozenset()
     """The nodes that the client's certificate names."""
+    token_authenticated: bool = False
+    """The client has logged in with a delegation token."""
+
+
+class Gate(Protocol):
+    """What a connection waits for with its next request unread."""
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Call back when the gate opens."""
+        ...
+
+    def forget(self, resume: Callable[[], None]) -> None:
+        """Do not call back any more."""
+        ...
 
 
 class FrameHandler(Protocol):
@@ -140,7 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         self._since_turn = 0
         self._write_paused = False
         self._finishing = False
-        self._held_by: WriteGate | None = None
+        self._held_by: Gate | None = None
         """The gate that the next request waits for."""
         self._muted_until = 0.0
         self._muted: Timer | None = None
@@ -154,9 +167,9 @@ class Connection(asyncio.BufferedProtocol):
         """Change the largest size of a request: before authentication it is smaller."""
         self._max_request_bytes = max_request_bytes
 
-    def authenticated(self, principal: str) -> None:
+    def authenticated(self, principal: str, *, by_token: bool = False) -> None:
         """From the next request on the client speaks for this principal."""
-        self.client = replace(self.client, principal=principal)
+        self.client = replace(self.client, principal=principal, token_authenticated=by_token)
         self._grants = None
 
     def certified(self, node_ids: frozenset[int]) -> None:
@@ -250,7 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         """Take the next slot in the queue of responses."""
         self._slots.append(request)
 
-    def hold(self, gate: WriteGate) -> None:
+    def hold(self, gate: Gate) -> None:
         """Leave the current request in the buffer, and take no request until the gate opens."""
         self._held_by = gate
         gate.wait(self._let_through)

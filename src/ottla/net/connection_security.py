@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.net.connection import Connection
     from ottla.net.dispatch import Dispatcher
     from ottla.net.entrance import Entrance
+    from ottla.security.tokens import TokenCredentials
 
 _logger = logging.getLogger(__name__)
 
@@ -34,14 +35,16 @@ class ConnectionSecurity:
         clock: Clock,
         max_request_bytes: int,
         entrance: Entrance,
+        tokens: TokenCredentials | None = None,
     ) -> None:
-        """`image` gives the newest metadata, where SCRAM credentials are."""
+        """`image` gives the newest metadata, where SCRAM credentials are; `tokens` those of delegation tokens."""
         self._security = security
         self._image = image
         self._dispatcher = dispatcher
         self._clock = clock
         self._max_request_bytes = max_request_bytes
         self._entrance = entrance
+        self._tokens = tokens
         self._scratch = memoryview(bytearray(SCRATCH_BYTES if security.uses_tls else 0))
 
     def secure(
@@ -52,7 +55,7 @@ class ConnectionSecurity:
         if security.uses_sasl:
             connection.limit_requests(security.max_authentication_bytes)
             waiting = Authenticating(
-                security.new_exchange(self._image, self._clock.now_ms),
+                security.new_exchange(self._image, self._clock.now_ms, self._tokens),
                 self._dispatcher,
                 self._clock,
                 self._login_failed,
@@ -113,5 +116,5 @@ class ConnectionSecurity:
 
     def _ready(self, connection: Connection, principal: Principal) -> None:
         connection.limit_requests(self._max_request_bytes)
-        connection.authenticated(str(principal))
+        connection.authenticated(str(principal), by_token=principal.token_authenticated)
         self._entrance.succeeded(connection, str(principal), "SASL")

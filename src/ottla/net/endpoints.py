@@ -110,6 +110,7 @@ class ListenerSet:
             return None
         self._entrance.audit = node.audit
         from ottla.net.connection_security import ConnectionSecurity
+        from ottla.security.tokens import TokenCredentials
 
         return ConnectionSecurity(
             security,
@@ -118,6 +119,9 @@ class ListenerSet:
             self._clock,
             self._config.int("socket.request.max.bytes"),
             self._entrance,
+            None
+            if node.token_key is None
+            else TokenCredentials(node.token_key, lambda: node.image, self._clock.now_ms),
         )
 
     def tls_endpoints(self) -> list[TlsEndpoint]:

@@ -60,11 +60,13 @@ class MeteredRequest(Request):
         if self.api_key == ApiKey.PRODUCE:
             meter.produced(self._request_size)
         meter.answered()
-        if meter.throttle_ms > 0:
+        # A controller that has decided a part of the request may have set a time already.
+        throttle_ms = max(meter.throttle_ms, getattr(response, "throttle_time_ms", 0))
+        if throttle_ms > 0:
             if "throttle_time_ms" in response.__struct_fields__:
                 # Most responses have the field, and it has the same type in all of them.
-                response.throttle_time_ms = meter.throttle_ms  # type: ignore[attr-defined]
-            self._connection.mute(meter.throttle_ms / 1000)
+                response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
+            self._connection.mute(throttle_ms / 1000)
         super().respond(response)
         meter.sent()
 

@@ -100,6 +100,10 @@ class Request(RequestContext):
         self.connection_id = client.connection_id
 
     @property
+    def token_authenticated(self) -> bool:  # type: ignore[override]
+        return self._connection.client.token_authenticated
+
+    @property
     def node_ids(self) -> frozenset[int]:  # type: ignore[override]
         return self._connection.client.node_ids
 

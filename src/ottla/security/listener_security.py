@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.image import MetadataImage, ScramCredential
     from ottla.security.sasl.jwt_validation import TokenValidator
+    from ottla.security.tokens import TokenCredentials
 
 MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES, "OAUTHBEARER")
 """What a SASL listener can offer."""
@@ -135,11 +136,21 @@ class ListenerSecurity:
     def _module(self, mechanism: str) -> LoginModule:
         return login_module(self._keys, self.name, mechanism)
 
-    def new_exchange(self, image: Callable[[], MetadataImage], now_ms: Callable[[], int]) -> SaslExchange:
-        """The way in for one connection. `now_ms` is the time by the calendar."""
-        return SaslExchange(self._servers(image, now_ms), self._max_reauth_ms)
+    def new_exchange(
+        self,
+        image: Callable[[], MetadataImage],
+        now_ms: Callable[[], int],
+        tokens: TokenCredentials | None = None,
+    ) -> SaslExchange:
+        """The way in for one connection. `now_ms` is the time by the calendar; `tokens` are delegation tokens'."""
+        return SaslExchange(self._servers(image, now_ms, tokens), self._max_reauth_ms)
 
-    def _servers(self, image: Callable[[], MetadataImage], now_ms: Callable[[], int]) -> dict[str, NewServer]:
+    def _servers(
+        self,
+        image: Callable[[], MetadataImage],
+        now_ms: Callable[[], int],
+        tokens: TokenCredentials | None,
+    ) -> dict[str, NewServer]:
         servers: dict[str, NewServer] = {}
         for mechanism in self.mechanisms:
             if mechanism == "PLAIN":
@@ -149,7 +160,14 @@ class ListenerSecurity:
                 servers[mechanism] = partial(OAuthBearerServer, self._tokens, lambda: now_ms() / 1000)
             else:
                 find = partial(_scram_credential, image, mechanism)
-                servers[mechanism] = partial(ScramServer, mechanism, find, None, self._probing_key)
+                servers[mechanism] = partial(
+                    ScramServer,
+                    mechanism,
+                    find,
+                    None if tokens is None else partial(tokens.find, mechanism),
+                    self._probing_key,
+                    derive_token=None if tokens is None else partial(tokens.derivation, mechanism),
+                )
         return servers
 
     def _max_reauth_ms(self, mechanism: str) -> int:

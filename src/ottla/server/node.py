@@ -271,6 +271,7 @@ class Server:
             fail=self.fail,
             quotas=make_quotas(config),
             counters=self._counters,
+            token_key=settings.token_key,
         )
         return node
 

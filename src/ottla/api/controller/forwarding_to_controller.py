@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from ottla.api.base import PARKED, ErrorAnswer, Outcome, RequestContext
+from ottla.controller.decisions import Requester
 from ottla.controller.topics import Charge, without_quota
 from ottla.errors import ApiException
 from ottla.wire.classes import WireRequest, WireResponse
@@ -40,7 +41,7 @@ def forward_to_controller(
         respond,
         failure(ctx, request, on_error),
         version=ctx.version,
-        charge=_charge(node, ctx, strict_from),
+        requester=Requester(ctx.principal, _charge(node, ctx, strict_from)),
     )
     return PARKED
 

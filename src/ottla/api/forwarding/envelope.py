@@ -45,7 +45,7 @@ def handle(node: Node, ctx: RequestContext, request: EnvelopeRequest) -> Envelop
                 ErrorCode.UNSUPPORTED_VERSION, f"version {version} of API {key} is not supported"
             )
         message, _ = decode_prefix(request_class(key), version, request.request_data, offset)
-        principal = decode_principal(request.request_principal)
+        principal, by_token = decode_principal(request.request_principal)
         host = decode_address(request.client_host_address)
     except (DecodeError, ValueError) as error:
         raise ApiException(ErrorCode.INVALID_REQUEST, f"the envelope cannot be decoded: {error}") from error
@@ -67,6 +67,7 @@ def handle(node: Node, ctx: RequestContext, request: EnvelopeRequest) -> Envelop
         client_host=host,
         received_at=ctx.received_at,
         outer=ctx,
+        token_authenticated=by_token,
         meter=_meter(node, principal, header.client_id) if api.throttled else None,
     )
     serve(node, api, inner, message)

@@ -43,6 +43,7 @@ class InnerRequest(RequestContext):
         "on_controller_listener",
         "principal",
         "received_at",
+        "token_authenticated",
         "version",
     )
 
@@ -59,6 +60,7 @@ class InnerRequest(RequestContext):
         client_host: str = "",
         outer: RequestContext | None = None,
         meter: Meter | None = None,
+        token_authenticated: bool = False,
     ) -> None:
         self._on_response: Callable[[WireResponse], object] | None = on_response
         self.api_key = api_key
@@ -69,6 +71,7 @@ class InnerRequest(RequestContext):
         self.client_host = client_host
         self.received_at = received_at
         self.meter = meter
+        self.token_authenticated = token_authenticated
         self._grants = Grants(principal, client_host, internal=outer is None)
         self.on_controller_listener = True
         self.forwarded = outer is not None

@@ -50,7 +50,7 @@ def forward_request(
 
     request = EnvelopeRequest(
         request_data=frame,
-        request_principal=_encode_principal(ctx.principal),
+        request_principal=_encode_principal(ctx.principal, ctx.token_authenticated),
         client_host_address=_encode_address(ctx.client_host),
     )
     timeout_s = node.config.int("request.timeout.ms") / 1000
@@ -88,20 +88,21 @@ def forward_part(
 # The client's identity in an envelope
 
 
-def _encode_principal(principal: str) -> bytes:
+def _encode_principal(principal: str, token_authenticated: bool) -> bytes:
     kind, _, name = principal.partition(":")
-    return _VERSION.pack(0) + encode(DefaultPrincipalData(type=kind, name=name, token_authenticated=False), 0)
+    data = DefaultPrincipalData(type=kind, name=name, token_authenticated=token_authenticated)
+    return _VERSION.pack(0) + encode(data, 0)
 
 
-def decode_principal(data: bytes | None) -> str:
-    """The client's principal. Raises DecodeError."""
+def decode_principal(data: bytes | None) -> tuple[str, bool]:
+    """The client's principal, and whether it has logged in with a delegation token. Raises DecodeError."""
     if data is None or len(data) < _VERSION.size:
         raise DecodeError("the envelope has no principal")
     version = _VERSION.unpack_from(data)[0]
     if version != 0:
         raise DecodeError(f"version {version} of principals is not supported")
     principal = decode(DefaultPrincipalData, version, data[_VERSION.size :])
-    return f"{principal.type}:{principal.name}"
+    return f"{principal.type}:{principal.name}", principal.token_authenticated
 
 
 def _encode_address(host: str) -> bytes:

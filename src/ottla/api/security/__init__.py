@@ -14,5 +14,9 @@ APIS: Final = (
     "alter_user_scram_credentials",
     "describe_client_quotas",
     "alter_client_quotas",
+    "create_delegation_token",
+    "renew_delegation_token",
+    "expire_delegation_token",
+    "describe_delegation_token",
 )
 """The files of this area, each called as its API is; the registry loads them."""

@@ -59,6 +59,7 @@ def security(properties: Mapping[str, str]) -> SecuritySettings:
         password=password,
         oauth=tuple(oauth.items()),
         oauth_jaas=tuple(jaas.items()),
+        token=_is_token(properties),
         stores=_java_stores(properties) if protocol.endswith("SSL") else (),
     )
 
@@ -82,6 +83,11 @@ def _looks_like_pem(location: str) -> bool:
     except OSError:
         # The error comes with the file's own message, where it is opened.
         return True
+
+
+def _is_token(properties: Mapping[str, str]) -> bool:
+    """Whether the login module says that the user is a delegation token."""
+    return jaas_options(properties.get("sasl.jaas.config", "")).get("tokenauth", "").lower() == "true"
 
 
 def _credentials(properties: Mapping[str, str]) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import Final
 
 from ottla.security.principal import Principal
-from ottla.security.sasl.mechanism import NewServer, SaslFailed, SaslServer
+from ottla.security.sasl.mechanism import NeedsPreparation, NewServer, SaslFailed, SaslServer
 
 _MIN_BETWEEN_REAUTHENTICATIONS_S: Final = 1.0
 
@@ -109,6 +109,13 @@ class SaslExchange:
         self.bare_tokens = version == 0
         self._server = new_server()
         self.state = State.TOKENS
+
+    def preparation(self, token: bytes) -> Callable[[], None] | None:
+        """What has to be done in a thread before `token` can take this token; None where nothing has."""
+        server = self._server
+        if self.state is State.TOKENS and isinstance(server, NeedsPreparation):
+            return server.preparation(token)
+        return None
 
     def token(self, token: bytes, now: float, now_ms: int) -> tuple[bytes, int]:
         """The answer to a client's token, and the lifetime of the session in ms once it is complete, else 0.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ottla.security.principal import Principal
 
@@ -38,6 +38,15 @@ class SaslServer(Protocol):
 
     def evaluate(self, token: bytes) -> bytes:
         """The next challenge or the closing token. Raises SaslFailed."""
+        ...
+
+
+@runtime_checkable
+class NeedsPreparation(Protocol):
+    """A mechanism with work that must not run on the event loop."""
+
+    def preparation(self, token: bytes) -> Callable[[], None] | None:
+        """What has to be done in a thread before `evaluate` can take this token; None where nothing has."""
         ...
 
 

@@ -46,6 +46,8 @@ class TokenCredential(NamedTuple):
 
 FindUser = Callable[[str], ScramCredential | None]
 FindToken = Callable[[str], TokenCredential | None]
+DeriveToken = Callable[[str], Callable[[], None] | None]
+"""Work for a thread, after which the token is found; None where there is none to do."""
 
 
 class ScramServer:
@@ -53,6 +55,7 @@ class ScramServer:
 
     __slots__ = (
         "_credential",
+        "_derive_token",
         "_find_token",
         "_find_user",
         "_first",
@@ -74,12 +77,14 @@ class ScramServer:
         find_token: FindToken | None,
         probing_key: bytes,
         nonce: str | None = None,
+        derive_token: DeriveToken | None = None,
     ) -> None:
         """`probing_key` is a secret of the node, from which unknown users get their salt."""
         self._mechanism = mechanism
         self._hash = SCRAM_HASHES[mechanism]
         self._find_user = find_user
         self._find_token = find_token
+        self._derive_token = derive_token
         self._probing_key = probing_key
         self._nonce = nonce or secrets.token_urlsafe(24)
         self._first = True
@@ -89,6 +94,15 @@ class ScramServer:
         self.complete = False
         self.principal: Principal = ANONYMOUS
         self.expires_at_ms: int | None = None
+
+    def preparation(self, token: bytes) -> Callable[[], None] | None:
+        """What has to be done in a thread before `evaluate` can take this message; None where nothing has."""
+        if self._derive_token is None or not self._first:
+            return None
+        found = _CLIENT_FIRST.fullmatch(token.decode("ascii", errors="replace"))
+        if found is None or len(found["name"]) > MAX_NAME_BYTES or not _is_token(_extensions(found)):
+            return None
+        return self._derive_token(_plain_name(found["name"]))
 
     def evaluate(self, token: bytes) -> bytes:
         """The challenge for the first message, the server's signature for the proof."""
@@ -107,9 +121,8 @@ class ScramServer:
         found = _CLIENT_FIRST.fullmatch(text)
         if found is None or len(found["name"]) > MAX_NAME_BYTES:
             raise SaslFailed(None, "the first SCRAM message is not well-formed")
-        name = found["name"].replace("=2C", ",").replace("=3D", "=")
-        extensions = dict(part.split("=", 1) for part in found["extensions"].split(",") if part)
-        if extensions.get("tokenauth", "").lower() == "true":
+        name = _plain_name(found["name"])
+        if _is_token(_extensions(found)):
             token = None if self._find_token is None else self._find_token(name)
             credential = None if token is None else token.credential
             if token is not None:
@@ -118,7 +131,7 @@ class ScramServer:
         else:
             credential = self._find_user(name)
             self.principal = user(name)
-        authorization_id = (found["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
+        authorization_id = _plain_name(found["authzid"] or "")
         if authorization_id and authorization_id != name:
             raise SaslFailed(
                 "Authentication failed: Client requested an authorization id that is different from username"
@@ -162,3 +175,16 @@ class ScramServer:
         self.complete = True
         verifier = base64.b64encode(hmac.digest(credential.server_key, said, self._hash)).decode()
         return f"v={verifier}".encode()
+
+
+def _plain_name(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _extensions(first: re.Match[str]) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in first["extensions"].split(",") if part)
+
+
+def _is_token(extensions: dict[str, str]) -> bool:
+    """Whether the name is that of a delegation token."""
+    return extensions.get("tokenauth", "").lower() == "true"

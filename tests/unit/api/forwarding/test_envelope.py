@@ -31,9 +31,9 @@ class Controller:
         self.code = ErrorCode.NONE
         self.active = True
 
-    def handle(self, request: Any, done: Any, failed: Any, *, version: int, charge: Any) -> None:
+    def handle(self, request: Any, done: Any, failed: Any, *, version: int, requester: Any) -> None:
         for topic in request.topics:
-            charge(topic.num_partitions)
+            requester.charge(topic.num_partitions)
         if not self.active:
             failed(ApiException(ErrorCode.NOT_CONTROLLER, "not me"))
             return
@@ -104,7 +104,7 @@ def test_the_answer_is_the_clients_own(channel: Channel, controller: Controller,
 def test_the_envelope_says_who_asks(channel: Channel) -> None:
     pass_on(channel, create(), principal="User:alice:with:colons", client_host="fe80::1%eth0")
     sent = channel.sent[0]
-    assert request_forwarding.decode_principal(sent.request_principal) == "User:alice:with:colons"
+    assert request_forwarding.decode_principal(sent.request_principal) == ("User:alice:with:colons", False)
     assert request_forwarding.decode_address(sent.client_host_address) == "fe80::1"
 
 
@@ -114,7 +114,7 @@ def test_the_wrong_controller_says_so_on_the_outside(channel: Channel, controlle
     channel.send(
         EnvelopeRequest(
             request_data=create(),
-            request_principal=request_forwarding._encode_principal("User:alice"),
+            request_principal=request_forwarding._encode_principal("User:alice", False),
             client_host_address=bytes(4),
         ),
         answers.append,
@@ -153,7 +153,7 @@ def pass_on_part(channel: Any) -> Any:
 
 def test_the_rest_of_a_request_is_passed_on_for_its_client(channel: Channel) -> None:
     assert [topic.name for topic in pass_on_part(channel).topics] == ["rest"]
-    assert request_forwarding.decode_principal(channel.sent[0].request_principal) == "User:alice"
+    assert request_forwarding.decode_principal(channel.sent[0].request_principal) == ("User:alice", False)
 
 
 def test_an_answer_that_cannot_be_read_is_an_error_and_not_silence() -> None:
