@@ -60,6 +60,23 @@ class PluginSpec:
             raise BadRequest(f"{self.simple_name} needs the library {error.name}{hint}") from None
 
 
+def _transforms() -> Iterable[PluginSpec]:
+    both = (
+        *("Cast", "ExtractField", "Flatten", "HeaderFrom", "HoistField", "InsertField", "MaskField"),
+        *("ReplaceField", "SetSchemaMetadata", "TimestampConverter"),
+    )
+    for name in both:
+        for side in ("Key", "Value"):
+            where = f"ottla.connect.transforms.registry:{name}{side}"
+            yield PluginSpec(f"{_KAFKA}.transforms.{name}${side}", "transformation", where)
+    for name in ("DropHeaders", "Filter", "InsertHeader", "RegexRouter", "TimestampRouter", "ValueToKey"):
+        where = f"ottla.connect.transforms.registry:{name}"
+        yield PluginSpec(f"{_KAFKA}.transforms.{name}", "transformation", where)
+    for name in ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches"):
+        where = f"ottla.connect.transforms.predicates:{name}"
+        yield PluginSpec(f"{_KAFKA}.transforms.predicates.{name}", "predicate", where)
+
+
 def _converters() -> Iterable[PluginSpec]:
     simple = "ottla.connect.converters.simple"
     places = {
@@ -96,7 +113,7 @@ class Plugins:
     """All plugins that a worker can use."""
 
     def __init__(self, plugin_path: Iterable[str] = ()) -> None:
-        self._specs: list[PluginSpec] = [*_connectors(), *_converters()]
+        self._specs: list[PluginSpec] = [*_connectors(), *_converters(), *_transforms()]
         for point in entry_points(group=ENTRY_POINTS):
             self._specs.append(PluginSpec(point.name, _kind(point.load()), point.value, version=None))
         for folder in plugin_path:

@@ -15,6 +15,7 @@ from ottla.admin.settings import ClusterSettings
 from ottla.client.cluster_settings import writer_settings
 from ottla.connect import formats, offsets
 from ottla.connect.backing import Backing, MemoryBacking
+from ottla.connect.config.providers import ConnectorProviders
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import BadRequest, ConnectError, NotFound
 from ottla.connect.herder import Herder
@@ -41,6 +42,7 @@ class Worker:
 
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
+        self._providers = ConnectorProviders(config.originals)
         self.plugins = Plugins(config.values["plugin.path"] or ())
         self.cluster_id: str | None = None
         self.worker_id = ""
@@ -133,7 +135,7 @@ class Worker:
 
     def _resolve(self, config: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         """A configuration with providers' values, and those values, which must not be shown."""
-        return dict(config), []
+        return self._providers.resolve(config)
 
     def _changed(self, change: Change) -> None:
         if change.what == "logger":
