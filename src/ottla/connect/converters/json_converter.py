@@ -7,12 +7,13 @@ import binascii
 import datetime
 import decimal
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.connect.converters.base import Converter, SchemaAndValue
 from ottla.connect.data import schema as schemas
-from ottla.connect.data.java_text import Float32, Ordered, to_json
+from ottla.connect.data.java_text import Float32, Ordered, java_keys, to_json
 from ottla.connect.data.logical import (
     date_of,
     days_of,
@@ -46,6 +47,11 @@ _NO_ENVELOPE: Final = (
 )
 
 
+_LEADING_ZERO: Final = re.compile(r"(?<![\d.eE+])0\d")
+_WITHOUT_ZEROS: Final = re.compile(r'("(?:\\.|[^"\\])*")|(?<![\d.eE+])(-?)0+(?=\d)')
+"""Kafka's JSON reader allows numbers with zeros in front."""
+
+
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
@@ -58,6 +64,8 @@ def parse_json(data: bytes) -> Any:
     """The first JSON value of some bytes, decimals exact; `_MISSING` where there is none."""
     try:
         text = data.decode().lstrip(" \t\r\n")
+        if _LEADING_ZERO.search(text):
+            text = _WITHOUT_ZEROS.sub(lambda one: one[1] or one[2], text)
         return _DECODER.raw_decode(text)[0] if text else _MISSING
     except (ValueError, RecursionError) as error:
         raise DataError(
@@ -113,12 +121,10 @@ class JsonConverter(Converter):
         kind = schema.type
         out = Ordered(type=_NAMES_OF_TYPES.get(kind, str(kind).lower()))
         if kind is Type.ARRAY:
-            assert schema.value_schema is not None
-            out["items"] = self.schema_json(schema.value_schema)
+            out["items"] = self._inner_json(schema.value_schema)
         elif kind is Type.MAP:
-            assert schema.key_schema is not None and schema.value_schema is not None
-            out["keys"] = self.schema_json(schema.key_schema)
-            out["values"] = self.schema_json(schema.value_schema)
+            out["keys"] = self._inner_json(schema.key_schema)
+            out["values"] = self._inner_json(schema.value_schema)
         elif kind is Type.STRUCT:
             out["fields"] = [Ordered(self.schema_json(at.schema), field=at.name) for at in schema.fields]
         out["optional"] = schema.optional
@@ -130,6 +136,9 @@ class JsonConverter(Converter):
         if schema.default is not None:
             out["default"] = self._json(schema, schema.default)
         return out
+
+    def _inner_json(self, schema: Schema | None) -> Ordered | None:
+        return None if schema is None else self.schema_json(schema)
 
     def _json(self, schema: Schema | None, value: Any) -> Any:
         if value is None:
@@ -172,7 +181,8 @@ class JsonConverter(Converter):
             keys.type is Type.STRING if keys is not None else all(isinstance(one, str) for one in value)
         )
         if as_object:
-            return {str(self._json(keys, key)): self._json(values, one) for key, one in value.items()}
+            names = java_keys(value) if isinstance(value, dict) else value
+            return Ordered({str(self._json(keys, key)): self._json(values, value[key]) for key in names})
         return [[self._json(keys, key), self._json(values, one)] for key, one in value.items()]
 
     def _struct(self, schema: Schema | None, value: Struct) -> Ordered:
@@ -293,7 +303,8 @@ class JsonConverter(Converter):
 
     def _plain(self, found: Any) -> Any:
         if isinstance(found, decimal.Decimal):
-            return float(found)
+            # Java's decimals have no negative zero.
+            return float(found) + 0.0
         if isinstance(found, int) and not isinstance(found, bool):
             return _wrapped(found, Type.INT64)
         if isinstance(found, list):
@@ -310,7 +321,7 @@ class JsonConverter(Converter):
         if kind in BOUNDS:
             return _wrapped(int(found), kind) if number else 0
         if kind in (Type.FLOAT32, Type.FLOAT64):
-            return float(found) if number else 0.0
+            return float(found) + 0.0 if number else 0.0
         if kind is Type.STRING:
             return found if isinstance(found, str) else None
         if kind is Type.BYTES:

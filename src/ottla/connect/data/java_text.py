@@ -76,8 +76,30 @@ def _java_number(value: float, shortest: str) -> str:
 
 
 @functools.lru_cache(1024)
-def _order(keys: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(java_set_order(keys))
+def _order(keys: tuple[str, ...], slots: int) -> tuple[str, ...]:
+    return tuple(java_set_order(keys, slots))
+
+
+class JavaMap(dict[str, Any]):
+    """A HashMap that began with another number of slots than 16, which its order depends on."""
+
+    slots: int = 16
+
+
+def copied(value: dict[str, Any], capacity: int | None = None) -> JavaMap:
+    """A copy, as `new HashMap<>(map)` makes it; with a capacity, an empty map for that many entries."""
+    wanted = int(len(value) / 0.75 + 1) if capacity is None else capacity
+    made = JavaMap({key: value[key] for key in java_keys(value)} if capacity is None else ())
+    if value or capacity is not None:
+        made.slots = 1 << max(0, wanted - 1).bit_length()
+    return made
+
+
+def java_keys(value: dict[str, Any]) -> tuple[str, ...]:
+    """The keys of a map in the order in which Java iterates over them."""
+    if isinstance(value, Ordered):
+        return tuple(value)
+    return _order(tuple(value), value.slots if isinstance(value, JavaMap) else 16)
 
 
 class Ordered(dict[str, Any]):
@@ -106,7 +128,7 @@ def to_json(value: Any) -> str:
     if isinstance(value, Ordered):
         return "{" + ",".join(f"{quoted(key)}:{to_json(one)}" for key, one in value.items()) + "}"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{quoted(key)}:{to_json(value[key])}" for key in _order(tuple(value))) + "}"
+        return "{" + ",".join(f"{quoted(key)}:{to_json(value[key])}" for key in java_keys(value)) + "}"
     return "[" + ",".join(map(to_json, value)) + "]"
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ottla.connect.converters.simple import java_string
 from ottla.connect.converters.simple_header import header_text
 from ottla.connect.data import schema as schemas
-from ottla.connect.data.java_text import Float32
+from ottla.connect.data.java_text import Float32, copied
 from ottla.connect.data.logical import days_of, time_ms_of, timestamp_ms_of
 from ottla.connect.data.schema import BOUNDS, Schema, Struct, Type, java_class_of, schema_type
 from ottla.connect.failures import ConfigInvalid, DataError
@@ -27,6 +27,7 @@ from ottla.connect.transforms.parts import (
     require_struct,
     struct_like,
 )
+from ottla.java_order import java_map_order
 
 _OUTPUTS: Final = (
     *(Type.INT8, Type.INT16, Type.INT32, Type.INT64, Type.FLOAT32, Type.FLOAT64, Type.BOOLEAN, Type.STRING),
@@ -65,8 +66,8 @@ class Cast(OneSided):
         if schema is None:
             if self._whole is not None:
                 return self.changed(record, None, cast(None, value, self._whole))
-            made = dict(require_map(value, "cast types"))
-            for name, kind in self._casts.items():
+            made = copied(require_map(value, "cast types"))
+            for name, kind in java_map_order(self._casts).items():
                 made[name] = cast(None, made.get(name), kind)
             return self.changed(record, None, made)
         changed = self.remembered(schema) or self.remember(schema, self._changed_schema(schema))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.connect.data import schema as schemas
-from ottla.connect.data.java_text import Ordered
+from ottla.connect.data.java_text import Ordered, copied, java_keys
 from ottla.connect.data.logical import EPOCH, timestamp_of
 from ottla.connect.data.record import ConnectRecord, SinkRecord
 from ottla.connect.data.schema import Schema, Struct, Type, java_class_of, schema_type
@@ -16,6 +16,7 @@ from ottla.connect.failures import ConfigInvalid, DataError
 from ottla.connect.transforms.base import Transformation
 from ottla.connect.transforms.field_path import FieldPath
 from ottla.connect.transforms.parts import OneSided, R, require_map, require_struct, struct_like
+from ottla.java_order import java_set_order
 
 
 class ExtractField(OneSided):
@@ -92,7 +93,7 @@ class InsertField(OneSided):
         if value is None:
             return record
         if schema is None:
-            made = dict(require_map(value, "field insertion"))
+            made = copied(require_map(value, "field insertion"))
             for key, name, _ in self._inserted:
                 inserted = self._value(key, record)
                 if inserted is not None:
@@ -136,9 +137,9 @@ class MaskField(OneSided):
 
     def apply(self, record: R) -> R | None:
         schema, value = self.found(record)
-        names = set(self.values["fields"])
+        names = java_set_order(self.values["fields"])
         if schema is None:
-            made = dict(require_map(value, "mask fields"))
+            made = copied(require_map(value, "mask fields"))
             for name in names:
                 made[name] = self._masked(made.get(name), None)
             return self.changed(record, None, made)
@@ -216,7 +217,10 @@ class ReplaceField(OneSided):
             return record
         if schema is None:
             found = require_map(value, "field replacement")
-            made = {self._renames.get(key, key): one for key, one in found.items() if self._kept(key)}
+            made = copied(found, capacity=len(found))
+            made.update(
+                (self._renames.get(key, key), found[key]) for key in java_keys(found) if self._kept(key)
+            )
             return self.changed(record, None, made)
         struct = require_struct(value, "field replacement")
         changed = self.remembered(struct.schema)
@@ -263,8 +267,8 @@ class Flatten(OneSided):
         return f"{prefix}{self.values['delimiter']}{name}" if prefix else name
 
     def _flatten_map(self, found: dict[str, Any], prefix: str, into: Ordered) -> None:
-        for key, value in found.items():
-            name = self._name(prefix, key)
+        for key in java_keys(found):
+            value, name = found[key], self._name(prefix, key)
             if value is None:
                 into[name] = None
                 continue
@@ -328,7 +332,8 @@ class ValueToKey(Transformation):
         names = self.values["fields"]
         if record.value_schema is None:
             found = require_map(record.value, "copying fields from value to key")
-            key: Any = {name: found.get(name) for name in names}
+            key: Any = copied({}, capacity=len(names))
+            key.update((name, found.get(name)) for name in names)
             return record.with_changes(key=key, key_schema=None)  # type: ignore[return-value]
         struct = require_struct(record.value, "copying fields from value to key")
         for name in names:

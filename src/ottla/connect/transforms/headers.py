@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.connect.converters.simple_header import parse_text
+from ottla.connect.data.java_text import copied
 from ottla.connect.data.record import Headers
 from ottla.connect.data.schema import Struct
 from ottla.connect.failures import ConfigInvalid, DataError
@@ -64,7 +65,7 @@ class HeaderFrom(OneSided):
         headers = record.headers
         purpose = f"header {'MOVE' if self._move else 'COPY'}"
         if schema is None:
-            made: Any = dict(require_map(value, purpose))
+            made: Any = copied(require_map(value, purpose))
             for name, header in self._pairs:
                 headers = headers.add(header, value.get(name), None)
                 if self._move:

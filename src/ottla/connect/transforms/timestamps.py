@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.connect.data import schema as schemas
+from ottla.connect.data.java_text import copied
 from ottla.connect.data.logical import timestamp_ms_of, timestamp_of
 from ottla.connect.data.schema import Schema, Struct, Type, java_class_of
 from ottla.connect.failures import ConfigInvalid, ConnectError, DataError
@@ -52,7 +53,7 @@ class TimestampConverter(OneSided):
         if schema is None:
             if value is None or not self._field:
                 return self.changed(record, None, self._converted(value, None))
-            made = dict(require_map(value, "converting timestamp formats"))
+            made = copied(require_map(value, "converting timestamp formats"))
             made[self._field] = self._converted(made.get(self._field), None)
             return self.changed(record, None, made)
         if not self._field:
