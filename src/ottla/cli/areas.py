@@ -10,6 +10,7 @@ AREAS: Final = (
         {
             "demo": "See all of it at work: a broker, records, pipelines on Spark.",
             "start": "Run a node, or several.",
+            "console": "Look at clusters in a browser.",
             "storage": "Format a node's directories; look at them.",
             "secure": "Make a secured cluster, its users and its tenants.",
             "doctor": "Check that all is well, and say what to do where it is not.",

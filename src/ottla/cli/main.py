@@ -16,6 +16,7 @@ from ottla.cli.tools import registry
 _COMMANDS: Final = {
     "completion": "ottla.cli.completion",
     "connect": "ottla.connect.cli",
+    "console": "ottla.console.cli",
     "demo": "ottla.demo.cli",
     "profile": "ottla.cli.profile",
     "secure": "ottla.cli.secure.commands",

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from ottla.admin.partitions import EARLIEST, LATEST, Partition, leaders, offsets_at
+from ottla.admin.record_filter import parse_filter
 from ottla.cli.tools import engine
 from ottla.cli.tools.base import Flags, Session, exactly_one, not_with, tool
 from ottla.cli.tools.failures import UsageProblem
 from ottla.cli.tools.reading_loop import read_records
-from ottla.cli.tools.record_filter import parse_filter
 from ottla.cli.tools.record_format import Formatter, advice_on, formatter_of
 from ottla.cli.tools.record_view import TerminalFormatter
 from ottla.cli.tools.values import parse_since

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.cli.tools.failures import UsageProblem
-from ottla.cli.tools.record_filter import parse_filter
+from ottla.admin.record_filter import FilterError, parse_filter
 from ottla.cli.tools.record_view import TerminalFormatter
 
 
@@ -101,7 +100,7 @@ def test_what_does_not_have_the_field_does_not_fit(condition: str, value: bytes 
     ],
 )
 def test_what_is_no_condition_is_refused(condition: str) -> None:
-    with pytest.raises(UsageProblem):
+    with pytest.raises(FilterError):
         parse_filter(condition)
 
 

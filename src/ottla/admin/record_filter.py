@@ -7,18 +7,37 @@ record; nothing of it is ever run as Python.
 from __future__ import annotations
 
 import ast
+import functools
 import operator
-import re
-from collections.abc import Callable, Sized
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Sequence, Sized
+from typing import Any, Final, Protocol, cast
 
-from ottla.cli.tools.failures import UsageProblem
+import re2  # type: ignore[import-untyped]
 
-if TYPE_CHECKING:
-    from ottla.client.engine_types import EngineMessage
+from ottla.errors import ApiException, ErrorCode
 
 MAX_LENGTH: Final = 2_000
 _MAX_DEPTH: Final = 50
+
+
+class FilteredRecord(Protocol):
+    """What a condition may ask of a record: librdkafka's messages have it."""
+
+    def topic(self) -> str | None: ...
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+    def key(self) -> Any: ...
+    def value(self) -> Any: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def headers(self) -> Sequence[tuple[str, Any]] | None: ...
+
+
+class FilterError(ApiException):
+    """A condition that cannot be read; the sentence says what is wrong with it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
 
 Read = Callable[["Fields"], object]
 """A part of a condition: what it is for a record."""
@@ -27,7 +46,7 @@ Read = Callable[["Fields"], object]
 class Fields:
     """A record as conditions see it: texts, and the value's JSON when it is asked for."""
 
-    def __init__(self, record: EngineMessage) -> None:
+    def __init__(self, record: FilteredRecord) -> None:
         self._record = record
         self._json: dict[str, object] = {}
 
@@ -63,6 +82,15 @@ _NAMES: Final = ("key", "value", "headers", "topic", "partition", "offset", "tim
 _CONSTANTS: Final = {"true": True, "false": False, "null": None, "none": None}
 
 
+@functools.lru_cache(maxsize=64)
+def _pattern(text: str) -> Any:
+    """A compiled pattern. RE2 takes linear time, whatever the pattern is: it may come from a browser."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 1 << 20
+    return re2.compile(text, options)
+
+
 def _contains(container: Any, item: object) -> bool:
     return container is not None and item in container
 
@@ -84,33 +112,33 @@ _METHODS: Final[dict[str, tuple[int, Callable[..., object]]]] = {
     "endswith": (1, lambda text, other: str(text).endswith(str(other))),
     "lower": (0, lambda text: str(text).lower()),
     "upper": (0, lambda text: str(text).upper()),
-    "matches": (1, lambda text, pattern: re.search(str(pattern), str(text)) is not None),
+    "matches": (1, lambda text, pattern: _pattern(str(pattern)).search(str(text)) is not None),
 }
 """The methods of texts, and their numbers of arguments."""
 
 
-def parse_filter(text: str) -> Callable[[EngineMessage], bool]:
-    """A function that says whether a record fits; UsageProblem for an invalid condition."""
+def parse_filter(text: str) -> Callable[[FilteredRecord], bool]:
+    """A function that says whether a record fits; FilterError for an invalid condition."""
     if len(text) > MAX_LENGTH:
-        raise UsageProblem(f"--filter is longer than {MAX_LENGTH} characters")
+        raise FilterError(f"--filter is longer than {MAX_LENGTH} characters")
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise _wrong(text, "it cannot be read") from None
     read = _Reader(text).read(tree.body, 0)
 
-    def fits(record: EngineMessage) -> bool:
+    def fits(record: FilteredRecord) -> bool:
         try:
             return bool(read(Fields(record)))
-        except (TypeError, re.error):
+        except (TypeError, re2.error):
             # Of different kinds, as in `value.total > 100` where the total is a text: then it does not fit.
             return False
 
     return fits
 
 
-def _wrong(text: str, why: str) -> UsageProblem:
-    return UsageProblem(
+def _wrong(text: str, why: str) -> FilterError:
+    return FilterError(
         f'--filter {text}: {why}; expected a condition like value.total > 100 and key == "a" on'
         f" {', '.join(_NAMES)}"
     )

@@ -1,0 +1,190 @@
+"""The application: routes, who may pass them, errors as pages, and the life of its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ottla.admin.connection import ConnectionFailed
+from ottla.console import doing, exporter, frame, live, pages, signin
+from ottla.console.clusters import OpenCluster, OpenClusters
+from ottla.console.render import FOLDER, Templates
+from ottla.console.security.audit import Audit
+from ottla.console.security.headers import Guard
+from ottla.console.security.roles import SEE, Forbidden, Principal
+from ottla.console.security.sessions import COOKIE, PLAIN_COOKIE, Sessions
+from ottla.console.security.users import Users
+from ottla.console.web import PAGES, BadInput, NotFound, Page, View
+from ottla.errors import ApiException
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from ottla.admin.settings import ClusterSettings
+    from ottla.console.settings import ConsoleSettings
+
+_logger = logging.getLogger(__name__)
+
+_FIRST_ROUND_S: Final = 5.0
+_STREAM: Final = "text/event-stream"
+
+
+class Console:
+    """The parts that requests share."""
+
+    def __init__(self, settings: ConsoleSettings, targets: dict[str, ClusterSettings]) -> None:
+        users = Users.load(settings.users, read_only=settings.read_only) if settings.users else None
+        self.settings = settings
+        self.clusters = OpenClusters(targets)
+        self.sessions = Sessions(users, settings.read_only)
+        self.audit = Audit(settings.audit)
+        self.templates = Templates()
+        self.streams = live.Streams()
+        self.stopping = asyncio.Event()
+
+    # -- requests
+
+    def key_of(self, request: Request) -> str | None:
+        """The session's key, from its cookie."""
+        return request.cookies.get(COOKIE) or request.cookies.get(PLAIN_COOKIE)
+
+    def principal(self, request: Request) -> Principal | None:
+        return self.sessions.find(self.key_of(request))
+
+    def view(self, request: Request, page: Page | None = None) -> View:
+        """The view of a request; NotFound for an unknown cluster, SignInFirst without a session."""
+        principal = self.principal(request)
+        if principal is None:
+            raise signin.SignInFirst
+        name = str(request.path_params.get("cluster", self.clusters.first.name))
+        cluster = self.clusters.by_name.get(name)
+        if cluster is None or not principal.may(SEE, name, "cluster"):
+            raise NotFound(f"There is no cluster '{name}' here.")
+        cluster.sampler.touch()
+        return View(self, request, principal, cluster, page)
+
+    async def wait_ready(self, cluster: OpenCluster) -> bool:
+        """Whether the sampler has seen the cluster; the first round may take a moment."""
+        if not cluster.state.ready and not cluster.state.problem:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_ROUND_S):
+                    await cluster.sampler.next_round()
+        return cluster.state.ready
+
+    def html(self, view: View, template: str, values: dict[str, Any], status: int = 200) -> Response:
+        """A whole page in its frame."""
+        text = self.templates.page(template, {**frame.values(view), **values})
+        return HTMLResponse(text, status, headers={"vary": "accept, x-block"})
+
+
+def _serve(console: Console, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    """The endpoint of a page: a document, one of its blocks, or its live blocks as a stream."""
+
+    async def endpoint(request: Request) -> Response:
+        view = console.view(request, page)
+        resource = page.resource_of({**request.path_params, "id": request.query_params.get("id", "")})
+        view.require(page.verb, resource)
+        if not await console.wait_ready(view.cluster):
+            problem = view.state.problem or "The cluster has not answered yet."
+            return console.html(view, "unreachable.html", {"problem": problem}, 503)
+        if not page.template:
+            return cast("Response", await page.handler(view))
+        if page.live and _STREAM in request.headers.get("accept", ""):
+            return live.stream(view, page)
+        values = cast("dict[str, Any]", await page.handler(view))
+        block = request.headers.get("x-block")
+        if block is not None:
+            everything = {**frame.values(view), **values}
+            found = console.templates.blocks(page.template, (block,), everything)
+            if block not in found:
+                raise NotFound("There is no such part of this page.")
+            return HTMLResponse(found[block], headers={"vary": "accept, x-block"})
+        return console.html(view, page.template, values)
+
+    return endpoint
+
+
+def _status_of(error: ApiException) -> int:
+    match error:
+        case NotFound():
+            return 404
+        case Forbidden():
+            return 403
+        case BadInput():
+            return 400
+        case ConnectionFailed():
+            return 503
+    return 502
+
+
+def application(settings: ConsoleSettings, targets: dict[str, ClusterSettings]) -> tuple[Starlette, Console]:
+    """The ASGI application, and the console behind it."""
+    console = Console(settings, targets)
+
+    async def on_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, ApiException)
+        if isinstance(error, signin.SignInFirst):
+            if request.url.path.startswith("/api/") or request.method == "POST":
+                return JSONResponse({"error": error.message}, 401)
+            there = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            return RedirectResponse(f"/signin?to={quote(there, safe='')}", 303)
+        status = _status_of(error)
+        message = error.message or error.code.name
+        if request.url.path.startswith("/api/") or _STREAM in request.headers.get("accept", ""):
+            return JSONResponse({"error": message}, status)
+        principal = console.principal(request)
+        if principal is None:
+            return HTMLResponse("", status)
+        name = str(request.path_params.get("cluster", ""))
+        cluster = console.clusters.by_name.get(name, console.clusters.first)
+        view = View(console, request, principal, cluster)
+        return console.html(view, "error.html", {"message": message, "status": status}, status)
+
+    async def root(request: Request) -> Response:
+        view = console.view(request)
+        return RedirectResponse(f"{view.base}/", 303)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        sampling = asyncio.create_task(console.clusters.run())
+        try:
+            yield
+        finally:
+            sampling.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await sampling
+            await console.clusters.close()
+            console.audit.close()
+
+    routes: list[Route | Mount] = [
+        Route("/metrics", exporter.endpoint(console)),
+        Route("/health/live", exporter.alive),
+        Route("/health/ready", exporter.ready(console)),
+    ]
+    if settings.pages:
+        pages.load()
+        routes += [
+            Route("/", root),
+            Mount("/static", StaticFiles(directory=FOLDER / "static")),
+            *signin.routes(console),
+            *doing.routes(console),
+            *(Route(f"/c/{{cluster}}{page.path}", _serve(console, page)) for page in PAGES),
+        ]
+    app: ASGIApp = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, settings=settings)],
+        exception_handlers={ApiException: on_error},
+        lifespan=lifespan,
+    )
+    return cast("Starlette", app), console

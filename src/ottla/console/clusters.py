@@ -1,0 +1,82 @@
+"""Open clusters by name: administration in a pool of threads, the sampler's state, and the reader of records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
+
+from ottla.admin.cluster import Cluster
+from ottla.console.reader.fetch import Reader
+from ottla.console.sampler.loop import Sampler
+from ottla.console.sampler.state import ClusterState
+
+if TYPE_CHECKING:
+    from ottla.admin.settings import ClusterSettings
+
+THREADS: Final = 8
+"""Calls that wait for brokers at the same time, over all clusters."""
+REQUEST_TIMEOUT_S: Final = 10.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class OpenCluster:
+    """One cluster of the console."""
+
+    def __init__(self, name: str, settings: ClusterSettings, pool: ThreadPoolExecutor) -> None:
+        self.name = name
+        self.settings = replace(
+            settings, request_timeout_s=min(settings.request_timeout_s, REQUEST_TIMEOUT_S)
+        )
+        self.bootstrap = ",".join(f"{host}:{port}" for host, port in settings.bootstrap)
+        self.state = ClusterState(name)
+        self.reader = Reader(self.settings)
+        self.sampler = Sampler(self.state, self.call)
+        self._pool = pool
+        self._idle: list[Cluster] = []
+
+    async def call(
+        self, function: Callable[Concatenate[Cluster, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """The result of an administrative function, which gets a cluster client of its own and may block."""
+
+        def run() -> T:
+            client = self._idle.pop() if self._idle else Cluster(self.settings)
+            try:
+                return function(client, *args, **kwargs)
+            finally:
+                self._idle.append(client)
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, run)
+
+    async def close(self) -> None:
+        await self.reader.close()
+        while self._idle:
+            self._idle.pop().close()
+
+
+class OpenClusters:
+    """All clusters of the console, by name."""
+
+    def __init__(self, targets: dict[str, ClusterSettings]) -> None:
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="console")
+        self.by_name = {name: OpenCluster(name, settings, self._pool) for name, settings in targets.items()}
+
+    @property
+    def first(self) -> OpenCluster:
+        return next(iter(self.by_name.values()))
+
+    async def run(self) -> None:
+        """Sample all clusters until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cluster in self.by_name.values():
+                group.create_task(cluster.sampler.run())
+
+    async def close(self) -> None:
+        for cluster in self.by_name.values():
+            await cluster.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,15 @@
+"""The pages, one file per area. Each module adds its pages and changes to the application's lists when it is loaded."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+MODULES: Final = ("overview", "topics", "palette")
+"""In the order of the rail."""
+
+
+def load() -> None:
+    """Load every area once."""
+    for name in MODULES:
+        import_module(f"ottla.console.pages.{name}")

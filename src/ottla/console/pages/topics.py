@@ -1,0 +1,95 @@
+"""Topics: the list, with rates, sizes and lag; find, sort and facets from the server."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from ottla.console.security.roles import CHANGE, SEE
+from ottla.console.web import Values, View, page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.console.sampler.state import ClusterState, TopicState
+
+ROWS: Final = 100
+IDLE_S: Final = 7 * 86400.0
+_MAX_FIND: Final = 200
+FACETS: Final = (
+    ("", "All"),
+    ("internal", "Kafka's own"),
+    ("compacted", "Compacted"),
+    ("idle", "Nothing written lately"),
+    ("trouble", "In trouble"),
+)
+
+
+def _sort_keys(state: ClusterState) -> dict[str, Callable[[TopicState], tuple[float, str] | str]]:
+    return {
+        "name": lambda topic: topic.name,
+        "partitions": lambda topic: (topic.partitions, topic.name),
+        "rate": lambda topic: (topic.rate, topic.name),
+        "records": lambda topic: (topic.records, topic.name),
+        "size": lambda topic: (topic.size, topic.name),
+        "lag": lambda topic: (state.lag_of(topic.name) or 0, topic.name),
+    }
+
+
+def fits(topic: TopicState, facet: str) -> bool:
+    """Whether a topic belongs to a facet."""
+    match facet:
+        case "internal":
+            return topic.internal
+        case "compacted":
+            return topic.compacted and not topic.internal
+        case "trouble":
+            return bool(topic.headless or topic.lacking)
+        case "idle":
+            return not topic.internal and topic.rate == 0 and time.time() - topic.written_s > 600
+    return not topic.internal
+
+
+def find(view: View) -> tuple[list[TopicState], int]:
+    """The topics of this page and how many there are: found, sorted, from the given row on."""
+    state = view.state
+    needle = view.text("q")[:_MAX_FIND].lower()
+    facet = view.text("show")
+    found = [
+        topic
+        for topic in state.topics.values()
+        if fits(topic, facet) and needle in topic.name.lower() and view.may(SEE, f"topic:{topic.name}")
+    ]
+    sort = view.text("sort", "rate")
+    keys = _sort_keys(state)
+    found.sort(key=keys.get(sort, keys["rate"]), reverse=descending(view))
+    start = view.number("from", 0)
+    return found[start : start + ROWS], len(found)
+
+
+def descending(view: View) -> bool:
+    """Whether the order is from large to small: names begin with a, numbers with the largest."""
+    return view.text("order", "asc" if view.text("sort", "rate") == "name" else "desc") == "desc"
+
+
+@page("/topics", "topics.html", live=("tiles", "rows"), menu="topics")
+async def topics(view: View) -> Values:
+    """The list of topics."""
+    rows, count = find(view)
+    headless, lacking = view.state.trouble()
+    start = view.number("from", 0)
+    return {
+        "rows": rows,
+        "count": count,
+        "start": start,
+        "next_url": view.same(**{"from": start + ROWS}) if start + ROWS < count else "",
+        "previous_url": view.same(**{"from": max(start - ROWS, 0) or None}) if start else "",
+        "facets": FACETS,
+        "facet": view.text("show"),
+        "sort": view.text("sort", "rate"),
+        "descending": descending(view),
+        "find": view.text("q")[:_MAX_FIND],
+        "in_trouble": headless + lacking,
+        "may_create": view.may(CHANGE, "topic:*"),
+        "commands": [f"ottla topics --bootstrap-server {view.cluster.bootstrap} --list"],
+    }

@@ -1,0 +1,77 @@
+"""Changes: each is planned first, shown as a table and a command, and then done if the plan is still the same.
+
+The one gate that every change passes: verbs, read-only, the token and the audit log are checked here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ottla.console.web import View
+
+Form = Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a change will do."""
+
+    title: str
+    verb: str
+    resource: str
+    apply: Callable[[], Awaitable[str]]
+    """Does it; the sentence says what was done."""
+    sentence: str = ""
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[object]] = ()
+    commands: Sequence[str] = ()
+    """The same as command lines."""
+    refused: str = ""
+    """Why it cannot be done now."""
+    danger: bool = False
+    button: str = "Do it"
+    then: str = ""
+    """Where to go when it is done."""
+    warnings: Sequence[str] = field(default_factory=tuple)
+
+    def digest(self) -> str:
+        """Changes when the plan does: what was seen is what is done."""
+        seen = [
+            self.title,
+            self.verb,
+            self.resource,
+            self.sentence,
+            list(map(list, self.rows)),
+            list(self.commands),
+        ]
+        return hashlib.sha256(json.dumps(seen, default=str).encode()).hexdigest()
+
+
+Planner = Callable[["View", Form], Awaitable[Plan]]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A kind of change: its planner, and the verb that it needs at least."""
+
+    name: str
+    verb: str
+    planner: Planner
+
+
+CHANGES: Final[dict[str, Change]] = {}
+
+
+def change(name: str, verb: str) -> Callable[[Planner], Planner]:
+    """Offer a planner under `/c/{cluster}/plan/{name}` and `/do/{name}`."""
+
+    def add(planner: Planner) -> Planner:
+        CHANGES[name] = Change(name, verb, planner)
+        return planner
+
+    return add

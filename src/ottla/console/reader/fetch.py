@@ -1,0 +1,234 @@
+"""Fetch on the event loop: the leaders of partitions, and what they hold from an offset on, as batches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.admin.connection import Node
+from ottla.console.reader.connection import AsyncConnection
+from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId, TopicName
+from ottla.records.batch import BatchHeader, check_crc, iter_batches
+from ottla.wire.enums import IsolationLevel
+from ottla.wire.messages import FetchRequest, ListOffsetsRequest, MetadataRequest
+
+if TYPE_CHECKING:
+    from ottla.admin.settings import ClusterSettings
+    from ottla.wire.messages import FetchResponse
+
+MAX_READERS: Final = 32
+PARTITION_BYTES: Final = 1 << 20
+READER_BYTES: Final = 8 << 20
+LEADERS_FOR_S: Final = 30.0
+_BY_NAME: Final = 12
+"""The last version of Fetch that names topics."""
+_STALE: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch as it came from the log."""
+
+    data: memoryview
+    header: BatchHeader
+    crc_ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a leader gave for one partition."""
+
+    partition: int
+    batches: list[Batch]
+    start: int
+    stable: int
+    end: int
+    aborted: tuple[tuple[int, int], ...]
+    """(producer id, first offset) of aborted transactions in what was fetched."""
+    error: ErrorCode = ErrorCode.NONE
+
+
+class Reader:
+    """Reads one cluster. Every long poll has a connection of its own; short requests share one per broker."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+        self._shared: dict[Node, AsyncConnection] = {}
+        self._leaders: dict[str, tuple[float, dict[int, Node]]] = {}
+        self._slots = asyncio.Semaphore(MAX_READERS)
+
+    @property
+    def slots(self) -> asyncio.Semaphore:
+        """Taken by each reading that lasts: a tail or a search."""
+        return self._slots
+
+    async def connect(self, node: Node) -> AsyncConnection:
+        """A connection that its caller closes."""
+        return await AsyncConnection.open(node, self._settings, self._settings.security.tls_context())
+
+    async def _connection(self, node: Node) -> AsyncConnection:
+        known = self._shared.get(node)
+        if known is None or known.closed:
+            known = self._shared[node] = await self.connect(node)
+        return known
+
+    async def _any(self) -> AsyncConnection:
+        failure: ApiException | None = None
+        for host, port in self._settings.bootstrap:
+            try:
+                return await self._connection(Node(-1, host, port))
+            except ApiException as error:
+                failure = error
+        raise failure or ApiException(ErrorCode.BROKER_NOT_AVAILABLE, "there is no bootstrap server")
+
+    async def leaders(self, topic: str) -> dict[int, Node]:
+        """The leader of each partition that has one; remembered for half a minute."""
+        now = asyncio.get_running_loop().time()
+        known = self._leaders.get(topic)
+        if known is not None and now - known[0] < LEADERS_FOR_S:
+            return known[1]
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=TopicName(topic))],
+            allow_auto_topic_creation=False,
+        )
+        answer = await (await self._any()).ask(request)
+        found = answer.topics[0]
+        if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise ApiException(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{topic}'")
+        nodes = {each.node_id: Node(each.node_id, each.host, each.port) for each in answer.brokers}
+        leaders = {
+            each.partition_index: nodes[each.leader_id]
+            for each in found.partitions
+            if each.leader_id in nodes
+        }
+        self._leaders[topic] = now, leaders
+        return leaders
+
+    def forget(self, topic: str) -> None:
+        """Look the leaders of a topic up again."""
+        self._leaders.pop(topic, None)
+
+    async def leader(self, topic: str, partition: int) -> Node:
+        leaders = await self.leaders(topic)
+        if partition not in leaders:
+            self.forget(topic)
+            raise ApiException(
+                ErrorCode.LEADER_NOT_AVAILABLE,
+                f"partition {partition} of {topic} does not exist or has no leader",
+            )
+        return leaders[partition]
+
+    async def offsets(self, topic: str, moments: Mapping[int, int]) -> dict[int, int]:
+        """The offsets of partitions at a timestamp or `OffsetSpec`; -1 where nothing fits."""
+        by_leader: dict[Node, list[int]] = {}
+        for number in moments:
+            by_leader.setdefault(await self.leader(topic, number), []).append(number)
+        kind = ListOffsetsRequest
+        found: dict[int, int] = {}
+        for node, numbers in by_leader.items():
+            partitions = [
+                kind.ListOffsetsPartition(partition_index=each, timestamp=moments[each]) for each in numbers
+            ]
+            request = kind(
+                replica_id=BrokerId(-1),
+                topics=[kind.ListOffsetsTopic(name=TopicName(topic), partitions=partitions)],
+            )
+            answer = await (await self._connection(node)).ask(request)
+            for each in answer.topics[0].partitions:
+                if each.error_code:
+                    self.forget(topic)
+                    raise ApiException(
+                        ErrorCode.of(each.error_code),
+                        f"{topic}-{each.partition_index}: {ErrorCode.of(each.error_code).name}",
+                    )
+                found[each.partition_index] = each.offset
+        return found
+
+    async def fetch(
+        self,
+        topic: str,
+        offsets: Mapping[int, int],
+        *,
+        node: Node | None = None,
+        connection: AsyncConnection | None = None,
+        wait_ms: int = 0,
+        partition_bytes: int = PARTITION_BYTES,
+        committed: bool = False,
+    ) -> dict[int, Fetched]:
+        """What the leader of these partitions holds from the offsets on. All of them must have the same leader.
+
+        `committed` ends at the last stable offset, and says which transactions in it were aborted; the batches of
+        aborted transactions are among the others.
+        """
+        if not offsets:
+            return {}
+        if node is None:
+            node = await self.leader(topic, next(iter(offsets)))
+        used = connection or await self._connection(node)
+        kind = FetchRequest
+        request = kind(
+            replica_id=BrokerId(-1),
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=READER_BYTES,
+            isolation_level=(IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED),
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                kind.FetchTopic(
+                    topic=TopicName(topic),
+                    partitions=[
+                        kind.FetchPartition(
+                            partition=number,
+                            current_leader_epoch=-1,
+                            fetch_offset=offset,
+                            partition_max_bytes=partition_bytes,
+                        )
+                        for number, offset in offsets.items()
+                    ],
+                )
+            ],
+        )
+        answer = await used.ask(request, _BY_NAME, wait_ms / 1000)
+        if answer.error_code:
+            raise ApiException(ErrorCode.of(answer.error_code), f"Fetch of {topic} is refused")
+        found: dict[int, Fetched] = {}
+        for each in answer.responses:
+            for part in each.partitions:
+                found[part.partition_index] = _fetched(part)
+                if ErrorCode.of(part.error_code) in _STALE:
+                    self.forget(topic)
+        return found
+
+    async def close(self) -> None:
+        for connection in self._shared.values():
+            connection.close()
+        self._shared.clear()
+
+
+def _fetched(part: FetchResponse.PartitionData) -> Fetched:
+    data = memoryview(part.records or b"")
+    batches = [
+        Batch(data[pos : pos + header.size_in_bytes], header, check_crc(data, pos, header))
+        for pos, header in iter_batches(data)
+    ]
+    return Fetched(
+        part.partition_index,
+        batches,
+        part.log_start_offset,
+        part.last_stable_offset,
+        part.high_watermark,
+        tuple((each.producer_id, each.first_offset) for each in part.aborted_transactions or ()),
+        ErrorCode.of(part.error_code),
+    )

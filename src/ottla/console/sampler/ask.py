@@ -1,0 +1,198 @@
+"""The sampler's questions: small requests to the brokers that know, each broker's failure costs only its own rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from ottla.admin.log_dirs import describe_log_dirs
+from ottla.admin.quorum import describe_cluster, describe_quorum
+from ottla.admin.topics import describe_topic_page
+from ottla.console.sampler.state import Directory, NodeState, QuorumState, TopicState, Voter
+from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId, GroupId, TopicName
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages import ListOffsetsRequest, OffsetFetchRequest
+
+if TYPE_CHECKING:
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.partitions import Partition
+
+_logger = logging.getLogger(__name__)
+
+PARTITIONS_PER_REQUEST: Final = 5_000
+GROUPS_PER_REQUEST: Final = 100
+_CONSUMER: Final = BrokerId(-1)
+_TOPICS_BY_NAME: Final = 9
+_SEVERAL_GROUPS: Final = 8
+
+
+def topics(cluster: Cluster) -> dict[str, TopicState]:
+    """All topics with leaders and replicas, in pages if the cluster has them."""
+    found: dict[str, TopicState] = {}
+    if cluster.supports(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
+        cursor = None
+        while True:
+            page = describe_topic_page(cluster, (), cursor=cursor)
+            for one in page.topics:
+                if not one.error_code:
+                    _add(found, one.name or "", one.topic_id, one.is_internal, one.partitions)
+            if page.next_cursor is None:
+                return found
+            cursor = page.next_cursor.topic_name, page.next_cursor.partition_index
+    for each in cluster.metadata().topics:
+        if not each.error_code:
+            _add(found, each.name or "", each.topic_id, each.is_internal, each.partitions)
+    return found
+
+
+def _add(
+    found: dict[str, TopicState], name: str, topic_id: bytes, internal: bool, partitions: Iterable[object]
+) -> None:
+    topic = found.get(name)
+    if topic is None:
+        topic = found[name] = TopicState(name, str(UUID(bytes=bytes(topic_id))), internal)
+    for each in sorted(partitions, key=lambda one: one.partition_index):  # type: ignore[attr-defined]
+        topic.leaders.append(each.leader_id)  # type: ignore[attr-defined]
+        topic.replicas.append(tuple(each.replica_nodes))  # type: ignore[attr-defined]
+        topic.isr.append(tuple(each.isr_nodes))  # type: ignore[attr-defined]
+
+
+def _chunks(items: Sequence[Partition], size: int) -> Iterator[Sequence[Partition]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def offsets(
+    cluster: Cluster, by_leader: Mapping[int, Sequence[Partition]], moment: int, silent: set[int]
+) -> dict[Partition, int]:
+    """The offsets of partitions at a moment, from their leaders; leaders that do not answer become `silent`."""
+    kind = ListOffsetsRequest
+    found: dict[Partition, int] = {}
+    for leader, partitions in by_leader.items():
+        if leader in silent:
+            continue
+        for chunk in _chunks(partitions, PARTITIONS_PER_REQUEST):
+            by_topic: dict[str, list[ListOffsetsRequest.ListOffsetsPartition]] = {}
+            for topic, number in chunk:
+                one = kind.ListOffsetsPartition(partition_index=number, timestamp=moment)
+                by_topic.setdefault(topic, []).append(one)
+            request = kind(
+                replica_id=_CONSUMER,
+                topics=[
+                    kind.ListOffsetsTopic(name=TopicName(topic), partitions=numbers)
+                    for topic, numbers in by_topic.items()
+                ],
+            )
+            try:
+                answer = cluster.ask(request, leader)
+            except ApiException as error:
+                _logger.info("Broker %d does not answer ListOffsets: %s", leader, error.message)
+                silent.add(leader)
+                break
+            for each in answer.topics:
+                for part in each.partitions:
+                    if not part.error_code:
+                        found[each.name, part.partition_index] = part.offset
+    return found
+
+
+def nodes(cluster: Cluster, known: Mapping[int, NodeState]) -> tuple[str, dict[int, NodeState]]:
+    """The cluster's id and its brokers, fenced ones too where the cluster tells them."""
+    version = cluster.version_for(ApiKey.DESCRIBE_CLUSTER)
+    found: dict[int, NodeState] = {}
+    if version is None:
+        answer = cluster.metadata(())
+        for old in answer.brokers:
+            found[old.node_id] = NodeState(old.node_id, old.host, old.port, old.rack)
+        cluster_id = answer.cluster_id or ""
+    else:
+        described = describe_cluster(cluster, fenced=version >= 2)
+        cluster_id = described.cluster_id
+        for each in described.brokers:
+            node = NodeState(each.broker_id, each.host, each.port, each.rack, fenced=each.is_fenced)
+            found[each.broker_id] = node
+        cluster.refresh()
+    for node_id, node in found.items():
+        if node_id in known:
+            node.directories = known[node_id].directories
+            node.silent_since_s = known[node_id].silent_since_s
+            node.answers = known[node_id].answers
+    return cluster_id, found
+
+
+def quorum(cluster: Cluster) -> QuorumState | None:
+    """The metadata quorum; None where the cluster has none or does not tell."""
+    if not cluster.supports(ApiKey.DESCRIBE_QUORUM):
+        return None
+    answer = describe_quorum(cluster)
+    if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
+        return None
+    one = answer.topics[0].partitions[0]
+    voters = [
+        Voter(
+            each.replica_id,
+            str(UUID(bytes=bytes(each.replica_directory_id))),
+            each.log_end_offset,
+            each.last_fetch_timestamp,
+            each.last_caught_up_timestamp,
+            voter,
+        )
+        for states, voter in ((one.current_voters, True), (one.observers, False))
+        for each in states
+    ]
+    addresses: dict[int, str] = {
+        node.node_id: ", ".join(f"{each.host}:{each.port}" for each in node.listeners)
+        for node in answer.nodes
+    }
+    return QuorumState(one.leader_id, one.leader_epoch, one.high_watermark, voters, addresses)
+
+
+def directories(
+    cluster: Cluster, node_id: int, sizes: dict[Partition, int], disk: dict[str, int]
+) -> list[Directory]:
+    """A broker's directories; the sizes of its replicas go into `sizes` (largest replica) and `disk` (all)."""
+    found = []
+    for each in describe_log_dirs(cluster, node_id).results:
+        used = 0
+        for topic in each.topics:
+            for part in topic.partitions:
+                key = topic.name, part.partition_index
+                used += part.partition_size
+                disk[topic.name] = disk.get(topic.name, 0) + part.partition_size
+                if part.partition_size > sizes.get(key, -1):
+                    sizes[key] = part.partition_size
+        error = ErrorCode.of(each.error_code).name if each.error_code else ""
+        found.append(Directory(each.log_dir, each.total_bytes, each.usable_bytes, used, error))
+    return found
+
+
+def committed(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, dict[Partition, int]]:
+    """The committed offsets of many groups, a hundred groups in each request to their coordinator."""
+    found: dict[str, dict[Partition, int]] = {}
+    kind = OffsetFetchRequest
+    for broker, names in cluster.coordinators(group_ids).items() if group_ids else ():
+        if (cluster.version_for(ApiKey.OFFSET_FETCH, broker) or 0) < _SEVERAL_GROUPS:
+            from ottla.admin.groups import committed_offsets
+
+            for name in names:
+                offsets_of = committed_offsets(cluster, name)
+                found[name] = {partition: each.offset for partition, each in offsets_of.items()}
+            continue
+        for start in range(0, len(names), GROUPS_PER_REQUEST):
+            groups = [
+                kind.OffsetFetchRequestGroup(group_id=GroupId(name), topics=None)
+                for name in names[start : start + GROUPS_PER_REQUEST]
+            ]
+            for group in cluster.ask(kind(groups=groups), broker, _TOPICS_BY_NAME).groups:
+                if group.error_code:
+                    continue
+                found[group.group_id] = {
+                    (topic.name, each.partition_index): each.committed_offset
+                    for topic in group.topics
+                    for each in topic.partitions
+                    if not each.error_code and each.committed_offset >= 0
+                }
+    return found

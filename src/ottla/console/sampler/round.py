@@ -1,0 +1,231 @@
+"""One round of the sampler: asks the brokers, and writes what they say into the state. It blocks: a thread runs it."""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.admin.configs import ask_configs
+from ottla.admin.groups import CLASSIC, CONSUMER, Group, describe_groups, list_groups
+from ottla.admin.partitions import EARLIEST, LATEST
+from ottla.console.sampler import ask, lag
+from ottla.console.sampler.rings import History
+from ottla.console.sampler.state import SAMPLE_EACH_S, UNKNOWN, ClusterState, GroupState, TopicState
+from ottla.errors import ApiException
+from ottla.wire.enums import ConfigResourceType
+
+if TYPE_CHECKING:
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.partitions import Partition
+
+_logger = logging.getLogger(__name__)
+
+_NAMES_EACH: Final = 10
+_STARTS_EACH: Final = 5
+_SIZES_EACH: Final = 5
+_GROUPS_EACH: Final = 5
+_POLICIES_EACH: Final = 50
+_SMALL: Final = 500
+"""Up to so many partitions and groups together, a cluster is small: most rounds ask for everything."""
+_TOPICS_PER_REQUEST: Final = 500
+_GROUPS_PER_REQUEST: Final = 100
+
+
+@dataclass(slots=True)
+class Round:
+    """What this round is to ask beside the ends of all partitions."""
+
+    number: int
+    moment_s: float
+    full: bool = False
+    """Everything: the first round, one after a long pause, and one after a change."""
+    watched_groups: frozenset[str] = frozenset()
+    small: bool = False
+
+    def due(self, each: int) -> bool:
+        return self.full or self.number % (max(each // 5, 1) if self.small else each) == 0
+
+
+def take(cluster: Cluster, state: ClusterState, this: Round) -> None:
+    """Bring the state up to date. Raises ApiException if no broker answers at all."""
+    this.small = len(state.groups) + sum(each.partitions for each in state.topics.values()) <= _SMALL
+    if this.due(_NAMES_EACH):
+        _take_names(cluster, state)
+    silent: set[int] = set()
+    _take_offsets(cluster, state, this, silent)
+    if this.due(_SIZES_EACH):
+        _take_sizes(cluster, state, silent, this)
+    if this.due(_POLICIES_EACH):
+        _take_policies(cluster, state)
+    _take_groups(cluster, state, this)
+    for node in state.nodes.values():
+        node.answers = node.node_id not in silent
+        if node.answers:
+            node.silent_since_s = None
+        elif node.silent_since_s is None:
+            node.silent_since_s = this.moment_s
+    _add_up(state, this.moment_s)
+
+
+def _take_names(cluster: Cluster, state: ClusterState) -> None:
+    state.cluster_id, fresh_nodes = ask.nodes(cluster, state.nodes)
+    state.quorum = ask.quorum(cluster)
+    if state.quorum is not None:
+        state.controller = state.quorum.leader
+        for voter in state.quorum.voters:
+            if voter.voter and voter.node_id in fresh_nodes:
+                fresh_nodes[voter.node_id].controller = True
+    else:
+        state.controller = cluster.controller_id
+    state.nodes = dict(sorted(fresh_nodes.items()))
+    found = ask.topics(cluster)
+    fresh: dict[str, TopicState] = {}
+    for name in sorted(found):
+        new, old = found[name], state.topics.get(name)
+        if old is not None and old.topic_id == new.topic_id:
+            old.leaders, old.replicas, old.isr = new.leaders, new.replicas, new.isr
+            new = old
+        fresh[name] = new
+    state.topics = fresh
+
+
+def _take_offsets(cluster: Cluster, state: ClusterState, this: Round, silent: set[int]) -> None:
+    by_leader: dict[int, list[Partition]] = {}
+    for topic in state.topics.values():
+        for number, leader in enumerate(topic.leaders):
+            if leader >= 0:
+                by_leader.setdefault(leader, []).append((topic.name, number))
+    ends = ask.offsets(cluster, by_leader, LATEST, silent)
+    starts = ask.offsets(cluster, by_leader, EARLIEST, silent) if this.due(_STARTS_EACH) else None
+    if by_leader and len(silent) == len(by_leader):
+        cluster.forget_locations()
+        cluster.refresh()
+    for topic in state.topics.values():
+        _put_ends(topic, ends, this.moment_s)
+        if starts is not None:
+            topic.starts = _column(topic, starts, topic.starts)
+
+
+def _column(topic: TopicState, found: dict[Partition, int], old: array[int]) -> array[int]:
+    kept = len(old)
+    return array(
+        "q",
+        (
+            found.get((topic.name, number), old[number] if number < kept else UNKNOWN)
+            for number in range(topic.partitions)
+        ),
+    )
+
+
+def _put_ends(topic: TopicState, found: dict[Partition, int], moment_s: float) -> None:
+    old = topic.ends
+    fresh = _column(topic, found, old)
+    topic.stale = frozenset(number for number in range(topic.partitions) if (topic.name, number) not in found)
+    written = sum(
+        max(new - before, 0) for before, new in zip(old, fresh, strict=False) if before >= 0 and new >= 0
+    )
+    topic.ends = fresh
+    if topic.past_ends:
+        since_s = moment_s - topic.past_ends[-1][0]
+        if len(topic.past_ends) > 1 and topic.past_ends[-1][0] - topic.past_ends[-2][0] < SAMPLE_EACH_S:
+            topic.past_ends.pop()
+        topic.rate = written / since_s if since_s > 0 else 0.0
+    topic.past_ends.append((moment_s, fresh))
+    if written:
+        topic.written_s = moment_s
+        if topic.history is None:
+            topic.history = History()
+    if topic.history is not None:
+        topic.history.put(moment_s, topic.rate)
+
+
+def _take_sizes(cluster: Cluster, state: ClusterState, silent: set[int], this: Round) -> None:
+    sizes: dict[Partition, int] = {}
+    disk: dict[str, int] = {}
+    for node in state.nodes.values():
+        if node.node_id in silent or node.fenced:
+            continue
+        try:
+            node.directories = ask.directories(cluster, node.node_id, sizes, disk)
+        except ApiException as error:
+            _logger.info("Broker %d does not answer DescribeLogDirs: %s", node.node_id, error.message)
+            if not cluster.nodes().get(node.node_id):
+                silent.add(node.node_id)
+    for topic in state.topics.values():
+        before = topic.size
+        known = bool(topic.sizes)
+        topic.sizes = _column(topic, sizes, topic.sizes)
+        topic.disk = disk.get(topic.name, topic.disk)
+        if known and state.taken_s and this.moment_s > state.sizes_s > 0:
+            topic.byte_rate = max(topic.size - before, 0) / (this.moment_s - state.sizes_s)
+    state.sizes_s = this.moment_s
+
+
+def _take_policies(cluster: Cluster, state: ClusterState) -> None:
+    names = list(state.topics)
+    for start in range(0, len(names), _TOPICS_PER_REQUEST):
+        chunk = names[start : start + _TOPICS_PER_REQUEST]
+        wanted = {(ConfigResourceType.TOPIC, name): ["cleanup.policy"] for name in chunk}
+        try:
+            answers = ask_configs(cluster, wanted)
+        except ApiException as error:
+            _logger.info("The cluster does not show settings of topics: %s", error.message)
+            return
+        for _, answer in answers:
+            for result in answer.results:
+                policy = next(
+                    (each.value or "" for each in result.configs if each.name == "cleanup.policy"), ""
+                )
+                if result.resource_name in state.topics:
+                    state.topics[result.resource_name].compacted = "compact" in policy
+
+
+def _take_groups(cluster: Cluster, state: ClusterState, this: Round) -> None:
+    if this.due(_GROUPS_EACH):
+        fresh: dict[str, GroupState] = {}
+        for each in list_groups(cluster):
+            group = state.groups.get(each.group_id)
+            if group is None:
+                group = GroupState(each.group_id, each.type, each.protocol, each.state, seen_s=this.moment_s)
+            group.kind, group.protocol, group.state = each.type, each.protocol, each.state
+            fresh[each.group_id] = group
+        state.groups = fresh
+        wanted = list(fresh)
+    else:
+        wanted = [name for name in this.watched_groups if name in state.groups]
+    readers = [
+        name
+        for name in wanted
+        if state.groups[name].kind in (CLASSIC, CONSUMER, "Streams")
+        and state.groups[name].protocol in ("", "consumer", "streams")
+    ]
+    for name, offsets in ask.committed(cluster, readers).items():
+        group = state.groups[name]
+        group.committed = dict(sorted(offsets.items()))
+        group.committed_s = this.moment_s
+    _describe(cluster, state, [name for name in readers if state.groups[name].kind != "Streams"])
+    for group in state.groups.values():
+        lag.note(state, group, this.moment_s)
+    lag.by_topic(state)
+
+
+def _describe(cluster: Cluster, state: ClusterState, names: list[str]) -> None:
+    for start in range(0, len(names), _GROUPS_PER_REQUEST):
+        found = describe_groups(cluster, names[start : start + _GROUPS_PER_REQUEST])
+        for name, described in found.items():
+            if isinstance(described, Group):
+                group = state.groups[name]
+                group.described, group.members, group.state = (
+                    described,
+                    len(described.members),
+                    described.state,
+                )
+
+
+def _add_up(state: ClusterState, moment_s: float) -> None:
+    state.records_per_s = sum(topic.rate for topic in state.topics.values() if not topic.internal)
+    state.bytes_per_s = sum(topic.byte_rate for topic in state.topics.values() if not topic.internal)
+    state.rate.put(moment_s, state.records_per_s)
+    state.byte_rate.put(moment_s, state.bytes_per_s)

@@ -1,0 +1,225 @@
+"""What the sampler knows about a cluster. Pages read it; only the sampler changes it.
+
+Columns of a topic are arrays by partition number. The sampler replaces a column as a whole, so that a page that reads
+while a round goes on sees an old column or a new one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ottla.console.sampler.rings import History
+
+if TYPE_CHECKING:
+    from ottla.admin.groups import Group
+    from ottla.admin.partitions import Partition
+    from ottla.console.sampler.why import Finding
+
+UNKNOWN: Final = -1
+KEPT_SAMPLES: Final = 41
+"""Ten minutes of samples of a group, 15 seconds apart."""
+SAMPLE_EACH_S: Final = 15.0
+
+
+def _column() -> array[int]:
+    return array("q")
+
+
+@dataclass(slots=True)
+class TopicState:
+    """A topic and its partitions."""
+
+    name: str
+    topic_id: str
+    internal: bool
+    leaders: list[int] = field(default_factory=list)
+    replicas: list[tuple[int, ...]] = field(default_factory=list)
+    isr: list[tuple[int, ...]] = field(default_factory=list)
+    starts: array[int] = field(default_factory=_column)
+    ends: array[int] = field(default_factory=_column)
+    sizes: array[int] = field(default_factory=_column)
+    """Bytes of the largest replica of each partition."""
+    disk: int = 0
+    """Bytes of all replicas."""
+    stale: frozenset[int] = frozenset()
+    """Partitions whose leader did not answer in the last round."""
+    rate: float = 0.0
+    byte_rate: float = 0.0
+    history: History | None = None
+    past_ends: deque[tuple[float, array[int]]] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
+    compacted: bool = False
+    written_s: float = 0.0
+    """When records came in last, as far as the sampler saw it."""
+
+    @property
+    def partitions(self) -> int:
+        return len(self.leaders)
+
+    @property
+    def records(self) -> int:
+        return sum(
+            end - start for start, end in zip(self.starts, self.ends, strict=False) if end >= start >= 0
+        )
+
+    @property
+    def size(self) -> int:
+        return sum(each for each in self.sizes if each > 0)
+
+    @property
+    def headless(self) -> list[int]:
+        """Partitions without a leader."""
+        return [number for number, leader in enumerate(self.leaders) if leader < 0]
+
+    @property
+    def lacking(self) -> list[int]:
+        """Partitions with a leader that lack an in-sync replica."""
+        return [
+            number
+            for number, leader in enumerate(self.leaders)
+            if leader >= 0 and len(self.isr[number]) < len(self.replicas[number])
+        ]
+
+    @property
+    def replication(self) -> int:
+        return max((len(each) for each in self.replicas), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSample:
+    """A group at one moment: what `why` looks at."""
+
+    moment_s: float
+    state: str
+    members: int
+    epoch: int
+    committed: dict[Partition, int]
+    ends: dict[Partition, int]
+    starts: dict[Partition, int]
+
+
+@dataclass(slots=True)
+class GroupState:
+    """A group of any kind."""
+
+    group_id: str
+    kind: str
+    protocol: str
+    state: str
+    members: int = UNKNOWN
+    described: Group | None = None
+    committed: dict[Partition, int] = field(default_factory=dict)
+    committed_s: float = 0.0
+    lag: int = 0
+    lag_s: float | None = None
+    rate: float = 0.0
+    history: History | None = None
+    samples: deque[GroupSample] = field(default_factory=lambda: deque(maxlen=KEPT_SAMPLES))
+    findings: list[Finding] = field(default_factory=list)
+    seen_s: float = 0.0
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in self.committed})
+
+
+@dataclass(slots=True)
+class Directory:
+    """A log directory of a broker."""
+
+    path: str
+    total: int
+    usable: int
+    used: int
+    error: str = ""
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A broker or controller."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    broker: bool = True
+    controller: bool = False
+    fenced: bool = False
+    answers: bool = True
+    silent_since_s: float | None = None
+    directories: list[Directory] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Voter:
+    """A voter or observer of the metadata quorum."""
+
+    node_id: int
+    directory_id: str
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+    voter: bool
+
+
+@dataclass(slots=True)
+class QuorumState:
+    """The metadata quorum as its leader knows it."""
+
+    leader: int
+    epoch: int
+    high_watermark: int
+    voters: list[Voter]
+    addresses: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """One cluster, as the last rounds saw it."""
+
+    name: str
+    cluster_id: str = ""
+    topics: dict[str, TopicState] = field(default_factory=dict)
+    groups: dict[str, GroupState] = field(default_factory=dict)
+    nodes: dict[int, NodeState] = field(default_factory=dict)
+    quorum: QuorumState | None = None
+    controller: int = UNKNOWN
+    round: int = 0
+    taken_s: float = 0.0
+    """When the last round ended, by the wall clock; 0 before the first."""
+    took_s: float = 0.0
+    sizes_s: float = 0.0
+    """When sizes were asked for last."""
+    problem: str = ""
+    """Why the last round failed."""
+    rate: History = field(default_factory=History)
+    byte_rate: History = field(default_factory=History)
+    records_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    topic_lags: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For each topic the groups that read it, and how many of its records each has not read."""
+
+    @property
+    def ready(self) -> bool:
+        return self.round > 0
+
+    def partitions(self) -> Iterator[tuple[TopicState, int]]:
+        for topic in self.topics.values():
+            for number in range(topic.partitions):
+                yield topic, number
+
+    @property
+    def disk(self) -> int:
+        return sum(topic.disk for topic in self.topics.values())
+
+    def trouble(self) -> tuple[int, int]:
+        """Partitions without a leader, and partitions that lack a replica."""
+        topics = self.topics.values()
+        return sum(len(each.headless) for each in topics), sum(len(each.lacking) for each in topics)
+
+    def lag_of(self, topic: str) -> int | None:
+        """The greatest lag of a group on a topic; None without groups."""
+        return max(self.topic_lags.get(topic, {}).values(), default=None)

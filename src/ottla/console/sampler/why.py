@@ -1,0 +1,459 @@
+"""Why a group lags: a pure function from samples of the last ten minutes to findings in sentences, worst first.
+
+It knows nothing of clusters and clocks. What only a look at records or settings can tell comes in as `Facts`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ottla.admin.partitions import Partition
+    from ottla.console.sampler.state import GroupSample
+
+BAD, WARN, INFO, OK = "bad", "warn", "info", "ok"
+_ORDER: Final = {BAD: 0, WARN: 1, INFO: 2, OK: 3}
+
+_STILL_S: Final = 20.0
+"""A partition that stands for this long while records come in is stalled."""
+_REBALANCES: Final = 3
+_REBALANCES_WITHIN_S: Final = 300.0
+_HOT_SHARE: Final = 0.5
+_SKEW_SHARE: Final = 0.7
+_NEAR_LOSS_S: Final = 24 * 3600.0
+_SMALL_LAG: Final = 100
+_LEVEL_FACTOR: Final = 1.02
+_RARE_COMMITS_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One reason: how bad, its rule, a sentence, what it was seen by, and what to do next."""
+
+    severity: str
+    rule: str
+    sentence: str
+    evidence: str = ""
+    next_step: str = ""
+    partition: Partition | None = None
+    """The partition to look at, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a look at members, settings and records adds to the samples."""
+
+    members: Mapping[str, Sequence[Partition]] = field(default_factory=dict)
+    """Members by name with their partitions."""
+    retention_ms: Mapping[str, int] = field(default_factory=dict)
+    unread_since_ms: Mapping[Partition, int] = field(default_factory=dict)
+    """The timestamp of the first unread record."""
+    stable_ends: Mapping[Partition, int] = field(default_factory=dict)
+    """Last stable offsets."""
+    open_since: Mapping[Partition, str] = field(default_factory=dict)
+    """Who holds back the last stable offset, in words."""
+    records: Mapping[Partition, str] = field(default_factory=dict)
+    """What the record at the committed offset looks like, in words."""
+    leaderless: frozenset[Partition] = frozenset()
+    now_ms: int = 0
+
+
+def span(seconds: float) -> str:
+    """A length of time in words: 41 s, 12 min, 2 h 10 min, 3 days."""
+    whole = max(int(seconds), 0)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min"
+    if whole < 2 * 86400:
+        hours, minutes = whole // 3600, whole % 3600 // 60
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{whole // 86400} days"
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def _lag(sample: GroupSample) -> int:
+    return sum(
+        max(sample.ends[each] - offset, 0) for each, offset in sample.committed.items() if each in sample.ends
+    )
+
+
+def explain(samples: Sequence[GroupSample], facts: Facts | None = None) -> list[Finding]:
+    """The findings about a group, worst first; one finding of severity `ok` if nothing is wrong."""
+    if not samples:
+        return []
+    known = facts or Facts()
+    now = samples[-1]
+    found: list[Finding] = []
+    for rule in (_leaderless, _lost, _empty, _rebalancing, _transactions, _stalled, _loss_ahead, _rewound):
+        found += rule(samples, known)
+    if now.members > 0 and not any(each.severity == BAD for each in found):
+        for rule in (_speed, _hot, _skewed):
+            found += rule(samples, known)
+    found += _idle_members(samples, known)
+    found += _not_real(samples, known)
+    found.sort(key=lambda each: _ORDER[each.severity])
+    return found or [_all_well(samples)]
+
+
+def _all_well(samples: Sequence[GroupSample]) -> Finding:
+    lag = _lag(samples[-1])
+    if not lag:
+        return Finding(OK, "level", "It has read everything.")
+    return Finding(OK, "level", f"It keeps up: {lag:,} records are on their way.")
+
+
+def _leaderless(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
+    mine = sorted(each for each in samples[-1].committed if each in facts.leaderless)
+    if not mine:
+        return []
+    names = ", ".join(map(_name, mine[:3]))
+    return [
+        Finding(
+            BAD,
+            "no leader",
+            f"{len(mine)} of its partitions have no leader: {names}.",
+            "metadata",
+            "Start the brokers that hold them.",
+            mine[0],
+        )
+    ]
+
+
+def _lost(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
+    now = samples[-1]
+    lost = {
+        each: now.starts[each] - offset
+        for each, offset in now.committed.items()
+        if each in now.starts and now.starts[each] > offset
+    }
+    if not lost:
+        return []
+    worst = max(lost, key=lambda each: lost[each])
+    return [
+        Finding(
+            BAD,
+            "lost",
+            f"{sum(lost.values()):,} records were deleted before they were read.",
+            f"{_name(worst)} begins at {now.starts[worst]:,}, the group stands at {now.committed[worst]:,}",
+            "Give the topic a longer retention; reset the group to the earliest offset.",
+            worst,
+        )
+    ]
+
+
+def _empty(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
+    now = samples[-1]
+    if now.members or not _lag(now):
+        return []
+    since = now.moment_s
+    for sample in reversed(samples):
+        if sample.members:
+            break
+        since = sample.moment_s
+    for_s = now.moment_s - since
+    whole = len(samples) > 1 and since == samples[0].moment_s
+    how_long = f"for {'at least ' if whole else ''}{span(for_s)}" if for_s >= 1 else "now"
+    grows = _lag(now) - _lag(samples[0])
+    return [
+        Finding(
+            BAD if grows > 0 else WARN,
+            "empty",
+            f"Nobody reads: the group is empty {how_long}.",
+            f"{_lag(now):,} records wait" + (f", {grows:,} more than before" if grows > 0 else ""),
+            "Start its consumers.",
+        )
+    ]
+
+
+def _rebalancing(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
+    recent = [each for each in samples if samples[-1].moment_s - each.moment_s <= _REBALANCES_WITHIN_S]
+    rises = sum(
+        later.epoch > earlier.epoch or (later.state != earlier.state and "ebalan" in later.state)
+        for earlier, later in itertools.pairwise(recent)
+    )
+    if rises <= _REBALANCES:
+        return []
+    within_s = recent[-1].moment_s - recent[0].moment_s
+    return [
+        Finding(
+            BAD,
+            "rebalancing",
+            f"It rebalances every {span(within_s / rises)}.",
+            f"{rises} new assignments in {span(within_s)}",
+            "Look for members that take longer than max.poll.interval.ms, or that crash and come back.",
+        )
+    ]
+
+
+def _transactions(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
+    now = samples[-1]
+    found = []
+    for each, stable in sorted(facts.stable_ends.items()):
+        waiting = now.ends.get(each, 0) - stable
+        if each in now.committed and waiting > 0 and now.committed[each] >= stable:
+            who = facts.open_since.get(each, "an open transaction")
+            found.append(
+                Finding(
+                    BAD,
+                    "open transaction",
+                    f"Readers of committed records wait for {who}.",
+                    f"{_name(each)}: last stable offset {stable:,}, end {now.ends[each]:,}",
+                    "Let the producer end it, or abort it on the page Transactions.",
+                    each,
+                )
+            )
+    return found[:3]
+
+
+def _stood_since(samples: Sequence[GroupSample], each: Partition) -> float:
+    """Since when the committed offset of a partition is what it is now."""
+    now = samples[-1]
+    since = now.moment_s
+    for sample in reversed(samples):
+        if sample.committed.get(each) != now.committed[each]:
+            break
+        since = sample.moment_s
+    return since
+
+
+def _stalled(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
+    now = samples[-1]
+    if not now.members or not _lag(now):
+        return []
+    held = {each for each, stable in facts.stable_ends.items() if now.committed.get(each, 0) >= stable}
+    found = []
+    for each, offset in sorted(now.committed.items()):
+        behind = now.ends.get(each, 0) - offset
+        since = _stood_since(samples, each)
+        for_s = now.moment_s - since
+        if behind <= 0 or for_s < _STILL_S or each in held:
+            continue
+        then = next((sample for sample in samples if sample.moment_s >= since), now)
+        # What had been written when it stopped already waited for a reader; a quiet commit is not a stall.
+        if then.ends.get(each, 0) - offset <= 0 and for_s < 2 * _STILL_S:
+            continue
+        what = facts.records.get(each, "")
+        found.append(
+            Finding(
+                BAD,
+                "stalled",
+                f"Partition {_name(each)} stands at {offset:,} for {span(for_s)}."
+                + (f" {what}" if what else ""),
+                f"{behind:,} records wait behind it while its consumer is alive",
+                "Look at the record there; skip it with a reset, or mend the consumer.",
+                each,
+            )
+        )
+    return found[:3]
+
+
+def _loss_ahead(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
+    now = samples[-1]
+    soonest: tuple[float, Partition] | None = None
+    for each, written_ms in facts.unread_since_ms.items():
+        keep_ms = facts.retention_ms.get(each[0], -1)
+        if keep_ms < 0 or each not in now.committed or now.ends.get(each, 0) <= now.committed[each]:
+            continue
+        left_s = (written_ms + keep_ms - facts.now_ms) / 1000
+        if soonest is None or left_s < soonest[0]:
+            soonest = left_s, each
+    if soonest is None or soonest[0] > _NEAR_LOSS_S:
+        return []
+    left_s, each = soonest
+    old_s = (facts.now_ms - facts.unread_since_ms[each]) / 1000
+    sentence = (
+        f"In {span(left_s)} retention begins to delete unread records."
+        if left_s > 0
+        else "Retention may delete unread records at any moment."
+    )
+    return [
+        Finding(
+            WARN if left_s > 3600 else BAD,
+            "time to loss",
+            sentence,
+            f"the oldest unread record of {_name(each)} is {span(old_s)} old",
+            "Give the topic a longer retention.ms until the group has caught up.",
+            each,
+        )
+    ]
+
+
+def _rewound(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
+    found = []
+    for earlier, later in itertools.pairwise(samples):
+        back = sum(
+            max(offset - later.committed.get(each, offset), 0) for each, offset in earlier.committed.items()
+        )
+        if back:
+            ago_s = samples[-1].moment_s - later.moment_s
+            found.append(
+                Finding(
+                    INFO,
+                    "rewound",
+                    f"It went back by {back:,} records {span(ago_s)} ago.",
+                    "committed offsets fell",
+                    "Nothing, if this was a reset.",
+                )
+            )
+    return found[-1:]
+
+
+def _rates(samples: Sequence[GroupSample]) -> tuple[float, float, float]:
+    """(records read per second, records written per second, seconds between the samples)."""
+    first, now = samples[0], samples[-1]
+    over_s = now.moment_s - first.moment_s
+    if over_s <= 0:
+        return 0.0, 0.0, 0.0
+    read = sum(max(offset - first.committed.get(each, offset), 0) for each, offset in now.committed.items())
+    written = sum(
+        max(now.ends[each] - first.ends.get(each, now.ends[each]), 0)
+        for each in now.committed
+        if each in now.ends
+    )
+    return read / over_s, written / over_s, over_s
+
+
+def _speed(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
+    read, written, over_s = _rates(samples)
+    now = samples[-1]
+    lag, before = _lag(now), _lag(samples[0])
+    if over_s < _STILL_S or lag <= max(_SMALL_LAG, 2 * written):
+        return []
+    if read > written * _LEVEL_FACTOR and lag < before:
+        return [
+            Finding(
+                INFO,
+                "catching up",
+                f"It will be level in about {span(lag / (read - written))}.",
+                f"it reads {read:,.0f}/s, {written:,.0f}/s come in",
+                "Nothing: it catches up.",
+            )
+        ]
+    if written > read * _LEVEL_FACTOR and lag > before:
+        per_member = read / now.members if now.members else 0
+        more = int((written - read) / per_member) + 1 if per_member > 0 else 0
+        need = f": about {more} more members of this speed are needed" if 0 < more < 1000 else ""
+        partitions = len(now.committed)
+        step = (
+            "Add members."
+            if now.members < partitions
+            else "It has a member per partition: add partitions, too."
+        )
+        return [
+            Finding(
+                WARN,
+                "too slow",
+                f"It reads {read:,.0f}/s, {written:,.0f}/s come in{need}.",
+                f"lag rose from {before:,} to {lag:,} in {span(over_s)}",
+                step,
+            )
+        ]
+    return []
+
+
+def _hot(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
+    first, now = samples[0], samples[-1]
+    if _lag(now) <= _SMALL_LAG:
+        return []
+    by_topic: dict[str, dict[Partition, int]] = {}
+    for each in now.committed:
+        if each in now.ends:
+            written = max(now.ends[each] - first.ends.get(each, now.ends[each]), 0)
+            by_topic.setdefault(each[0], {})[each] = written
+    found = []
+    for topic, counts in sorted(by_topic.items()):
+        total = sum(counts.values())
+        if len(counts) < 3 or total < _SMALL_LAG:
+            continue
+        hottest = max(counts, key=lambda each: counts[each])
+        share = counts[hottest] / total
+        if share > _HOT_SHARE:
+            found.append(
+                Finding(
+                    WARN,
+                    "hot partition",
+                    f"{share:.0%} of what comes into {topic} goes to partition {hottest[1]}.",
+                    f"{counts[hottest]:,} of {total:,} records",
+                    "Look at the keys of its newest records: one of them is very frequent.",
+                    hottest,
+                )
+            )
+    return found
+
+
+def _skewed(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
+    now = samples[-1]
+    total = _lag(now)
+    if len(facts.members) < 2 or total <= _SMALL_LAG:
+        return []
+    by_member = {
+        name: sum(
+            max(now.ends.get(each, 0) - now.committed.get(each, 0), 0)
+            for each in partitions
+            if each in now.committed
+        )
+        for name, partitions in facts.members.items()
+    }
+    worst = max(by_member, key=lambda name: by_member[name])
+    held = len(facts.members[worst])
+    every = sum(len(each) for each in facts.members.values())
+    if by_member[worst] / total < _SKEW_SHARE or held * len(facts.members) <= every:
+        return []
+    return [
+        Finding(
+            WARN,
+            "skewed members",
+            f"{worst} has {held} of {every} partitions, and {by_member[worst] / total:.0%} of the lag.",
+            "assignments of the members",
+            "Use a cooperative or uniform assignor, or the same subscription for all members.",
+        )
+    ]
+
+
+def _idle_members(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:
+    idle = [name for name, partitions in facts.members.items() if not partitions]
+    if not idle or samples[-1].state not in ("Stable", "STABLE"):
+        return []
+    count = len(samples[-1].committed)
+    return [
+        Finding(
+            INFO,
+            "idle members",
+            f"{len(idle)} of {len(facts.members)} members have nothing to read; there are {count} partitions.",
+            ", ".join(sorted(idle)[:3]),
+            "Stop them, or give the topic more partitions.",
+        )
+    ]
+
+
+def _not_real(samples: Sequence[GroupSample], _: Facts) -> list[Finding]:
+    """Commits that are rarer than samples make saw teeth of the lag."""
+    if len(samples) < 4 or not samples[-1].members:
+        return []
+    moves = [
+        later.moment_s
+        for earlier, later in itertools.pairwise(samples)
+        if later.committed != earlier.committed
+    ]
+    if len(moves) < 2:
+        return []
+    every_s = (moves[-1] - moves[0]) / (len(moves) - 1)
+    spacing_s = (samples[-1].moment_s - samples[0].moment_s) / (len(samples) - 1)
+    if every_s < max(_RARE_COMMITS_S, 1.8 * spacing_s):
+        return []
+    return [
+        Finding(
+            INFO,
+            "rare commits",
+            f"It commits about every {span(every_s)}: the saw teeth of its lag are the time between commits.",
+            f"{len(moves)} commits seen in {span(moves[-1] - moves[0])}",
+            "Nothing, unless a restart must repeat less.",
+        )
+    ]

@@ -1,0 +1,45 @@
+"""What `ottla console` was started with, as one value that all parts read and none changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+DEFAULT_HOST: Final = "localhost"
+DEFAULT_PORT: Final = 9021
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster to look at: its name in addresses, its brokers, and the properties of its clients."""
+
+    name: str
+    bootstrap: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """The options of the command."""
+
+    targets: tuple[Target, ...]
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    hosts: tuple[str, ...] = ()
+    """Further values that the Host header may have."""
+    users: Path | None = None
+    masks: Path | None = None
+    audit: Path | None = None
+    read_only: bool = False
+    open_to_all: bool = False
+    """`--no-auth`: an address beyond this machine, without users."""
+    pages: bool = True
+    connect: tuple[str, ...] = ()
+    applications: tuple[str, ...] = ()
+
+    @property
+    def is_loopback(self) -> bool:
+        return self.host in LOOPBACK

@@ -1,0 +1,97 @@
+"""Sign in and sign out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from ottla.console.security.roles import Forbidden
+from ottla.console.security.sessions import COOKIE, LASTS_S, PLAIN_COOKIE
+from ottla.errors import ApiException, ErrorCode
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from ottla.console.app import Console
+
+_SLOWLY = "Too many attempts failed. Wait a minute, then try again."
+_WRONG = "The name or the password is wrong."
+
+
+class SignInFirst(ApiException):
+    """Nobody is signed in."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, "Sign in first.")
+
+
+def _there(text: str) -> str:
+    """Where to go after signing in: a path of ours, never another site."""
+    return text if text.startswith("/") and not text.startswith(("//", "/\\")) else "/"
+
+
+def routes(console: Console) -> list[Route]:
+    """The routes of this module."""
+
+    def form(request: Request, to: str, problem: str = "", status: int = 200) -> Response:
+        token = console.sessions.token(None)
+        text = console.templates.page("signin.html", {"to": to, "problem": problem, "token": token})
+        return HTMLResponse(text, status)
+
+    async def show(request: Request) -> Response:
+        to = _there(request.query_params.get("to", "/"))
+        if console.principal(request) is not None:
+            return RedirectResponse(to, 303)
+        return form(request, to)
+
+    async def sign_in(request: Request) -> Response:
+        values = await request.form(max_files=0, max_fields=10)
+        name, password = str(values.get("name", "")), str(values.get("password", ""))
+        to = _there(str(values.get("to", "/")))
+        sessions, users = console.sessions, console.sessions.users
+        address = request.client.host if request.client else ""
+        if users is None:
+            return RedirectResponse(to, 303)
+        if not sessions.token_fits(None, str(values.get("token", ""))):
+            raise Forbidden("This form is too old: load the page again.")
+        sources = f"address {address}", f"name {name}"
+        if sessions.must_wait(*sources):
+            return form(request, to, _SLOWLY, 429)
+        principal = await asyncio.to_thread(users.check, name, password)
+        if principal is None:
+            sessions.note_failure(*sources)
+            console.audit.note(name[:100], "sign in", "", "", "refused", address=address)
+            return form(request, to, _WRONG, 403)
+        console.audit.note(principal.name, "sign in", "", "", address=address)
+        response = RedirectResponse(to, 303)
+        secure = request.url.scheme == "https" or console.settings.is_loopback
+        response.set_cookie(
+            COOKIE if secure else PLAIN_COOKIE,
+            sessions.open(principal),
+            max_age=int(LASTS_S),
+            path="/",
+            secure=secure,
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    async def sign_out(request: Request) -> Response:
+        values = await request.form(max_files=0, max_fields=10)
+        key = console.key_of(request)
+        if not console.sessions.token_fits(key, str(values.get("token", ""))):
+            raise Forbidden("This form is too old: load the page again.")
+        console.sessions.close(key)
+        response = RedirectResponse("/signin", 303)
+        for name, secure in ((COOKIE, True), (PLAIN_COOKIE, False)):
+            response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
+        return response
+
+    return [
+        Route("/signin", show, methods=["GET"]),
+        Route("/signin", sign_in, methods=["POST"]),
+        Route("/signout", sign_out, methods=["POST"]),
+    ]

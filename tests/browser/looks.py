@@ -1,0 +1,49 @@
+"""What every page must be: accessible by axe's rules, and laid out without anything cut or sticking out."""
+
+from __future__ import annotations
+
+from axe_playwright_python.sync_playwright import Axe
+
+_RULES = {
+    "runOnly": {
+        "type": "tag",
+        "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    }
+}
+
+_LAYOUT = """() => {
+  const problems = [];
+  const width = document.documentElement.clientWidth;
+  const full = document.documentElement.scrollWidth;
+  if (full > width) problems.push(`the page is ${full} wide`);
+  for (const element of document.querySelectorAll("main *")) {
+    const style = getComputedStyle(element);
+    if (style.display === "none" || style.visibility === "hidden") continue;
+    if (element.closest(".scroll, .tabs, pre, svg, .sr, details:not([open]) > :not(summary)")) continue;
+    const box = element.getBoundingClientRect();
+    const out = box.width && (box.right > width + 1 || box.left < -1);
+    if (out) problems.push(`${element.tagName}.${element.className} sticks out`);
+    const cut = style.overflowX === "hidden" && element.scrollWidth > element.clientWidth + 1;
+    if (cut) problems.push(`${element.tagName}.${element.className} is cut`);
+  }
+  for (const control of document.querySelectorAll("main button, main a.button, main select")) {
+    const box = control.getBoundingClientRect();
+    if (box.height && box.height < 24) problems.push(`${control.textContent.trim()} is ${box.height} high`);
+  }
+  return problems;
+}"""
+
+
+def violations(page):
+    """What axe finds, as short lines."""
+    found = Axe().run(page, options=_RULES).response["violations"]
+    return [
+        f"{each['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
+        for each in found
+        for node in each["nodes"]
+    ]
+
+
+def layout_problems(page):
+    """Elements that stick out of the page or are cut."""
+    return page.evaluate(_LAYOUT)
