@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from playwright.sync_api import expect
 
 from browser.looks import layout_problems, violations
@@ -13,7 +13,34 @@ from ottla.client.admin import KafkaAdminClient, NewTopic
 
 pytestmark = pytest.mark.slow
 
-PAGES = ["/", "/topics", "/topics?show=internal", "/topics?q=nothing-has-this-name"]
+PAGES = [
+    "/",
+    "/topics",
+    "/topics?show=internal",
+    "/topics?q=nothing-has-this-name",
+    "/topics/new",
+    "/t/orders",
+    "/t/orders?filter=value.total+%3E",
+    "/t/orders/live",
+    "/t/orders/partitions",
+    "/t/orders/groups",
+    "/t/orders/settings",
+    "/t/orders/log",
+    "/t/orders/change",
+    "/t/orders/produce",
+    "/t/orders/new-group",
+    "/t/orders/0/1",
+    "/t/orders/0/999999",
+    "/t/__consumer_offsets?at=oldest",
+    "/groups",
+    "/group?id=billing",
+    "/group/reset?id=billing",
+    "/nodes",
+    "/nodes/1",
+    "/nodes/1/settings",
+    "/quorum",
+    "/nothing-is-here",
+]
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +57,9 @@ def console(broker, start_console):
         )
         producer.produce("users", json.dumps({"name": f"user {number}"}), str(number % 11))
     producer.flush()
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "billing"})
+    consumer.commit(offsets=[TopicPartition("orders", number, 1) for number in range(3)], asynchronous=False)
+    consumer.close()
     return start_console("--bootstrap-server", broker.bootstrap)
 
 

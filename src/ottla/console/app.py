@@ -21,6 +21,7 @@ from ottla.console.clusters import OpenCluster, OpenClusters
 from ottla.console.render import FOLDER, Templates
 from ottla.console.security.audit import Audit
 from ottla.console.security.headers import Guard
+from ottla.console.security.masks import Masks
 from ottla.console.security.roles import SEE, Forbidden, Principal
 from ottla.console.security.sessions import COOKIE, PLAIN_COOKIE, Sessions
 from ottla.console.security.users import Users
@@ -49,6 +50,7 @@ class Console:
         self.clusters = OpenClusters(targets)
         self.sessions = Sessions(users, settings.read_only)
         self.audit = Audit(settings.audit)
+        self.masks = Masks.load(settings.masks)
         self.templates = Templates()
         self.streams = live.Streams()
         self.stopping = asyncio.Event()

@@ -14,7 +14,9 @@ from ottla.console.sampler.loop import Sampler
 from ottla.console.sampler.state import ClusterState
 
 if TYPE_CHECKING:
+    from ottla.admin.partitions import Partition
     from ottla.admin.settings import ClusterSettings
+    from ottla.console.reader.records import Seen
 
 THREADS: Final = 8
 """Calls that wait for brokers at the same time, over all clusters."""
@@ -36,6 +38,8 @@ class OpenCluster:
         self.state = ClusterState(name)
         self.reader = Reader(self.settings)
         self.sampler = Sampler(self.state, self.call)
+        self.next_records: dict[tuple[Partition, int], tuple[int, Seen]] = {}
+        """The records at committed offsets, and the last stable offset beside them."""
         self._pool = pool
         self._idle: list[Cluster] = []
 

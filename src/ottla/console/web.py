@@ -100,8 +100,8 @@ class View:
         return found
 
     def group(self) -> GroupState:
-        """The group of the path; NotFound if there is none."""
-        name = self.part("group")
+        """The group of the query, which may have any name; NotFound if there is none."""
+        name = self.request.query_params.get("id", "")
         found = self.state.groups.get(name)
         if found is None:
             raise NotFound(f"There is no group '{name}' in {self.cluster.name}.")

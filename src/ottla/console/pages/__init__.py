@@ -5,7 +5,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-MODULES: Final = ("overview", "topics", "palette")
+MODULES: Final = (
+    "overview",
+    "topics",
+    "topic",
+    "records",
+    "live_tail",
+    "log",
+    "topic_changes",
+    "groups",
+    "reset",
+    "nodes",
+    "palette",
+)
 """In the order of the rail."""
 
 

@@ -104,9 +104,22 @@ def explain(samples: Sequence[GroupSample], facts: Facts | None = None) -> list[
 
 def _all_well(samples: Sequence[GroupSample]) -> Finding:
     lag = _lag(samples[-1])
+    read, written, over_s = _rates(samples)
     if not lag:
         return Finding(OK, "level", "It has read everything.")
-    return Finding(OK, "level", f"It keeps up: {lag:,} records are on their way.")
+    count = "1 record is" if lag == 1 else f"{lag:,} records are"
+    if lag <= max(_SMALL_LAG, 2 * written):
+        return Finding(OK, "level", f"It keeps up: {count} on {'its' if lag == 1 else 'their'} way.")
+    if over_s < _STILL_S:
+        waited = "The console has just begun to watch; a verdict takes half a minute."
+        return Finding(INFO, "watching", f"{count} unread.", waited)
+    return Finding(
+        INFO,
+        "distance",
+        f"It reads as fast as records come in, and stays {lag:,} behind.",
+        f"it reads {read:,.0f}/s, {written:,.0f}/s come in",
+        "More members, or faster ones, would catch up.",
+    )
 
 
 def _leaderless(samples: Sequence[GroupSample], facts: Facts) -> list[Finding]:

@@ -1,0 +1,143 @@
+"""Nodes: brokers with their disks and settings; and the metadata quorum."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from ottla.admin.configs import describe_configs
+from ottla.admin.quorum import describe_features
+from ottla.console.web import NotFound, Values, View, page
+from ottla.wire.enums import ConfigResourceType
+
+if TYPE_CHECKING:
+    from ottla.admin.cluster import Cluster
+    from ottla.admin.configs import ConfigEntry
+    from ottla.console.sampler.state import NodeState
+
+_TABS: Final = (("disks", "Disks", ""), ("settings", "Settings", "settings"))
+
+
+def _loads(view: View) -> dict[int, dict[str, float]]:
+    """Partitions, leaders and records per second of each broker."""
+    found = {node: {"partitions": 0.0, "led": 0.0, "rate": 0.0, "lacking": 0.0} for node in view.state.nodes}
+    for topic in view.state.topics.values():
+        share = topic.rate / topic.partitions if topic.partitions else 0.0
+        for number, leader in enumerate(topic.leaders):
+            for replica in topic.replicas[number]:
+                if replica in found:
+                    found[replica]["partitions"] += 1
+                    found[replica]["lacking"] += replica not in topic.isr[number]
+            if leader in found:
+                found[leader]["led"] += 1
+                found[leader]["rate"] += share
+    return found
+
+
+@page("/nodes", "nodes.html", live=("rows",), menu="nodes")
+async def nodes(view: View) -> Values:
+    """All brokers."""
+    bootstrap = view.cluster.bootstrap
+    return {
+        "loads": _loads(view),
+        "commands": [f"ottla cluster list-endpoints --bootstrap-server {bootstrap}"],
+    }
+
+
+def _node(view: View) -> NodeState:
+    number = view.part("node")
+    found = view.state.nodes.get(int(number)) if number.isdecimal() and len(number) < 11 else None
+    if found is None:
+        raise NotFound(f"There is no broker '{number[:20]}'.")
+    return found
+
+
+def _base(view: View, tab: str) -> Values:
+    node = _node(view)
+    return {
+        "node": node,
+        "tabs": [
+            (name, title, view.url("nodes", node.node_id, *filter(None, [path])))
+            for name, title, path in _TABS
+        ],
+        "tab": tab,
+        "load": _loads(view)[node.node_id],
+        "crumbs": [("Nodes", view.url("nodes"))],
+    }
+
+
+@page("/nodes/{node}", "node.html", live=("facts", "disks"), menu="nodes")
+async def node(view: View) -> Values:
+    """One broker: its directories, and the largest of its partitions."""
+    base = _base(view, "disks")
+    number = base["node"].node_id
+    mine = [
+        (
+            topic.sizes[index] if index < len(topic.sizes) else 0,
+            topic.name,
+            index,
+            topic.leaders[index] == number,
+        )
+        for topic, index in view.state.partitions()
+        if number in topic.replicas[index]
+    ]
+    mine.sort(reverse=True)
+    bootstrap = view.cluster.bootstrap
+    return {
+        **base,
+        "largest": mine[:20],
+        "commands": [f"ottla log-dirs --bootstrap-server {bootstrap} --describe --broker-list {number}"],
+    }
+
+
+@page("/nodes/{node}/settings", "node_settings.html", menu="nodes")
+async def node_settings(view: View) -> Values:
+    """The settings of a broker: what is set first, and where it differs from the other brokers."""
+    base = _base(view, "settings")
+    wanted = [each.node_id for each in view.state.nodes.values() if each.answers and not each.fenced]
+    number = base["node"].node_id
+    found = await view.cluster.call(_settings, sorted({number, *wanted[:10]}))
+    others = {name: {entries.get(name) for entries in found.values()} for name in found[number]}
+    entries = [each for _, each in sorted((await view.cluster.call(_entries, number)).items())]
+    return {
+        **base,
+        "own": [each for each in entries if not each.is_default],
+        "defaults": [each for each in entries if each.is_default],
+        "differs": {name for name, values in others.items() if len(values) > 1},
+        "commands": [
+            f"ottla configs --bootstrap-server {view.cluster.bootstrap} --describe --broker {number} --all"
+        ],
+    }
+
+
+def _entries(cluster: Cluster, number: int) -> dict[str, ConfigEntry]:
+    resource = ConfigResourceType.BROKER, str(number)
+    return {each.name: each for each in describe_configs(cluster, [resource], synonyms=True)[resource]}
+
+
+def _settings(cluster: Cluster, numbers: list[int]) -> dict[int, dict[str, str | None]]:
+    return {
+        number: {name: each.value for name, each in _entries(cluster, number).items()} for number in numbers
+    }
+
+
+@page("/quorum", "quorum.html", live=("quorum",), menu="quorum")
+async def quorum(view: View) -> Values:
+    """The metadata quorum: leader, epoch, and a lane for each voter and observer."""
+    if view.state.quorum is None:
+        return {"quorum": None, "features": [], "now_ms": 0, "commands": []}
+    described = await view.cluster.call(describe_features)
+    levels = {each.name: each.max_version_level for each in described.finalized_features}
+    features = [
+        (each.name, levels.get(each.name, 0), each.min_version, each.max_version)
+        for each in sorted(described.supported_features, key=lambda each: each.name)
+    ]
+    return {
+        "quorum": view.state.quorum,
+        "features": features,
+        "now_ms": time.time() * 1000,
+        "commands": [
+            f"ottla metadata-quorum --bootstrap-server {view.cluster.bootstrap} describe --status",
+            f"ottla features --bootstrap-server {view.cluster.bootstrap} describe",
+        ],
+    }

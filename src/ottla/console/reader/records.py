@@ -1,0 +1,276 @@
+"""Records out of batches: aborted ones marked, control records named, ranges read forwards and backwards.
+
+Positions are cursors: an offset per partition. Nothing here keeps a place between two requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ottla.admin.partitions import EARLIEST, LATEST
+from ottla.console.reader.fetch import Fetched, Reader
+from ottla.console.web import BadInput
+from ottla.errors import ApiException, ErrorCode
+from ottla.records.batch import iter_records, record_bytes
+from ottla.records.control import parse_control_type
+from ottla.records.record import Header
+
+if TYPE_CHECKING:
+    from ottla.records.batch import BatchHeader
+
+MAX_COUNT: Final = 1_000
+MAX_PARTITIONS: Final = 1_000
+SCAN_S: Final = 2.0
+"""How long one request searches before it answers with what it has, and where to go on."""
+UNPACKED_BYTES: Final = 32 << 20
+_FIRST_WINDOW: Final = 4
+"""Newest records are looked for in a window of this many times the records that are wanted; it doubles."""
+
+Wanted = Callable[["Seen"], bool]
+
+
+@dataclass(slots=True)
+class Seen:
+    """A record with its place, its batch, and what became of it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    batch: BatchHeader
+    aborted: bool = False
+    open: bool = False
+    """Beyond the last stable offset: its transaction has not ended."""
+    control: str = ""
+    """The name of a control record's type."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What a reading brought."""
+
+    records: list[Seen] = field(default_factory=list)
+    following: dict[int, int] = field(default_factory=dict)
+    """Where to go on, per partition."""
+    looked_at: int = 0
+    bytes: int = 0
+    complete: bool = True
+    """Whether everything up to the ends was looked at."""
+    starts: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    """Batches that could not be read, in words."""
+
+
+def unpack(
+    topic: str,
+    fetched: Fetched,
+    low: int,
+    aborted: Sequence[tuple[int, int]] | None = None,
+    needles: Sequence[bytes] = (),
+) -> list[Seen]:
+    """The records of fetched batches from an offset on, with aborted and open ones marked. May take milliseconds.
+
+    Batches that contain none of the needles are passed over.
+    """
+    aborts = sorted(fetched.aborted if aborted is None else aborted, key=lambda each: each[1])
+    within: set[int] = set()
+    found: list[Seen] = []
+    for batch in fetched.batches:
+        header = batch.header
+        while aborts and aborts[0][1] <= header.last_offset:
+            within.add(aborts.pop(0)[0])
+        gone = header.is_transactional and header.producer_id in within
+        if needles and not header.is_control:
+            data = record_bytes(batch.data, 0, header, UNPACKED_BYTES)
+            if not any(needle in data for needle in needles):
+                continue
+        for record in iter_records(batch.data, 0, header, UNPACKED_BYTES):
+            control = ""
+            if header.is_control:
+                control = parse_control_type(record.key).name
+                if control == "ABORT":
+                    within.discard(header.producer_id)
+            if record.offset >= low:
+                found.append(
+                    Seen(
+                        topic,
+                        fetched.partition,
+                        record.offset,
+                        record.timestamp,
+                        record.key,
+                        record.value,
+                        record.headers,
+                        header,
+                        gone and not control,
+                        record.offset >= fetched.stable >= 0 and header.is_transactional and not control,
+                        control,
+                    )
+                )
+    return found
+
+
+async def read_at(
+    reader: Reader,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    partition_bytes: int = 1 << 20,
+    needles: Sequence[bytes] = (),
+) -> tuple[Fetched, list[Seen]]:
+    """What one partition holds from an offset on: the fetched batches and their records."""
+    fetched = (await reader.fetch(topic, {partition: offset}, partition_bytes=partition_bytes))[partition]
+    if fetched.error:
+        raise ApiException(fetched.error, f"{topic}-{partition} at {offset:,}: {fetched.error.name}")
+    aborted: Sequence[tuple[int, int]] = ()
+    if any(batch.header.is_transactional for batch in fetched.batches):
+        committed = await reader.fetch(
+            topic, {partition: offset}, partition_bytes=partition_bytes, committed=True
+        )
+        aborted = committed[partition].aborted
+    return fetched, await asyncio.to_thread(unpack, topic, fetched, offset, aborted, needles)
+
+
+async def bounds(
+    reader: Reader, topic: str, partitions: Sequence[int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The starts and ends of partitions."""
+    starts = await reader.offsets(topic, dict.fromkeys(partitions, EARLIEST))
+    return starts, await reader.offsets(topic, dict.fromkeys(partitions, LATEST))
+
+
+async def forward(
+    reader: Reader,
+    topic: str,
+    cursor: Mapping[int, int],
+    count: int,
+    *,
+    wanted: Wanted | None = None,
+    needles: Sequence[bytes] = (),
+    until: Mapping[int, int] | None = None,
+    seconds: float = SCAN_S,
+) -> Found:
+    """The first records from a cursor on that are wanted, partition by partition in turn, within a time.
+
+    A batch must contain one of the needles before its records are looked at.
+    """
+    found = Found(following=dict(cursor))
+    found.starts, found.ends = await bounds(reader, topic, list(cursor))
+    ends = {number: min(found.ends[number], (until or found.ends).get(number, 2**63)) for number in cursor}
+    for number, offset in cursor.items():
+        found.following[number] = max(offset, found.starts[number])
+    deadline = time.monotonic() + seconds
+    open_ = [number for number in cursor if found.following[number] < ends[number]]
+    while open_ and len(found.records) < count:
+        for number in list(open_):
+            low = found.following[number]
+            fetched, seen = await read_at(reader, topic, number, low, needles=needles)
+            if not fetched.batches:
+                open_.remove(number)
+                continue
+            found.bytes += sum(batch.header.size_in_bytes for batch in fetched.batches)
+            following = fetched.batches[-1].header.next_offset
+            found.looked_at += min(following, ends[number]) - low
+            for each in seen:
+                if each.offset >= ends[number]:
+                    break
+                if wanted is None or wanted(each):
+                    found.records.append(each)
+                    if len(found.records) >= count:
+                        following = each.offset + 1
+                        break
+            found.following[number] = max(following, low + 1)
+            if found.following[number] >= ends[number]:
+                open_.remove(number)
+            if len(found.records) >= count:
+                break
+        if time.monotonic() > deadline:
+            break
+    found.complete = not open_
+    return found
+
+
+async def newest(
+    reader: Reader,
+    topic: str,
+    partitions: Sequence[int],
+    count: int,
+    *,
+    wanted: Wanted | None = None,
+    needles: Sequence[bytes] = (),
+    before: Mapping[int, int] | None = None,
+    seconds: float = SCAN_S,
+) -> Found:
+    """The newest records that are wanted, newest first. Windows double, so that gaps of compaction cost little."""
+    found = Found()
+    found.starts, found.ends = await bounds(reader, topic, partitions)
+    highs = {
+        number: min((before or found.ends).get(number, found.ends[number]), found.ends[number])
+        for number in partitions
+    }
+    deadline = time.monotonic() + seconds
+    lows = dict(highs)
+    taken: list[Seen] = []
+    window = max(_FIRST_WINDOW * count // max(len(partitions), 1), count)
+    pending = [number for number in partitions if highs[number] > found.starts[number]]
+    have: dict[int, int] = dict.fromkeys(partitions, 0)
+    while pending:
+        for number in list(pending):
+            low = max(lows[number] - window, found.starts[number])
+            part = await forward(
+                reader,
+                topic,
+                {number: low},
+                2**31,
+                wanted=wanted,
+                needles=needles,
+                until={number: lows[number]},
+                seconds=seconds,
+            )
+            taken += part.records
+            found.looked_at += part.looked_at
+            found.bytes += part.bytes
+            have[number] += len(part.records)
+            lows[number] = low
+            if low <= found.starts[number] or have[number] >= count:
+                pending.remove(number)
+        window *= 2
+        if time.monotonic() > deadline:
+            break
+    taken.sort(key=lambda each: (each.timestamp, each.offset), reverse=True)
+    found.records = taken[:count]
+    # The next page begins below what is shown; partitions of which nothing is shown stay where they were.
+    found.following = dict(lows) if not found.records else dict(highs)
+    for each in found.records:
+        found.following[each.partition] = min(found.following[each.partition], each.offset)
+    left = len(taken) <= count and all(lows[number] <= found.starts[number] for number in partitions)
+    found.complete = left
+    return found
+
+
+def parse_cursor(text: str, partitions: int) -> dict[int, int]:
+    """`0:17.1:90` as an offset per partition."""
+    found: dict[int, int] = {}
+    for part in text.split("."):
+        number, _, offset = part.partition(":")
+        if not number.isdecimal() or not offset.isdecimal() or int(number) >= partitions or len(offset) > 19:
+            raise BadInput("The position in the address is damaged: start again from the newest records.")
+        found[int(number)] = int(offset)
+    return found
+
+
+def cursor_text(cursor: Mapping[int, int]) -> str:
+    return ".".join(f"{number}:{offset}" for number, offset in sorted(cursor.items()))
+
+
+def missing(error: ApiException) -> bool:
+    """Whether an error means that the offset is not there any more, or not yet."""
+    return error.code == ErrorCode.OFFSET_OUT_OF_RANGE
