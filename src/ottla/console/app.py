@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -135,6 +136,8 @@ def application(settings: ConsoleSettings, targets: dict[str, ClusterSettings]) 
     console = Console(settings, targets)
 
     async def on_error(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            error = NotFound("There is no such page.") if error.status_code == 404 else BadInput(error.detail)
         assert isinstance(error, ApiException)
         if isinstance(error, signin.SignInFirst):
             if request.url.path.startswith("/api/") or request.method == "POST":
@@ -186,7 +189,7 @@ def application(settings: ConsoleSettings, targets: dict[str, ClusterSettings]) 
     app: ASGIApp = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, settings=settings)],
-        exception_handlers={ApiException: on_error},
+        exception_handlers={ApiException: on_error, HTTPException: on_error},
         lifespan=lifespan,
     )
     return cast("Starlette", app), console

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from ottla.console.forms import read_form
 from ottla.console.plans import CHANGES, Change, Plan
 from ottla.console.security.roles import Forbidden
 from ottla.console.web import NotFound
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from ottla.console.app import Console
     from ottla.console.web import View
 
-_MAX_FIELDS = 2_000
 _OWN_FIELDS = ("token", "digest")
 
 
@@ -30,8 +31,7 @@ def routes(console: Console) -> list[Route]:
         found = CHANGES.get(view.part("name"))
         if found is None:
             raise NotFound("There is no such change.")
-        values = await request.form(max_files=0, max_fields=_MAX_FIELDS)
-        fields = {name: value for name, value in values.items() if isinstance(value, str)}
+        fields = await read_form(request)
         token = request.headers.get("x-token") or fields.get("token", "")
         if not console.sessions.token_fits(console.key_of(request), token):
             raise Forbidden("This form is too old, or not from this console: load the page again.")
@@ -79,8 +79,6 @@ def routes(console: Console) -> list[Route]:
         await view.cluster.sampler.next_round()
         target = plan.then or view.url("")
         joint = "&" if "?" in target else "?"
-        from urllib.parse import urlencode
-
         return RedirectResponse(f"{target}{joint}{urlencode({'done': done})}", 303)
 
     return [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from ottla.console.forms import read_form
 from ottla.console.security.roles import Forbidden
 from ottla.console.security.sessions import COOKIE, LASTS_S, PLAIN_COOKIE
 from ottla.errors import ApiException, ErrorCode
@@ -48,14 +49,14 @@ def routes(console: Console) -> list[Route]:
         return form(request, to)
 
     async def sign_in(request: Request) -> Response:
-        values = await request.form(max_files=0, max_fields=10)
-        name, password = str(values.get("name", "")), str(values.get("password", ""))
-        to = _there(str(values.get("to", "/")))
+        values = await read_form(request, 10)
+        name, password = values.get("name", ""), values.get("password", "")
+        to = _there(values.get("to", "/"))
         sessions, users = console.sessions, console.sessions.users
         address = request.client.host if request.client else ""
         if users is None:
             return RedirectResponse(to, 303)
-        if not sessions.token_fits(None, str(values.get("token", ""))):
+        if not sessions.token_fits(None, values.get("token", "")):
             raise Forbidden("This form is too old: load the page again.")
         sources = f"address {address}", f"name {name}"
         if sessions.must_wait(*sources):
@@ -80,9 +81,9 @@ def routes(console: Console) -> list[Route]:
         return response
 
     async def sign_out(request: Request) -> Response:
-        values = await request.form(max_files=0, max_fields=10)
+        values = await read_form(request, 10)
         key = console.key_of(request)
-        if not console.sessions.token_fits(key, str(values.get("token", ""))):
+        if not console.sessions.token_fits(key, values.get("token", "")):
             raise Forbidden("This form is too old: load the page again.")
         console.sessions.close(key)
         response = RedirectResponse("/signin", 303)

@@ -13,6 +13,8 @@ MODULES: Final = (
     "live_tail",
     "log",
     "topic_changes",
+    "produce",
+    "export",
     "groups",
     "reset",
     "nodes",
