@@ -158,7 +158,7 @@ def test_see_that_nobody_reads_and_reset_the_group_from_a_plan(
     expect(page.locator(".findings")).to_contain_text("90 records wait")
     page.get_by_role("link", name="Reset", exact=True).click()
     page.get_by_label("Forward or back by a number of records").first.check()
-    page.get_by_label("Number of records").fill("25")
+    page.get_by_role("textbox", name="Number of records").fill("25")
     page.get_by_role("button", name="Show the plan").click()
     expect(page.locator("#plan tbody tr").first).to_have_text(re.compile(r"-0\s*10\s*35\s*\+25"))
     expect(page.locator(".command")).to_contain_text("--reset-offsets --all-topics --shift-by 25 --execute")
