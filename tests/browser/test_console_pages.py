@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from playwright.sync_api import expect
 
 from browser.looks import layout_problems, violations
-from ottla.client.admin import KafkaAdminClient, NewTopic
+from ottla import KafkaAdminClient, NewTopic
 
 pytestmark = pytest.mark.slow
 
