@@ -210,3 +210,30 @@ def test_records_are_written_as_confluent_writes_them(http, shared_ottla_broker)
     text = json.dumps(compact(V1))
     value = f'{{"subject":"bytes","version":1,"id":{answer["id"]},"schema":{text},"deleted":false}}'
     assert (b'{"keytype":"SCHEMA","subject":"bytes","version":1,"magic":1}', value.encode()) in pairs
+
+
+def test_json_schemas_and_protobuf(http):
+    assert sorted(http.get("/schemas/types")) == ["AVRO", "JSON", "PROTOBUF"]
+    closed = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
+    wider = {**closed, "properties": {**closed["properties"], "b": {"type": "string"}}}
+    assert http.register("json", closed, schemaType="JSON")[0] == 200
+    assert http.register("json", wider, schemaType="JSON")[1]["version"] == 2
+    status, refused = http.register("json", closed | {"properties": {}}, schemaType="JSON")
+    assert status == 409 and "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL" in refused["message"]
+    assert "#/properties/b" in refused["message"]
+    pytest.importorskip("grpc_tools")
+    item = 'syntax = "proto3";\npackage shop;\nmessage Item { int32 n = 1; }\n'
+    order = 'syntax = "proto3";\npackage shop;\nimport "item.proto";\nmessage Order { Item item = 1; }\n'
+    assert http.register("item", item, schemaType="PROTOBUF")[0] == 200
+    reference = {"name": "item.proto", "subject": "item", "version": 1}
+    status, first = http.register("order", order, schemaType="PROTOBUF", references=[reference])
+    assert status == 200
+    spaced = order.replace(" Item item", "\n   Item   item")
+    again = http.register("order", spaced, schemaType="PROTOBUF", references=[reference])[1]
+    assert (again["id"], again["version"]) == (first["id"], 1)
+    assert http.get("/subjects/order/versions/1")["schema"] == order
+    by_id = http.get(f"/schemas/ids/{first['id']}?format=serialized")["schema"]
+    assert by_id == http.get("/subjects/order/versions/1?format=serialized")["schema"] != order
+    status, refused = http.register("item", item.replace("int32", "string"), schemaType="PROTOBUF")
+    assert status == 409 and "FIELD_SCALAR_KIND_CHANGED" in refused["message"]
+    assert http.register("json", '"string"')[0] == 409

@@ -217,3 +217,44 @@ def test_streams_read_and_write_avro(registry):
         dead = driver.read_output("dead", value_serde=bytes)
     assert dead.value == data[:6]
     assert dict(dead.headers)["__streams.errors.schema.id"] == str(int.from_bytes(data[1:5], "big")).encode()
+
+
+def test_json_with_a_schema(registry):
+    schema = {"title": "Cart", "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    serde = registry.json("carts-value", schema)
+    data = serde.serialize("carts", [], {"n": 3})
+    assert data[5:] == b'{"n":3}'
+    assert serde.deserialize("carts", [], data) == {"n": 3}
+    with pytest.raises(InvalidData, match="'n' is a required property"):
+        serde.serialize("carts", [], {})
+    with pytest.raises(InvalidData, match=r"schema id \d+ cannot be read: .*n: 'x' is not of type 'integer'"):
+        serde.deserialize("carts", [], data[:5] + b'{"n":"x"}')
+    objects = registry.json("json-orders", Order)
+    assert objects.deserialize("o", [], objects.serialize("o", [], Order(1, "ann"))) == Order(1, "ann")
+
+
+def test_protobuf_messages(registry, process):
+    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2")
+    from google.protobuf.struct_pb2 import ListValue, Struct
+
+    serde = registry.protobuf("proto-value", Struct)
+    message = Struct()
+    message["a"] = 1
+    data = serde.serialize("proto", [], message)
+    # The first message of its file.
+    assert data[5] == 0
+    assert serde.deserialize("proto", [], data) == message
+    held = Http(process.url).get("/subjects/proto-value/versions/1?format=serialized")
+    assert held["schemaType"] == "PROTOBUF"
+    import base64
+
+    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(held["schema"]))
+    assert file.message_type[0].name == "Struct"
+    third = registry.protobuf("proto-list", ListValue)
+    written = third.serialize("proto", [], ListValue())
+    assert written[5:] == b"\2\4"
+    assert third.deserialize("proto", [], written) == ListValue()
+    with pytest.raises(InvalidData, match="a Struct is wanted"):
+        serde.serialize("proto", [], ListValue())
+    with pytest.raises(InvalidData, match="cannot be read"):
+        serde.deserialize("proto", [], data[:7])

@@ -5,15 +5,19 @@ Libraries of JSON Schema and Protobuf are loaded with the first schema of their 
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.registry import avro
 from ottla.registry.avro_types import to_text
 from ottla.registry.compat import avro as avro_compat
 from ottla.registry.errors import InvalidSchema
+
+if TYPE_CHECKING:
+    from ottla.registry.protobuf.compiler import Compiler
 
 TYPES: Final = ("JSON", "PROTOBUF", "AVRO")
 _CACHED: Final = 1_000
@@ -43,6 +47,7 @@ class Formats:
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[Source, bool], Parsed] = OrderedDict()
+        self._compiler: Compiler | None = None
 
     def parse(self, source: Source, *, lenient: bool = False) -> Parsed:
         """The parsed schema; InvalidSchema if it is not one."""
@@ -67,7 +72,32 @@ class Formats:
             borrowed = frozenset(name for _, each in references for name in each.model.names)
             plain = to_text(schema.root, known=borrowed, sort_props=True)
             return Parsed("AVRO", schema.text, plain, schema)
+        if source.type == "JSON":
+            from ottla.registry import json_schema
+
+            document = json_schema.parse(source.text, {name: each.model for name, each in references})
+            sorted_ = json.dumps(document.document, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+            return Parsed("JSON", document.text, sorted_, document)
+        if source.type == "PROTOBUF":
+            return self._protobuf(source, references)
         raise InvalidSchema(f"there is no schema type {source.type}: the types are {', '.join(TYPES)}")
+
+    def _protobuf(self, source: Source, references: list[tuple[str, Parsed]]) -> Parsed:
+        if self._compiler is None:
+            from ottla.registry.protobuf.compiler import Compiler
+
+            self._compiler = Compiler()
+        files: dict[str, str] = {}
+        for name, each in references:
+            files.update(each.model.files)
+            files[name] = each.model.text
+        found = self._compiler.compile(source.text, files)
+        return Parsed("PROTOBUF", found.text, found.canonical, found)
+
+    def close(self) -> None:
+        """End the process that compiles Protobuf, if there is one."""
+        if self._compiler is not None:
+            self._compiler.close()
 
     def compare(self, reader: Parsed, writer: Parsed) -> list[str]:
         """Why the reader cannot read the writer's data, as sentences; nothing if it can."""
@@ -75,12 +105,20 @@ class Formats:
             return [f"The schema's type {reader.type} differs from the type {writer.type} of the other one"]
         if reader.type == "AVRO":
             return [str(one) for one in avro_compat.compare(reader.model.root, writer.model.root)]
-        return []
+        if reader.type == "JSON":
+            from ottla.registry.compat import json_schema as json_compat
+
+            return [str(one) for one in json_compat.compare(reader.model, writer.model)]
+        from ottla.registry.compat import protobuf as protobuf_compat
+
+        return [str(one) for one in protobuf_compat.compare(reader.model.model, writer.model.model)]
 
     def formatted(self, parsed: Parsed, wanted: str) -> str:
         """The text in the form `serialized` or `resolved`, where the format has one; else the plain text."""
         if parsed.type == "AVRO" and wanted == "resolved":
             return to_text(parsed.model.root)
+        if parsed.type == "PROTOBUF" and wanted == "serialized":
+            return str(parsed.model.serialized)
         return parsed.text
 
 

@@ -13,7 +13,7 @@ MAX_NODES: Final = 20_000
 """Types and fields in a schema, references included."""
 MAX_REFERENCES: Final = 256
 """Schemas that one schema may reach through references."""
-MAX_COMPARED_PAIRS: Final = 200_000
+MAX_COMPARED_PAIRS: Final = 100_000
 """Pairs of types that one comparison may look at."""
 MAX_MESSAGES: Final = 50
 """Incompatibilities that one answer lists."""

@@ -159,9 +159,9 @@ class Registry:
                     held = self.parse_version(one)
                 except RegistryError:
                     continue
-                if (held.normalized if normalize else held.text) == (
-                    parsed.normalized if normalize else parsed.text
-                ):
+                # Texts of Protobuf that differ in spaces and comments mean the same.
+                plain = normalize or content.type == "PROTOBUF"
+                if (held.normalized if plain else held.text) == (parsed.normalized if plain else parsed.text):
                     return one
         return None
 
@@ -199,7 +199,13 @@ class Registry:
             versions = [self.version(subject, version)]
             level = self.level(subject).removesuffix("_TRANSITIVE")
         old = [(one.version, self.parse_version(one)) for one in versions]
-        return check_levels(self.formats, level, parsed, old)
+        return self._compared(level, parsed, old)
+
+    def _compared(self, level: str, parsed: Parsed, old: list[tuple[int, Parsed]]) -> list[str]:
+        try:
+            return check_levels(self.formats, level, parsed, old)
+        except (InvalidSchema, RecursionError) as error:
+            raise invalid_schema(error) from None
 
     def _normal(self, parsed: Parsed, *, normalize: bool) -> Parsed:
         return (
@@ -256,7 +262,7 @@ class Registry:
             live = [one for one in every if not one.deleted]
             level = self.level(subject)
             old = [(one.version, self.parse_version(one)) for one in live] if level != "NONE" else []
-            found = check_levels(self.formats, level, parsed, old)
+            found = self._compared(level, parsed, old)
             if found:
                 raise incompatible(subject, found)
         text = parsed.normalized if normalize else parsed.text

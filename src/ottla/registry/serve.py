@@ -98,6 +98,7 @@ async def serve(settings: RegistrySettings, started: Callable[[str], None]) -> N
     finally:
         await asyncio.to_thread(elector.stop)
         await log.stop()
+        registry.formats.close()
 
 
 def _http_class() -> Any:

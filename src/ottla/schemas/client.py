@@ -91,6 +91,27 @@ class Registry:
 
         return AvroSerde(self, subject, schema, **options)
 
+    def json(self, subject: str | None = None, schema: Any = None, **options: Any) -> Any:
+        """The same for JSON with a JSON Schema; see `JsonSchemaSerde`.
+
+        >>> Registry("http://localhost:8081").json("carts-value", {"type": "object"}).subject
+        'carts-value'
+        """
+        from ottla.schemas.json import JsonSchemaSerde
+
+        return JsonSchemaSerde(self, subject, schema, **options)
+
+    def protobuf(self, subject: str | None = None, message: Any = None, **options: Any) -> Any:
+        """The same for messages of a generated Protobuf class; see `ProtobufSerde`.
+
+        >>> from google.protobuf.duration_pb2 import Duration
+        >>> Registry("http://localhost:8081").protobuf("waits-value", Duration).subject
+        'waits-value'
+        """
+        from ottla.schemas.proto import ProtobufSerde
+
+        return ProtobufSerde(self, subject, message, **options)
+
     # -- schemas
 
     def by_id(self, schema_id: int, subject: str = "") -> RegisteredSchema:

@@ -1,0 +1,411 @@
+"""JSON Schema compatibility: every document that the writer's schema accepts must be one that the reader's accepts.
+
+Objects may be open (other properties are allowed), closed (they are not) or partly open (they fit a schema).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ottla.registry.compat.avro import Finding
+from ottla.registry.errors import InvalidSchema
+from ottla.registry.json_schema import TYPES, JsonSchema
+from ottla.registry.limits import MAX_COMPARED_PAIRS, MAX_MESSAGES
+
+_SUMS: Final = ("oneOf", "anyOf")
+_LOWER: Final = (
+    ("string", "minLength"),
+    ("array", "minItems"),
+    ("object", "minProperties"),
+    ("number", "minimum"),
+)
+_UPPER: Final = (
+    ("string", "maxLength"),
+    ("array", "maxItems"),
+    ("object", "maxProperties"),
+    ("number", "maximum"),
+)
+_MAX_REFS: Final = 100
+_MAX_MERGED: Final = 50
+
+
+def compare(reader: JsonSchema, writer: JsonSchema) -> list[Finding]:
+    """Why the reader does not accept all that the writer does; nothing if it does."""
+    comparison = _Comparison()
+    comparison.pair((reader.document, reader), (writer.document, writer), "")
+    return comparison.findings
+
+
+Place = tuple[Any, JsonSchema]
+"""A subschema and the document that its references are resolved in."""
+
+
+class _Comparison:
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+        self._seen: dict[tuple[int, int], bool] = {}
+        self._quiet = 0
+        self._kept: list[Any] = []
+        self._pairs = 0
+
+    def _find(self, kind: str, path: str, message: str) -> bool:
+        if not self._quiet and len(self.findings) < MAX_MESSAGES:
+            self.findings.append(Finding(kind, "#" + path, message))
+        return False
+
+    def _quietly(self, reader: Place, writer: Place, path: str) -> bool:
+        self._quiet += 1
+        try:
+            return self.pair(reader, writer, path)
+        finally:
+            self._quiet -= 1
+
+    def pair(self, reader: Place, writer: Place, path: str) -> bool:
+        """Whether the reader's subschema accepts all that the writer's does."""
+        self._pairs += 1
+        if self._pairs > MAX_COMPARED_PAIRS:
+            raise InvalidSchema(f"the comparison looks at more than {MAX_COMPARED_PAIRS} pairs of schemas")
+        reader, writer = _resolved(reader), _resolved(writer)
+        key = (id(reader[0]), id(writer[0]))
+        if key in self._seen:
+            return self._seen[key]
+        self._seen[key] = True
+        self._kept += [reader[0], writer[0]]
+        fits = self._schemas(reader, writer, path)
+        if not fits and self._quiet:
+            # A quiet answer has no message: ask again where one is wanted.
+            del self._seen[key]
+        else:
+            self._seen[key] = fits
+        return fits
+
+    def _schemas(self, reader: Place, writer: Place, path: str) -> bool:
+        r, w = reader[0], writer[0]
+        if r is True or r == {} or w is False:
+            return True
+        if r is False:
+            return self._find("TYPE_NARROWED", path, "The reader's schema accepts nothing here")
+        w = {} if w is True else w
+        if r == w and reader[1] is writer[1]:
+            return True
+        for word in _SUMS:
+            if word in w:
+                rest = {key: value for key, value in w.items() if key != word}
+                parts = [(_merge(rest, each, writer[1]), writer[1]) for each in w[word]]
+                fits = [self.pair(reader, part, f"{path}/{word}/{at}") for at, part in enumerate(parts)]
+                return all(fits)
+        if "allOf" in w:
+            merged = {key: value for key, value in w.items() if key != "allOf"}
+            for each in w["allOf"][:_MAX_MERGED]:
+                merged = _merge(merged, each, writer[1])
+            return self.pair(reader, (merged, writer[1]), path)
+        return self._products(reader, (w, writer[1]), path)
+
+    def _products(self, reader: Place, writer: Place, path: str) -> bool:
+        r, w = reader[0], writer[0]
+        fits = True
+        if "allOf" in r:
+            for at, each in enumerate(r["allOf"]):
+                fits = self.pair((each, reader[1]), writer, f"{path}/allOf/{at}") and fits
+        for word in _SUMS:
+            if word in r and not any(self._quietly((each, reader[1]), writer, path) for each in r[word]):
+                text = f"No branch of the reader's {word} accepts what the writer's schema does"
+                fits = self._find("SUM_TYPE_NARROWED", f"{path}/{word}", text)
+        if "not" in r:
+            fits = self._nots(reader, writer, path) and fits
+        return self._plain(reader, (w, writer[1]), path) and fits
+
+    def _nots(self, reader: Place, writer: Place, path: str) -> bool:
+        # What the reader forbids, the writer must forbid too.
+        theirs = (writer[0].get("not", False), writer[1])
+        if self._quietly(theirs, (reader[0]["not"], reader[1]), path):
+            return True
+        return self._find("NOT_TYPE_NARROWED", f"{path}/not", "The reader forbids what the writer allows")
+
+    def _plain(self, reader: Place, writer: Place, path: str) -> bool:
+        r, w = reader[0], writer[0]
+        values = _values(w)
+        allowed = _values(r)
+        if allowed is not None:
+            missing = None if values is None else [one for one in values if not _among(one, allowed)]
+            if missing is None or missing:
+                shown = "any value" if missing is None else ", ".join(map(repr, missing[:5]))
+                return self._find("ENUM_ARRAY_NARROWED", f"{path}/enum", f"The reader does not allow {shown}")
+        types = _types(w) if values is None else {_type_of(one) for one in values}
+        readable = _types(r)
+        lost = sorted(
+            one for one in types if one not in readable and not (one == "integer" and "number" in readable)
+        )
+        if lost:
+            kind = "TYPE_CHANGED" if len(lost) == len(types) else "TYPE_NARROWED"
+            return self._find(kind, f"{path}/type", f"The reader does not accept the type {', '.join(lost)}")
+        if values is not None:
+            return True
+        fits = self._bounds(r, w, types, path)
+        if "array" in types:
+            fits = self._arrays(reader, writer, path) and fits
+        if "object" in types:
+            fits = self._objects(reader, writer, path) and fits
+        return fits
+
+    def _bounds(self, r: Mapping[str, Any], w: Mapping[str, Any], types: set[str], path: str) -> bool:
+        fits = True
+        numeric = bool(types & {"number", "integer"})
+        for table, sign, kind in ((_LOWER, 1, "INCREASED"), (_UPPER, -1, "DECREASED")):
+            for type_, word in table:
+                if not (numeric if type_ == "number" else type_ in types):
+                    continue
+                ours, theirs = _bound(r, word), _bound(w, word)
+                if ours is None or (word.startswith("min") and type_ != "number" and ours == (0, 0)):
+                    continue
+                if (
+                    theirs is None
+                    or sign * (ours[0] - theirs[0]) > 0
+                    or (ours[0] == theirs[0] and ours[1] > theirs[1])
+                ):
+                    text = f"The reader's {word} is {ours[0]}, and the writer's is {theirs[0] if theirs else 'not set'}"
+                    fits = self._find(f"{_constant(word)}_{kind}", f"{path}/{word}", text)
+        if "string" in types and r.get("pattern", w.get("pattern")) != w.get("pattern"):
+            fits = self._find(
+                "PATTERN_CHANGED", f"{path}/pattern", "The reader's pattern is not the writer's"
+            )
+        step, theirs_step = r.get("multipleOf"), w.get("multipleOf")
+        if numeric and step and not (theirs_step and _divides(step, theirs_step)):
+            fits = self._find(
+                "MULTIPLE_OF_CHANGED", f"{path}/multipleOf", f"The reader accepts multiples of {step} only"
+            )
+        return fits
+
+    # -- arrays
+
+    def _arrays(self, reader: Place, writer: Place, path: str) -> bool:
+        r, w = reader[0], writer[0]
+        fits = True
+        if r.get("uniqueItems") and not w.get("uniqueItems"):
+            fits = self._find(
+                "UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems", "The reader wants items without repetition"
+            )
+        if "contains" in r and not (
+            "contains" in w and self._quietly((r["contains"], reader[1]), (w["contains"], writer[1]), path)
+        ):
+            fits = self._find(
+                "CONTAINS_CHANGED", f"{path}/contains", "The reader wants an item that the writer does not"
+            )
+        (ours, our_rest), (theirs, their_rest) = _items(r), _items(w)
+        for at in range(max(len(ours), len(theirs))):
+            mine = ours[at] if at < len(ours) else our_rest
+            other = theirs[at] if at < len(theirs) else their_rest
+            fits = self.pair((mine, reader[1]), (other, writer[1]), f"{path}/items/{at}") and fits
+        return self.pair((our_rest, reader[1]), (their_rest, writer[1]), f"{path}/items") and fits
+
+    # -- objects
+
+    def _objects(self, reader: Place, writer: Place, path: str) -> bool:
+        r, w = reader[0], writer[0]
+        fits = self._required(r, w, path)
+        ours, theirs = r.get("properties") or {}, w.get("properties") or {}
+        for name, other in theirs.items():
+            where = f"{path}/properties/{name}"
+            if name in ours:
+                fits = self.pair((ours[name], reader[1]), (other, writer[1]), where) and fits
+                continue
+            for mine in _others(r, name):
+                if not self._quietly((mine, reader[1]), (other, writer[1]), where):
+                    kind = (
+                        "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL"
+                        if mine is False
+                        else ("PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+                    )
+                    fits = self._find(kind, where, f"The reader does not accept the property '{name}'")
+        for name, mine in ours.items():
+            if name not in theirs:
+                fits = self._added(name, (mine, reader[1]), writer, path) and fits
+        return self._rest(reader, writer, path) and fits
+
+    def _added(self, name: str, mine: Place, writer: Place, path: str) -> bool:
+        for other in _others(writer[0], name):
+            if not self._quietly(mine, (other, writer[1]), path):
+                open_ = other is True or other == {}
+                kind = (
+                    "PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL"
+                    if open_
+                    else ("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")
+                )
+                text = f"The writer allows any property '{name}', and the reader has a schema for it"
+                return self._find(kind, f"{path}/properties/{name}", text)
+        return True
+
+    def _required(self, r: Mapping[str, Any], w: Mapping[str, Any], path: str) -> bool:
+        wanted, given = _names(r.get("required")), set(_names(w.get("required")))
+        properties = r.get("properties") or {}
+        fits = True
+        for name in wanted:
+            one = properties.get(name)
+            if name not in given and not (isinstance(one, dict) and "default" in one):
+                text = f"The reader requires the property '{name}', which the writer does not"
+                fits = self._find("REQUIRED_ATTRIBUTE_ADDED", f"{path}/required", text)
+        for word in ("dependentRequired", "dependencies"):
+            for name, needs in (r.get(word) or {}).items():
+                held = (w.get(word) or {}).get(name)
+                if (
+                    isinstance(needs, list)
+                    and not set(needs) <= set(held if isinstance(held, list) else ()) | given
+                ):
+                    text = f"The reader requires more properties beside '{name}'"
+                    fits = self._find("DEPENDENCY_ARRAY_EXTENDED", f"{path}/{word}/{name}", text)
+        return fits
+
+    def _rest(self, reader: Place, writer: Place, path: str) -> bool:
+        r, w = reader[0], writer[0]
+        mine, other = r.get("additionalProperties", True), w.get("additionalProperties", True)
+        fits = True
+        if not self._quietly((mine, reader[1]), (other, writer[1]), path):
+            kind = "ADDITIONAL_PROPERTIES_REMOVED" if mine is False else "ADDITIONAL_PROPERTIES_NARROWED"
+            text = "The writer allows additional properties that the reader does not accept"
+            fits = self._find(kind, f"{path}/additionalProperties", text)
+        for pattern, schema in (w.get("patternProperties") or {}).items():
+            held = (r.get("patternProperties") or {}).get(pattern, mine)
+            fits = (
+                self.pair((held, reader[1]), (schema, writer[1]), f"{path}/patternProperties/{pattern}")
+                and fits
+            )
+        for pattern, schema in (r.get("patternProperties") or {}).items():
+            held = (w.get("patternProperties") or {}).get(pattern, other)
+            fits = (
+                self.pair((schema, reader[1]), (held, writer[1]), f"{path}/patternProperties/{pattern}")
+                and fits
+            )
+        if "propertyNames" in r:
+            held = w.get("propertyNames", True)
+            names = ({"type": "string", **held} if isinstance(held, dict) else held, writer[1])
+            fits = self.pair((r["propertyNames"], reader[1]), names, f"{path}/propertyNames") and fits
+        return fits
+
+
+def _resolved(place: Place) -> Place:
+    one, document = place
+    for _ in range(_MAX_REFS):
+        if not isinstance(one, dict) or not isinstance(one.get("$ref"), str):
+            return one, document
+        beside = {
+            key: value for key, value in one.items() if key not in ("$ref", "description", "title", "default")
+        }
+        target, held = document.resolve(one["$ref"])
+        if beside and not {"definitions", "$defs", "$schema", "$id", "$comment"} >= set(beside):
+            # Keywords beside a $ref apply too, in the newer drafts.
+            return {"allOf": [target], **beside} if held is document else target, held
+        one, document = target, held
+    raise InvalidSchema(f"a chain of $ref is longer than {_MAX_REFS}")
+
+
+def _merge(first: dict[str, Any], second: Any, document: JsonSchema) -> Any:
+    """One schema for two that both apply: the stricter of each keyword, as far as one keyword can say it."""
+    second = _resolved((second, document))[0]
+    if second is True:
+        return first
+    if second is False:
+        return False
+    out = dict(first)
+    for word, value in second.items():
+        held = out.get(word)
+        if held is None or held == value:
+            out[word] = value
+        elif word in ("properties", "patternProperties", "$defs", "definitions"):
+            joined = dict(held)
+            for name, each in value.items():
+                joined[name] = (
+                    {"allOf": [joined[name], each]} if name in joined and joined[name] != each else each
+                )
+            out[word] = joined
+        elif word == "required":
+            out[word] = [*held, *(one for one in value if one not in held)]
+        elif word == "type":
+            both = _types({"type": held}) & _types({"type": value})
+            out[word] = sorted(both)
+        elif word.startswith("min"):
+            out[word] = max(held, value)
+        elif word.startswith("max"):
+            out[word] = min(held, value)
+        elif word in ("allOf", "anyOf", "oneOf"):
+            out[word] = [*held, *value] if word == "allOf" else held
+    return out
+
+
+def _types(one: Mapping[str, Any]) -> set[str]:
+    given = one.get("type")
+    if given is None:
+        return set(TYPES) - {"integer"}
+    return {given} if isinstance(given, str) else set(given)
+
+
+def _values(one: Mapping[str, Any]) -> list[Any] | None:
+    if "const" in one:
+        return [one["const"]]
+    found = one.get("enum")
+    return list(found) if isinstance(found, list) else None
+
+
+def _among(value: Any, allowed: Iterable[Any]) -> bool:
+    return any(type(value) is type(one) and value == one for one in allowed)
+
+
+def _type_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    kinds = ((int, "integer"), (float, "number"), (str, "string"), (list, "array"))
+    return next((name for kind, name in kinds if isinstance(value, kind)), "object")
+
+
+def _bound(one: Mapping[str, Any], word: str) -> tuple[float, int] | None:
+    """A bound, and whether it is exclusive; drafts 4 and 6 write that in two ways."""
+    found = one.get(word)
+    if word in ("minimum", "maximum"):
+        exclusive = one.get("exclusive" + word.capitalize())
+        if exclusive is True and found is not None:
+            return found, 1
+        if isinstance(exclusive, int | float) and not isinstance(exclusive, bool):
+            sign = 1 if word == "minimum" else -1
+            if found is None or sign * (exclusive - found) >= 0:
+                return exclusive, 1
+    return None if found is None else (found, 0)
+
+
+def _divides(step: float, other: float) -> bool:
+    ratio = other / step
+    return abs(ratio - round(ratio)) < 1e-9
+
+
+def _items(one: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    """The schemas of the first items, and the schema of all others."""
+    if "prefixItems" in one:
+        return list(one["prefixItems"]), one.get("items", True)
+    items = one.get("items", True)
+    return (list(items), one.get("additionalItems", True)) if isinstance(items, list) else ([], items)
+
+
+def _others(one: Mapping[str, Any], name: str) -> list[Any]:
+    """What a schema says about a property that it does not list."""
+    found = []
+    for pattern, schema in (one.get("patternProperties") or {}).items():
+        if re.fullmatch(r"[\w^$\-.]*", pattern) and _matches(pattern, name):
+            found.append(schema)
+    return found or [one.get("additionalProperties", True)]
+
+
+def _matches(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:
+        return False
+
+
+def _names(given: Any) -> list[str]:
+    return list(given) if isinstance(given, list) else []
+
+
+def _constant(word: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", word).upper()

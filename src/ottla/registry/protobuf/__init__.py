@@ -1,0 +1,1 @@
+"""Protobuf schemas: protoc in a process of its own, descriptors as text, and models to compare."""

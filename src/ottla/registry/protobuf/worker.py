@@ -1,0 +1,128 @@
+"""The process that runs protoc: one request per line on standard input, one answer per line on standard output.
+
+It is apart so that a hostile schema can cost no more than its limits on memory and time, and so that the registry
+itself loads no compiler.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import resource
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+MEMORY_BYTES: Final = 1 << 30
+MAIN: Final = "main.proto"
+_WELL_KNOWN: Final = "google/protobuf/"
+
+
+class Refused(Exception):
+    """The schema is not one; the message says why."""
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = compile_schema(request["text"], request["files"])
+        except Refused as error:
+            answer = {"error": str(error)}
+        except (MemoryError, RecursionError):
+            answer = {"error": "it takes too much memory to compile"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def compile_schema(text: str, files: dict[str, str]) -> dict[str, Any]:
+    """The schema's text in one spelling, its descriptor in base64, and the model that is compared."""
+    from ottla.registry.protobuf.model import model_of
+    from ottla.registry.protobuf.text import to_text
+
+    source = _as_text(text)
+    sources = {name: _as_text(each) for name, each in files.items()}
+    main = _free_name(sources)
+    found = _protoc(main, {**sources, main: source})
+    by_name = {one.name: one for one in found.file}
+    own = by_name[main]
+    model = model_of(own, list(found.file))
+    own.ClearField("name")
+    own.ClearField("source_code_info")
+    canonical = to_text(own)
+    own.name = "default"
+    return {
+        "text": source,
+        "canonical": canonical,
+        "serialized": base64.b64encode(own.SerializeToString(deterministic=True)).decode(),
+        "model": model,
+    }
+
+
+def _free_name(files: dict[str, str]) -> str:
+    name = MAIN
+    while name in files:
+        name = "_" + name
+    return name
+
+
+def _as_text(text: str) -> str:
+    """The schema as .proto text; Confluent's Python serializer sends a descriptor in base64 instead."""
+    stripped = text.strip()
+    if any(char in stripped for char in "{;\"'\n"):
+        return text
+    from google.protobuf import descriptor_pb2
+    from google.protobuf.message import DecodeError
+
+    from ottla.registry.protobuf.text import to_text
+
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(stripped, validate=True))
+    except (binascii.Error, DecodeError, ValueError):
+        raise Refused("it is neither .proto text nor a descriptor in base64") from None
+    return to_text(file)
+
+
+def _protoc(main: str, files: dict[str, str]) -> Any:
+    import grpc_tools
+    from google.protobuf import descriptor_pb2
+    from grpc_tools import protoc
+
+    built_in = Path(grpc_tools.__file__).parent / "_proto"
+    with tempfile.TemporaryDirectory(prefix="ottla-protoc-") as folder:
+        root, out = Path(folder, "in"), Path(folder, "out")
+        for name, text in files.items():
+            if name.startswith(_WELL_KNOWN):
+                continue
+            path = Path(os.path.normpath(root / name))
+            if not path.is_relative_to(root) or path == root or "\0" in name:
+                raise Refused(f"the import {name[:80]!r} is not a relative path")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        messages = Path(folder, "messages")
+        with messages.open("wb") as log:
+            kept = os.dup(2)
+            os.dup2(log.fileno(), 2)
+            try:
+                arguments = ["protoc", f"-I{root}", f"-I{built_in}", "--include_imports"]
+                code = protoc.main([*arguments, f"--descriptor_set_out={out}", main])
+            finally:
+                os.dup2(kept, 2)
+                os.close(kept)
+        if code != 0:
+            lines = messages.read_text(errors="replace").replace(f"{root}/", "").splitlines()
+            wanted = [line for line in lines if "warning" not in line][:5]
+            raise Refused("; ".join(wanted)[:1000] or "protoc refuses it without a reason")
+        return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
+
+
+if __name__ == "__main__":
+    main()

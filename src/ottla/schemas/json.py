@@ -1,0 +1,156 @@
+"""JSON serializers with schema ids: dataclasses or plain data, checked against a JSON Schema."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from ottla.schemas import frames
+from ottla.schemas.client import Reference, RegisteredSchema, Registry
+from ottla.schemas.errors import InvalidData, SchemaError
+from ottla.schemas.serde import Decode, Encode, RegistrySerde
+
+
+class JsonSchemaSerde(RegistrySerde):
+    """Writes and reads JSON with schema ids.
+
+    `schema` is a dataclass, a JSON Schema as a dict or as text, or the path of a file. With `validate` values are
+    checked against it, which needs the package `jsonschema`; dataclasses are always checked when they are read.
+    """
+
+    format = "JSON"
+
+    def __init__(
+        self,
+        registry: Registry,
+        subject: str | None = None,
+        schema: Any = None,
+        *,
+        key: bool = False,
+        strategy: Literal["topic", "record", "topic-record"] = "topic",
+        ids: Literal["prefix", "header"] = "prefix",
+        auto_register: bool = True,
+        normalize: bool = False,
+        validate: bool = True,
+        references: tuple[Reference, ...] = (),
+        dead_letters: Any = None,
+    ) -> None:
+        super().__init__(registry, subject, key=key, strategy=strategy, ids=ids, dead_letters=dead_letters)
+        self._given = (schema, auto_register, normalize, validate, references)
+        self._kind: Any = None
+        self._text = None if schema is None else self._text_of(schema)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        schema, auto_register, normalize, validate, references = self._given
+        named = {
+            "key": self._key,
+            "strategy": self._strategy,
+            "ids": self._ids,
+            "auto_register": auto_register,
+        }
+        named |= {"normalize": normalize, "validate": validate, "references": references}
+        return _rebuild, ((self.registry, self.subject, schema), named)
+
+    def _text_of(self, schema: Any) -> str:
+        if isinstance(schema, type) and dataclasses.is_dataclass(schema):
+            self._kind = schema
+            return msgspec.json.encode({"title": schema.__name__, **msgspec.json.schema(schema)}).decode()
+        if isinstance(schema, dict | bool):
+            return msgspec.json.encode(schema).decode()
+        if isinstance(schema, Path) or (isinstance(schema, str) and schema.endswith(".json")):
+            try:
+                return Path(schema).read_text()
+            except OSError as error:
+                raise SchemaError(f"the schema file {schema} cannot be read: {error.strerror}") from None
+        if isinstance(schema, str):
+            return schema
+        raise SchemaError(f"{schema!r} is not a schema: give a dataclass, a dict, JSON text or a path")
+
+    def record_name(self) -> str:
+        """The title of the schema, for subjects by record name."""
+        title = msgspec.json.decode(self._text).get("title") if self._text else None
+        if not isinstance(title, str):
+            raise SchemaError("the strategy by record name needs a schema with a title")
+        return title
+
+    def _encoder(self, subject: str) -> tuple[Encode, RegisteredSchema]:
+        _, auto_register, normalize, validate, references = self._given
+        if self._text is None:
+            held = self.registry.latest(subject)
+        else:
+            submit = self.registry.register if auto_register else self.registry.lookup
+            held = submit(subject, self._text, "JSON", references, normalize=normalize)
+        check = self._validator(held) if validate else None
+        prefix = frames.prefix(held.id) if self._ids == "prefix" else b""
+
+        def encode(value: Any) -> bytes:
+            try:
+                data = msgspec.json.encode(value)
+            except (TypeError, ValueError) as error:
+                raise InvalidData(f"the value cannot be written as JSON: {error}") from None
+            if check is not None:
+                check(msgspec.json.decode(data))
+            return prefix + data
+
+        return encode, held
+
+    def _decoder(self, held: RegisteredSchema) -> Decode:
+        if held.type != "JSON":
+            raise InvalidData(
+                f"the schema {held.id} is {held.type}, and this deserializer reads JSON", held.id
+            )
+        check = self._validator(held) if self._given[3] and self._kind is None else None
+        decoder: Any = msgspec.json.Decoder() if self._kind is None else msgspec.json.Decoder(self._kind)
+
+        def decode(data: bytes, start: int) -> Any:
+            try:
+                value = decoder.decode(memoryview(data)[start:])
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise ValueError(f"the data does not fit: {error}") from None
+            if check is not None:
+                check(value)
+            return value
+
+        return decode
+
+    def _validator(self, held: RegisteredSchema) -> Any:
+        try:
+            import jsonschema
+            from referencing import Registry as Documents
+            from referencing import Resource
+            from referencing.jsonschema import DRAFT7
+        except ImportError:
+            raise SchemaError(
+                "validation of JSON needs the package jsonschema: pip install 'ottla[registry]', or validate=False"
+            ) from None
+        documents: Any = Documents()
+        for name, text in self._texts(held.references, 0).items():
+            resource = Resource.from_contents(msgspec.json.decode(text), default_specification=DRAFT7)
+            documents = documents.with_resource(name, resource)
+        document = msgspec.json.decode(held.text)
+        kind = jsonschema.validators.validator_for(document, default=jsonschema.Draft7Validator)
+        validator = kind(document, registry=documents)
+
+        def check(value: Any) -> None:
+            found = next(validator.iter_errors(value), None)
+            if found is not None:
+                raise InvalidData(f"{found.json_path}: {found.message[:300]}")
+
+        return check
+
+    def _texts(self, references: tuple[Reference, ...], depth: int) -> dict[str, str]:
+        if depth > 20:
+            raise SchemaError("the references of a schema are nested deeper than 20 levels")
+        found: dict[str, str] = {}
+        for one in references:
+            held = self.registry.version(one.subject, one.version)
+            found[one.name] = held.text
+            found.update(self._texts(held.references, depth + 1))
+        return found
+
+
+def _rebuild(positional: tuple[Any, ...], named: dict[str, Any]) -> JsonSchemaSerde:
+    return JsonSchemaSerde(*positional, **named)
