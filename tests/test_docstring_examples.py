@@ -67,9 +67,14 @@ def public_objects(package: str) -> Iterator[tuple[str, object]]:
 @contextmanager
 def running_nodes() -> Iterator[dict[str, object]]:
     """A broker, a cluster with a topic, and a directory, for the examples of `ottla.testing`."""
-    with tempfile.TemporaryDirectory() as tmp, running_broker() as broker, running_cluster() as cluster:
+    with (
+        tempfile.TemporaryDirectory() as tmp,
+        running_broker() as broker,
+        running_cluster() as cluster,
+        running_cluster(1, secure=True) as secure_cluster,
+    ):
         cluster.create_topic("orders")
-        yield {"broker": broker, "cluster": cluster, "tmp": tmp}
+        yield {"broker": broker, "cluster": cluster, "secure_cluster": secure_cluster, "tmp": tmp}
 
 
 @contextmanager

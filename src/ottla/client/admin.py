@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypedDict
 
@@ -22,7 +23,7 @@ from ottla.client.admin_groups import GroupAdmin
 from ottla.client.admin_partitions import PartitionAdmin
 from ottla.client.admin_transactions import TransactionAdmin
 from ottla.client.admin_users import UserAdmin
-from ottla.client.cluster_settings import cluster_settings
+from ottla.client.cluster_settings import cluster_settings, writer_settings
 from ottla.client.errors import KafkaConnectionError, KafkaTimeoutError, NoBrokersAvailable, for_code
 from ottla.client.plain_data import Document, to_dict
 from ottla.client.settings import COMMON, merge
@@ -64,7 +65,25 @@ class KafkaAdminClient(
 
     def __init__(self, **configs: object) -> None:
         self.config = merge(COMMON, configs, "KafkaAdminClient")
-        self._cluster = Cluster(cluster_settings(self.config))
+        self._connect(Cluster(cluster_settings(self.config)))
+
+    @classmethod
+    def with_kafka_settings(
+        cls, bootstrap_servers: str, options: Mapping[str, str] | None = None, **configs: object
+    ) -> KafkaAdminClient:
+        """A client whose security settings have Kafka's own names, as in `security.protocol`.
+
+        >>> with KafkaAdminClient.with_kafka_settings(bootstrap_servers, {"security.protocol": "PLAINTEXT"}) as client:
+        ...     topics = client.list_topics()
+        """
+        client = cls.__new__(cls)
+        client.config = merge(COMMON, {**configs, "bootstrap_servers": bootstrap_servers}, "KafkaAdminClient")
+        security = writer_settings(bootstrap_servers, options).security
+        client._connect(Cluster(replace(cluster_settings(client.config), security=security)))
+        return client
+
+    def _connect(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         try:
             with client_errors():
                 self._cluster.any()

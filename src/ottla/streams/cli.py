@@ -26,9 +26,11 @@ _state_dir = click.option(
 _bootstrap = click.option(
     "--bootstrap-server",
     "bootstrap_servers",
-    default="127.0.0.1:9092",
-    show_default=True,
-    help="The cluster.",
+    envvar="OTTLA_BOOTSTRAP",
+    help="The cluster.  [default: bootstrap.servers of --command-config, else 127.0.0.1:9092]",
+)
+_command_config = click.option(
+    "--command-config", metavar="FILE", help="Properties file with client settings: TLS and the login."
 )
 
 
@@ -41,6 +43,7 @@ def streams() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @_application_id
 @_bootstrap
+@_command_config
 @_state_dir
 @click.option(
     "--master", help="Spark's master: local[*], spark://host:port, ...  [default: $SPARK_MASTER, else local]"
@@ -58,7 +61,8 @@ def streams() -> None:
 def run(
     file: Path,
     application_id: str,
-    bootstrap_servers: str,
+    bootstrap_servers: str | None,
+    command_config: str | None,
     state_dir: Path | None,
     master: str | None,
     at_least_once: bool,
@@ -74,8 +78,10 @@ def run(
     from ottla.pipeline.failures import PipelineError
     from ottla.streams.runner import StreamsApp
 
+    servers, client = _connection(bootstrap_servers, command_config)
     settings = StreamsSettings(
-        bootstrap_servers=bootstrap_servers,
+        bootstrap_servers=servers,
+        client=client,
         master=master,
         state_dir=state_dir,
         exactly_once=not at_least_once,
@@ -105,6 +111,21 @@ def run(
     except (StreamsError, PipelineError) as problem:
         raise click.ClickException(str(problem)) from None
     click.echo(f"{application_id}: stopped")
+
+
+def _connection(servers: str | None, file: str | None) -> tuple[str, dict[str, str]]:
+    """The cluster's addresses, and the client settings of a properties file."""
+    client: dict[str, str] = {}
+    if file is not None:
+        from ottla.cli.properties_file import read_client_properties
+        from ottla.errors import ApiException
+
+        try:
+            client = read_client_properties(file)
+        except ApiException as error:
+            raise click.ClickException(error.message) from None
+    own = client.pop("bootstrap.servers", None)
+    return servers or own or "127.0.0.1:9092", client
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -194,12 +215,16 @@ def stop(application_id: str, state_dir: Path | None) -> None:
 @streams.command()
 @_application_id
 @_bootstrap
+@_command_config
 @_state_dir
-def reset(application_id: str, bootstrap_servers: str, state_dir: Path | None) -> None:
+def reset(
+    application_id: str, bootstrap_servers: str | None, command_config: str | None, state_dir: Path | None
+) -> None:
     """Forget an application's state, checkpoint and offsets: the next run begins at the earliest records."""
     from ottla.streams.reset import reset as forget
 
-    settings = StreamsSettings(bootstrap_servers=bootstrap_servers, state_dir=state_dir)
+    servers, client = _connection(bootstrap_servers, command_config)
+    settings = StreamsSettings(bootstrap_servers=servers, client=client, state_dir=state_dir)
     try:
         done = forget(application_id, settings)
     except StreamsError as problem:

@@ -24,8 +24,8 @@ def reset(application_id: str, settings: StreamsSettings) -> list[str]:
         done.append(f"state and checkpoint in {directory} are gone")
     with (
         translate_client_errors(),
-        KafkaAdminClient(
-            bootstrap_servers=settings.bootstrap_servers, bootstrap_timeout_ms=limits.BROKER_TIMEOUT_MS
+        KafkaAdminClient.with_kafka_settings(
+            settings.bootstrap_servers, settings.client, bootstrap_timeout_ms=limits.BROKER_TIMEOUT_MS
         ) as admin,
     ):
         outcome = admin.delete_groups([application_id]).get(application_id)

@@ -251,8 +251,8 @@ class StreamsApp:
         servers = self.settings.bootstrap_servers
         with (
             translate_client_errors(),
-            KafkaAdminClient(
-                bootstrap_servers=servers, bootstrap_timeout_ms=limits.BROKER_TIMEOUT_MS
+            KafkaAdminClient.with_kafka_settings(
+                servers, self.settings.client, bootstrap_timeout_ms=limits.BROKER_TIMEOUT_MS
             ) as admin,
         ):
             found = {topic["name"]: len(topic["partitions"]) for topic in admin.describe_topics()}

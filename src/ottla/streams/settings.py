@@ -47,7 +47,7 @@ class StreamsSettings:
     """Create topics that are missing, with one partition."""
     real_time: bool = False
     """Milliseconds instead of micro-batches: for topologies of expressions without state, written at least once."""
-    client: dict[str, str] = field(default_factory=dict)
+    client: dict[str, str] = field(default_factory=dict, repr=False)
     spark: dict[str, str] = field(default_factory=dict)
 
     def directory(self, application_id: str) -> Path:

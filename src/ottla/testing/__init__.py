@@ -8,8 +8,8 @@
     with running_cluster(3) as cluster:
         cluster.kill(cluster.leader_of("orders", 0))
 
-The package installs a pytest plugin with the fixtures `ottla_broker`, `start_ottla_broker`, `shared_ottla_broker` and
-`ottla_cluster` (`ottla.testing.pytest_plugin`).
+The package installs a pytest plugin with the fixtures `ottla_broker`, `start_ottla_broker`, `shared_ottla_broker`,
+`ottla_cluster` and `ottla_secure_cluster` (`ottla.testing.pytest_plugin`).
 """
 
 from typing import TYPE_CHECKING
@@ -19,8 +19,9 @@ from ottla.testing.running import running_broker
 
 if TYPE_CHECKING:
     from ottla.testing.cluster import Cluster, running_cluster
+    from ottla.testing.secure import SecureCluster
 
-__all__ = ["BrokerFailed", "BrokerProcess", "Cluster", "running_broker", "running_cluster"]
+__all__ = ["BrokerFailed", "BrokerProcess", "Cluster", "SecureCluster", "running_broker", "running_cluster"]
 
 
 def __getattr__(name: str) -> object:
@@ -30,4 +31,8 @@ def __getattr__(name: str) -> object:
 
         found: object = getattr(cluster, name)
         return found
+    if name == "SecureCluster":
+        from ottla.testing.secure import SecureCluster
+
+        return SecureCluster
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

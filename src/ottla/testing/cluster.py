@@ -6,9 +6,10 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, overload
 
 from ottla.cli.local_cluster import Address, NodePlan, plan_nodes, prepare_nodes
 from ottla.errors import ErrorCode
@@ -19,6 +20,9 @@ from ottla.testing.raw_client import RawClient, Resp
 from ottla.testing.running import QUICK_SETTINGS
 from ottla.wire import messages
 from ottla.wire.classes import WireRequest
+
+if TYPE_CHECKING:
+    from ottla.testing.secure import SecureCluster
 
 T = TypeVar("T")
 
@@ -441,19 +445,42 @@ class Cluster:
             error.add_note(self.logs())
 
 
-@contextlib.contextmanager
+@overload
 def running_cluster(
     n: int = 3,
     data: Path | str | None = None,
     *,
+    secure: Literal[True],
+    settings: Mapping[str, object] | None = None,
+) -> AbstractContextManager[SecureCluster]: ...
+
+
+@overload
+def running_cluster(
+    n: int = 3,
+    data: Path | str | None = None,
+    *,
+    secure: Literal[False] = False,
     controllers: int = 0,
     settings: Mapping[str, object] | None = None,
     racks: Sequence[str] = (),
-) -> Iterator[Cluster]:
+) -> AbstractContextManager[Cluster]: ...
+
+
+def running_cluster(
+    n: int = 3,
+    data: Path | str | None = None,
+    *,
+    secure: bool = False,
+    controllers: int = 0,
+    settings: Mapping[str, object] | None = None,
+    racks: Sequence[str] = (),
+) -> AbstractContextManager[Cluster] | AbstractContextManager[SecureCluster]:
     """Run a cluster until the block ends. Clients connect to `cluster.bootstrap`.
 
     The nodes are processes: `cluster.kill(2)`, `cluster.stop(2)`, `cluster.pause(2)` and `cluster.restart(2)` simulate
-    failures. Without `data` the cluster uses a temporary directory, which is removed at the end.
+    failures. Without `data` the cluster uses a temporary directory, which is removed at the end. With `secure=True`
+    it is a `SecureCluster`: TLS, passwords and ACLs.
 
     >>> with running_cluster(3) as cluster:
     ...     cluster.create_topic("orders")
@@ -461,11 +488,41 @@ def running_cluster(
     ...     cluster.wait_for(lambda: cluster.leader_of("orders")) in cluster.broker_ids
     True
     """
+    if secure:
+        if controllers or racks:
+            raise ValueError("a secure cluster has no dedicated controllers and no racks")
+        return _running_secure(n, data, settings)
+    return _running(n, data, controllers, settings, racks)
+
+
+@contextlib.contextmanager
+def _running(
+    n: int,
+    data: Path | str | None,
+    controllers: int,
+    settings: Mapping[str, object] | None,
+    racks: Sequence[str],
+) -> Iterator[Cluster]:
     with contextlib.ExitStack() as stack:
-        directory = (
-            Path(data) if data is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        )
-        cluster = Cluster(directory, n, controllers=controllers, settings=settings, racks=racks)
+        cluster = Cluster(_place(data, stack), n, controllers=controllers, settings=settings, racks=racks)
         stack.callback(cluster.kill_all)
         yield cluster.start()
         cluster.stop_all()
+
+
+@contextlib.contextmanager
+def _running_secure(
+    n: int, data: Path | str | None, settings: Mapping[str, object] | None
+) -> Iterator[SecureCluster]:
+    from ottla.testing.secure import SecureCluster
+
+    with contextlib.ExitStack() as stack:
+        cluster = SecureCluster(_place(data, stack), n, settings=settings)
+        stack.callback(cluster.kill_all)
+        yield cluster.start()
+        cluster.stop_all()
+
+
+def _place(data: Path | str | None, stack: contextlib.ExitStack) -> Path:
+    """The given directory, or one that goes with the cluster."""
+    return Path(data) if data is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))

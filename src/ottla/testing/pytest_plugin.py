@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ottla.testing.cluster import Cluster
     from ottla.testing.process import BrokerProcess
+    from ottla.testing.secure import SecureCluster
 
 
 @pytest.fixture
@@ -81,4 +82,18 @@ def ottla_cluster(tmp_path: Path) -> Iterator[Cluster]:
     from ottla.testing.cluster import running_cluster
 
     with running_cluster(3, tmp_path / "cluster") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ottla_secure_cluster(tmp_path: Path) -> Iterator[SecureCluster]:
+    """One node with TLS, passwords and ACLs for one test. Users have settings for each client.
+
+    def test_rights(ottla_secure_cluster):
+        ottla_secure_cluster.add_tenant("team1", "team1.")
+        producer = KafkaProducer(**ottla_secure_cluster.settings_of("team1"))
+    """
+    from ottla.testing.cluster import running_cluster
+
+    with running_cluster(1, tmp_path / "secure-cluster", secure=True) as cluster:
         yield cluster

@@ -149,13 +149,13 @@ def _listeners(file: Path, config: BrokerConfig) -> Iterator[Problem]:
 
 def check_cluster(folder: SecureFolder, bootstrap: str | None) -> list[Problem]:
     """ACLs that decide nothing or too much, and principals that match nothing."""
-    cluster = open_cluster(folder, bootstrap)
-    acls = [
-        (pattern, entry)
-        for pattern, entries in describe_acls(cluster, ANY_PATTERN, ANY_ENTRY).items()
-        for entry in entries
-    ]
-    users = {each.user for each in describe_scram_credentials(cluster).results}
+    with open_cluster(folder, bootstrap) as cluster:
+        acls = [
+            (pattern, entry)
+            for pattern, entries in describe_acls(cluster, ANY_PATTERN, ANY_ENTRY).items()
+            for entry in entries
+        ]
+        users = {each.user for each in describe_scram_credentials(cluster).results}
     return [*acl_problems(acls), *_principals(folder, acls, users)]
 
 

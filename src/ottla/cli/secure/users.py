@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -38,13 +39,18 @@ _CONSUME_KEY: Final = "consumer_byte_rate"
 _REQUEST_KEY: Final = "request_percentage"
 
 
-def open_cluster(folder: SecureFolder, bootstrap: str | None) -> Cluster:
+@contextlib.contextmanager
+def open_cluster(folder: SecureFolder, bootstrap: str | None) -> Iterator[Cluster]:
     """The cluster, with the administrator's login."""
     properties = folder.admin_properties()
     address = bootstrap or properties.get("bootstrap.servers", "")
     if not address:
         raise SecureProblem("admin.properties has no bootstrap.servers: give --bootstrap-server")
-    return Session(address, properties, as_json=False, to_controllers=False).cluster
+    cluster = Session(address, properties, as_json=False, to_controllers=False).cluster
+    try:
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def parse_bytes(text: str) -> float:
@@ -60,9 +66,9 @@ def parse_bytes(text: str) -> float:
 def add_user(folder: SecureFolder, name: str, bootstrap: str | None, echo: Echo) -> None:
     """A user with a random password, and the client properties of the user in the folder."""
     _check_new(folder, name)
-    cluster = open_cluster(folder, bootstrap)
-    _refuse_existing(cluster, name)
-    _set_password(folder, cluster, name, bootstrap)
+    with open_cluster(folder, bootstrap) as cluster:
+        _refuse_existing(cluster, name)
+        _set_password(folder, cluster, name, bootstrap)
     echo(f"Added the user {name}, who may do nothing yet. The login is in {folder.properties(name)}.")
 
 
@@ -71,20 +77,20 @@ def remove_user(folder: SecureFolder, name: str, bootstrap: str | None, echo: Ec
     check_user_name(name)
     if name == ADMIN:
         raise SecureProblem(f"{ADMIN} is the administrator of this folder and stays")
-    cluster = open_cluster(folder, bootstrap)
-    # First what lets the user in; the rights go afterwards.
-    response = alter_scram_credentials(cluster, deleted=[(name, MECHANISM)])
-    missing = [each.error_code for each in response.results] == [ErrorCode.RESOURCE_NOT_FOUND]
-    for each in response.results:
-        if not missing:
-            raise_for(each.error_code, each.error_message)
-    mine = Entry(f"User:{name}", None, AclOperation.ANY, AclPermissionType.ANY)
-    removed = delete_acls(cluster, [(Pattern(ResourceType.ANY, None, PatternType.ANY), mine)])
-    count = 0
-    for result in removed.filter_results:
-        raise_for(result.error_code, result.error_message)
-        count += len(result.matching_acls)
-    _remove_quotas(cluster, name)
+    with open_cluster(folder, bootstrap) as cluster:
+        # First what lets the user in; the rights go afterwards.
+        response = alter_scram_credentials(cluster, deleted=[(name, MECHANISM)])
+        missing = [each.error_code for each in response.results] == [ErrorCode.RESOURCE_NOT_FOUND]
+        for each in response.results:
+            if not missing:
+                raise_for(each.error_code, each.error_message)
+        mine = Entry(f"User:{name}", None, AclOperation.ANY, AclPermissionType.ANY)
+        removed = delete_acls(cluster, [(Pattern(ResourceType.ANY, None, PatternType.ANY), mine)])
+        count = 0
+        for result in removed.filter_results:
+            raise_for(result.error_code, result.error_message)
+            count += len(result.matching_acls)
+        _remove_quotas(cluster, name)
     folder.properties(name).unlink(missing_ok=True)
     if missing and not count:
         raise SecureProblem(f"there is no user {name}")
@@ -93,7 +99,8 @@ def remove_user(folder: SecureFolder, name: str, bootstrap: str | None, echo: Ec
 
 def list_users(folder: SecureFolder, bootstrap: str | None, echo: Echo) -> None:
     """The users with SCRAM credentials."""
-    response = describe_scram_credentials(open_cluster(folder, bootstrap))
+    with open_cluster(folder, bootstrap) as cluster:
+        response = describe_scram_credentials(cluster)
     for each in sorted(response.results, key=lambda result: result.user):
         kinds = sorted(
             f"{ScramMechanism(info.mechanism).name.replace('_', '-')} ({info.iterations} iterations)"
@@ -131,22 +138,22 @@ def add_tenant(
     if not prefix or len(prefix) > 200:
         raise SecureProblem("--prefix: expected 1 to 200 characters that the tenant's names begin with")
     quotas = limits.quotas()
-    cluster = open_cluster(folder, bootstrap)
-    _refuse_existing(cluster, name)
-    if quotas and not cluster.supports(ApiKey.ALTER_CLIENT_QUOTAS):
-        raise SecureProblem(
-            "the brokers of this version serve no quotas, so nothing was made: leave --produce, --consume and "
-            "--requests out, or use brokers that have them"
+    with open_cluster(folder, bootstrap) as cluster:
+        _refuse_existing(cluster, name)
+        if quotas and not cluster.supports(ApiKey.ALTER_CLIENT_QUOTAS):
+            raise SecureProblem(
+                "the brokers of this version serve no quotas, so nothing was made: leave --produce, --consume and "
+                "--requests out, or use brokers that have them"
+            )
+        everything = Entry(f"User:{name}", "*", AclOperation.ALL, AclPermissionType.ALLOW)
+        response = create_acls(
+            cluster, [(Pattern(kind, prefix, PatternType.PREFIXED), everything) for kind in _OF_A_TENANT]
         )
-    everything = Entry(f"User:{name}", "*", AclOperation.ALL, AclPermissionType.ALLOW)
-    response = create_acls(
-        cluster, [(Pattern(kind, prefix, PatternType.PREFIXED), everything) for kind in _OF_A_TENANT]
-    )
-    for each in response.results:
-        raise_for(each.error_code, each.error_message)
-    if quotas:
-        alter_quotas(cluster, {"user": name}, quotas)
-    _set_password(folder, cluster, name, bootstrap)
+        for each in response.results:
+            raise_for(each.error_code, each.error_message)
+        if quotas:
+            alter_quotas(cluster, {"user": name}, quotas)
+        _set_password(folder, cluster, name, bootstrap)
     echo(
         f"Added the tenant {name}: topics, groups and transactional ids that begin with {prefix} are its own."
     )

@@ -352,10 +352,13 @@ def open_session(values: dict[str, object], *, quiet: bool = False) -> Session:
     if values.pop("zookeeper", None):
         advice.append("There is no ZooKeeper any more: --zookeeper is ignored, use --bootstrap-server.")
     properties: dict[str, str] = {}
-    if file := _text(values, "command_config"):
-        from ottla.cli.properties_file import read_client_properties
+    # The old names stay among the flags of their tools, and count for all of a tool's connections.
+    old_files = [values.get(name) for name in ("producer_config", "consumer_config")]
+    for file in (_text(values, "command_config"), *old_files):
+        if file:
+            from ottla.cli.properties_file import read_client_properties
 
-        properties = read_client_properties(file)
+            properties |= read_client_properties(str(file))
     address = given or controllers or properties.get("bootstrap.servers")
     if not address and old_list:
         advice.append("--broker-list is the old name of --bootstrap-server.")

@@ -86,11 +86,11 @@ def console_share_consumer(session: Session, flags: ConsoleShareConsumerFlags) -
 
 
 def _client(session: Session, flags: ConsoleShareConsumerFlags) -> ShareConsumer:
-    from ottla.cli.properties_file import read_properties
+    from ottla.cli.properties_file import read_client_properties
 
     properties = {"client.id": "console-share-consumer"}
     if flags.consumer_config:
-        properties |= read_properties(flags.consumer_config)
+        properties |= read_client_properties(flags.consumer_config)
     properties |= engine.parse_properties(flags.command_property or flags.consumer_property)
     named = {name for name in (flags.group, properties.get("group.id")) if name}
     if len(named) > 1:

@@ -167,9 +167,9 @@ def _check_start(flags: ConsumeFlags) -> None:
 
 def formatter_properties(flags: FormatterFlags) -> dict[str, str]:
     """The formatter's properties from the flags."""
-    from ottla.cli.properties_file import read_properties
+    from ottla.cli.properties_file import read_client_properties
 
-    properties = read_properties(flags.formatter_config) if flags.formatter_config else {}
+    properties = read_client_properties(flags.formatter_config) if flags.formatter_config else {}
     if flags.key_deserializer:
         properties["key.deserializer"] = flags.key_deserializer
     if flags.value_deserializer:
@@ -178,9 +178,9 @@ def formatter_properties(flags: FormatterFlags) -> dict[str, str]:
 
 
 def _consumer_settings(session: Session, flags: ConsumeFlags) -> EngineSettings:
-    from ottla.cli.properties_file import read_properties
+    from ottla.cli.properties_file import read_client_properties
 
-    from_file = read_properties(flags.consumer_config) if flags.consumer_config else {}
+    from_file = read_client_properties(flags.consumer_config) if flags.consumer_config else {}
     own = engine.parse_properties(flags.command_property or flags.consumer_property)
     given = {**session.properties, **from_file, **own}
     groups = {place["group.id"] for place in (session.properties, from_file, own) if "group.id" in place}

@@ -96,7 +96,7 @@ def consumer_perf_test(session: Session, flags: ConsumerPerfTestFlags) -> None:
 
 
 def _properties(flags: ConsumerPerfTestFlags) -> dict[str, str]:
-    from ottla.cli.properties_file import read_properties
+    from ottla.cli.properties_file import read_client_properties
 
     properties = {
         "client.id": "perf-consumer-client",
@@ -105,7 +105,7 @@ def _properties(flags: ConsumerPerfTestFlags) -> dict[str, str]:
         "check.crcs": "false",
     }
     if flags.consumer_config:
-        properties |= read_properties(flags.consumer_config)
+        properties |= read_client_properties(flags.consumer_config)
     properties |= engine.parse_properties(flags.command_property)
     if flags.fetch_size is not None:
         properties["max.partition.fetch.bytes"] = str(flags.fetch_size)

@@ -118,16 +118,16 @@ def produce(session: Session, flags: ProduceFlags) -> None:
 
 
 def _reader_properties(flags: ProduceFlags) -> dict[str, str]:
-    from ottla.cli.properties_file import read_properties
+    from ottla.cli.properties_file import read_client_properties
 
-    properties = read_properties(flags.reader_config) if flags.reader_config else {}
+    properties = read_client_properties(flags.reader_config) if flags.reader_config else {}
     return properties | engine.parse_properties(flags.reader_property or flags.property)
 
 
 def _producer_settings(session: Session, flags: ProduceFlags) -> EngineSettings:
-    from ottla.cli.properties_file import read_properties
+    from ottla.cli.properties_file import read_client_properties
 
-    properties = read_properties(flags.producer_config) if flags.producer_config else {}
+    properties = read_client_properties(flags.producer_config) if flags.producer_config else {}
     properties |= engine.parse_properties(flags.command_property or flags.producer_property)
     for name, key in _SETTINGS_OF_FLAGS.items():
         if given(flags, name):

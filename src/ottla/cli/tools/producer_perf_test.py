@@ -94,9 +94,9 @@ def producer_perf_test(session: Session, flags: ProducerPerfTestFlags) -> None:
 
 
 def _properties(session: Session, flags: ProducerPerfTestFlags) -> dict[str, str]:
-    from ottla.cli.properties_file import read_properties
+    from ottla.cli.properties_file import read_client_properties
 
-    properties = read_properties(flags.producer_config) if flags.producer_config else {}
+    properties = read_client_properties(flags.producer_config) if flags.producer_config else {}
     properties |= engine.parse_properties(flags.command_property or flags.producer_props)
     properties.setdefault("client.id", "perf-producer-client")
     named = properties.pop("bootstrap.servers", None)

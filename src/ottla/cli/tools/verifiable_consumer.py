@@ -66,9 +66,9 @@ def verifiable_consumer(session: Session, flags: VerifiableConsumerFlags) -> Non
 
 
 def _properties(flags: VerifiableConsumerFlags) -> dict[str, str]:
-    from ottla.cli.properties_file import read_properties
+    from ottla.cli.properties_file import read_client_properties
 
-    properties = read_properties(flags.consumer_config) if flags.consumer_config else {}
+    properties = read_client_properties(flags.consumer_config) if flags.consumer_config else {}
     properties |= {
         "group.id": flags.group_id,
         "auto.offset.reset": flags.reset_policy,

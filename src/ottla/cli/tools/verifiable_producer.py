@@ -54,9 +54,9 @@ class VerifiableProducerFlags(Flags):
 def verifiable_producer(session: Session, flags: VerifiableProducerFlags) -> None:
     """Write increasing numbers and print the result of each."""
     require(flags, "topic")
-    from ottla.cli.properties_file import read_properties
+    from ottla.cli.properties_file import read_client_properties
 
-    properties = read_properties(flags.producer_config) if flags.producer_config else {}
+    properties = read_client_properties(flags.producer_config) if flags.producer_config else {}
     engine.require_broker(session)
     client = engine.producer(engine.settings(session, {"acks": flags.acks, "retries": "0", **properties}))
     _Run(flags, client).run()
