@@ -1,7 +1,8 @@
 """The topic of batch marks: for each transactional id, the last micro-batch that was committed.
 
-It is compacted, and all sinks of a cluster share it. Open transactions of other sinks must not hide the last mark, so
-this module reads the topic to its end without isolation, and finds out which of its own transactions were committed.
+It is compacted, and all sinks of a cluster share it, unless they name another one. Open transactions of other sinks
+must not hide the last mark, so this module reads the topic to its end without isolation, and finds out which of its own
+transactions were committed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ottla.records.record import Record
 from ottla.wire.messages import CreateTopicsRequest, FetchRequest, ListOffsetsRequest
 
 BATCHES_TOPIC: Final = TopicName("__ottla_sink_batches")
+"""The topic of sinks that name no other."""
 _SETTINGS: Final = {
     "cleanup.policy": "compact",
     "compression.type": "producer",
@@ -54,19 +56,19 @@ def encode_mark(transactional_id: str, batch_id: int, lineage: str) -> Section:
     return next(encode_sections(key, pa.array([value], pa.binary()), now, None, 1 << 20))
 
 
-def make_batches_topic(brokers: Cluster, timeout_s: float) -> None:
+def make_batches_topic(brokers: Cluster, timeout_s: float, topic_name: TopicName = BATCHES_TOPIC) -> None:
     """Creates the topic unless it exists."""
 
     def ask() -> None:
         try:
-            brokers.leaders(BATCHES_TOPIC)
+            brokers.leaders(topic_name)
             return
         except ApiException as error:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
         request = CreateTopicsRequest
         topic = request.CreatableTopic(
-            name=BATCHES_TOPIC,
+            name=topic_name,
             num_partitions=1,
             replication_factor=-1,
             configs=[
@@ -75,18 +77,18 @@ def make_batches_topic(brokers: Cluster, timeout_s: float) -> None:
         )
         response = brokers.ask_on(brokers.any(), request(topics=[topic], timeout_ms=30_000))
         if response.topics[0].error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise_for(response.topics[0].error_code, None, f"topic {BATCHES_TOPIC}")
-        brokers.leaders(BATCHES_TOPIC)
+            raise_for(response.topics[0].error_code, None, f"topic {topic_name}")
+        brokers.leaders(topic_name)
 
     brokers.retrying(ask, timeout_s)
 
 
-def last_mark(brokers: Cluster, transactional_id: str) -> Mark | None:
+def last_mark(brokers: Cluster, transactional_id: str, topic_name: TopicName = BATCHES_TOPIC) -> Mark | None:
     """The last committed mark of a transactional id, which must have no open transaction."""
     key = transactional_id.encode()
     committed: Mark | None = None
     undecided: dict[int, Mark | None] = {}
-    for header, records in _batches(brokers):
+    for header, records in _batches(brokers, topic_name):
         producer = header.producer_id
         if header.is_control:
             if producer in undecided:
@@ -102,9 +104,9 @@ def last_mark(brokers: Cluster, transactional_id: str) -> Mark | None:
     return next(reversed(undecided.values())) if undecided else committed
 
 
-def _batches(brokers: Cluster) -> Iterator[tuple[BatchHeader, Iterator[Record]]]:
+def _batches(brokers: Cluster, topic_name: TopicName) -> Iterator[tuple[BatchHeader, Iterator[Record]]]:
     """All batches of the topic, from the first to the current last."""
-    offset = _first_offset(brokers)
+    offset = _first_offset(brokers, topic_name)
     end = offset + 1
     while offset < end:
         part = FetchRequest.FetchPartition(
@@ -117,12 +119,12 @@ def _batches(brokers: Cluster) -> Iterator[tuple[BatchHeader, Iterator[Record]]]
             max_bytes=_FETCH_BYTES,
             isolation_level=0,
             session_epoch=-1,
-            topics=[FetchRequest.FetchTopic(topic=BATCHES_TOPIC, partitions=[part])],
+            topics=[FetchRequest.FetchTopic(topic=topic_name, partitions=[part])],
         )
-        response = brokers.ask_on(brokers.leader(BATCHES_TOPIC, 0), request, _FETCH_BY_NAME)
-        raise_for(response.error_code, None, f"reading {BATCHES_TOPIC}")
+        response = brokers.ask_on(brokers.leader(topic_name, 0), request, _FETCH_BY_NAME)
+        raise_for(response.error_code, None, f"reading {topic_name}")
         found = response.responses[0].partitions[0]
-        raise_for(found.error_code, None, f"reading {BATCHES_TOPIC}")
+        raise_for(found.error_code, None, f"reading {topic_name}")
         end = found.high_watermark
         data = bytes(found.records or b"")
         before = offset
@@ -134,12 +136,12 @@ def _batches(brokers: Cluster) -> Iterator[tuple[BatchHeader, Iterator[Record]]]
             return
 
 
-def _first_offset(brokers: Cluster) -> int:
+def _first_offset(brokers: Cluster, topic_name: TopicName) -> int:
     request = ListOffsetsRequest
     part = request.ListOffsetsPartition(partition_index=0, timestamp=_EARLIEST)
-    topic = request.ListOffsetsTopic(name=BATCHES_TOPIC, partitions=[part])
+    topic = request.ListOffsetsTopic(name=topic_name, partitions=[part])
     message = request(replica_id=_NO_REPLICA, topics=[topic])
-    response = brokers.ask_on(brokers.leader(BATCHES_TOPIC, 0), message, 7)
+    response = brokers.ask_on(brokers.leader(topic_name, 0), message, 7)
     found = response.topics[0].partitions[0]
-    raise_for(found.error_code, None, f"the first offset of {BATCHES_TOPIC}")
+    raise_for(found.error_code, None, f"the first offset of {topic_name}")
     return found.offset

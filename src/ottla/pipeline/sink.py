@@ -77,7 +77,8 @@ class KafkaSink:
     """Writes batches under one transactional id; the sink itself is the function for `foreachBatch`.
 
     `group` is the consumer group that gets the source offsets (default: the transactional id; "" for none).
-    `options` are Kafka's client settings by their Kafka names ("security.protocol", ...).
+    `options` are Kafka's client settings by their Kafka names ("security.protocol", ...). `marks_topic` is the
+    compacted topic that remembers the last batch; a tenant of a shared cluster names one that is its own.
 
     Writing needs Spark and a broker::
 
@@ -98,6 +99,7 @@ class KafkaSink:
         compression: str = "none",
         transaction_timeout_ms: int = 900_000,
         options: Mapping[str, str] | None = None,
+        marks_topic: str = BATCHES_TOPIC,
     ) -> None:
         if compression not in COMPRESSION_NAMES:
             raise PipelineError(
@@ -106,6 +108,7 @@ class KafkaSink:
         self._settings = writer_settings(bootstrap_servers, options)
         self._transactional_id = transactional_id
         self._topic = topic
+        self._marks_topic = marks_topic
         self._group = group
         self._exactly_once = exactly_once
         self._compression = int(COMPRESSION_NAMES[compression])
@@ -157,8 +160,8 @@ class KafkaSink:
             sink.write(df, batch_id=7, lineage=query_id, offsets={"lines": {0: 1_000}})
             sink.write(df, extra=[("positions", b"table-1", b"1000")])
         """
-        if any(topic == BATCHES_TOPIC for topic, _, _ in extra):
-            raise PipelineError(f"{BATCHES_TOPIC} holds the sink's own marks: write to another topic")
+        if any(topic == self._marks_topic for topic, _, _ in extra):
+            raise PipelineError(f"{self._marks_topic} holds the sink's own marks: write to another topic")
         rows = self._layouts.checked(df, self._topic)
         if not self._exactly_once:
             grant = Grant(self._settings, compression=self._compression, max_batch_bytes=self._batch_bytes())
@@ -194,7 +197,11 @@ class KafkaSink:
             name = self._transactional_id or f"ottla-{uuid.uuid4()}"
             self._transactional_id = name
             driver = TransactionDriver(
-                self._settings, name, timeout_ms=self._timeout_ms, compression=self._compression
+                self._settings,
+                name,
+                timeout_ms=self._timeout_ms,
+                compression=self._compression,
+                marks_topic=self._marks_topic,
             )
             driver.begin()
             self._driver, self._lineage = driver, lineage

@@ -54,8 +54,10 @@ class TransactionDriver:
         timeout_ms: int = 900_000,
         retry_s: float = 120.0,
         compression: int = 0,
+        marks_topic: str = BATCHES_TOPIC,
     ) -> None:
         self.transactional_id = TransactionalId(transactional_id)
+        self._marks_topic = TopicName(marks_topic)
         self._settings = settings
         self._timeout_ms = timeout_ms
         self._retry_s = retry_s
@@ -89,7 +91,7 @@ class TransactionDriver:
         Without `marks` the caller records its progress itself, within the transaction.
         """
         if marks:
-            make_batches_topic(self.brokers, self._retry_s)
+            make_batches_topic(self.brokers, self._retry_s, self._marks_topic)
         self._renew()
         features = self.brokers.any().features.finalized_features
         levels = {one.name: one.max_version_level for one in features}
@@ -122,14 +124,16 @@ class TransactionDriver:
 
     def last_batch(self, lineage: str) -> int:
         """The last committed batch id of a lineage; -1 for none. Valid only directly after `begin`."""
-        mark = self.brokers.retrying(lambda: last_mark(self.brokers, self.transactional_id), self._retry_s)
+        mark = self.brokers.retrying(
+            lambda: last_mark(self.brokers, self.transactional_id, self._marks_topic), self._retry_s
+        )
         return mark.batch_id if mark is not None and mark.lineage == lineage else -1
 
     def mark(self, batch_id: int, lineage: str) -> None:
         """Writes the mark of a batch within the transaction."""
         writer = BatchWriter(self.brokers, self.grant())
         with self._fencing():
-            writer.add(Place(BATCHES_TOPIC, 0), [encode_mark(self.transactional_id, batch_id, lineage)])
+            writer.add(Place(self._marks_topic, 0), [encode_mark(self.transactional_id, batch_id, lineage)])
             writer.flush()
 
     def commit_offsets(self, group: str, offsets: Offsets, metadata: str) -> list[Place]:

@@ -98,6 +98,7 @@ class StreamsApp:
             StreamsApp(builder, "word-count").start(available_now=True).wait()
         """
         from ottla.pipeline import KafkaSink, spark_session
+        from ottla.pipeline.batch_marks import BATCHES_TOPIC
 
         plan = plan_for_spark(self.topology)
         partitions = self._partitions(plan)
@@ -134,6 +135,7 @@ class StreamsApp:
             group=self.application_id,
             exactly_once=self.settings.exactly_once,
             options=self.settings.client,
+            marks_topic=self.settings.marks_topic or BATCHES_TOPIC,
         )
         writer = (
             build(records, plan, tasks)

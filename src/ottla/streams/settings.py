@@ -49,6 +49,8 @@ class StreamsSettings:
     """Milliseconds instead of micro-batches: for topologies of expressions without state, written at least once."""
     client: dict[str, str] = field(default_factory=dict, repr=False)
     spark: dict[str, str] = field(default_factory=dict)
+    marks_topic: str | None = None
+    """The topic that remembers the last batch of each application; None for the one that a cluster's sinks share."""
 
     def directory(self, application_id: str) -> Path:
         """The directory of an application's checkpoint, manifest and status.
