@@ -71,8 +71,8 @@ def on_error(ctx: RequestContext, request: JoinGroupRequest, error: ApiException
             generation_id=-1,
             protocol_name=None,
             leader="",
-            # Kafka names the member only where the coordinator has seen it.
-            member_id="",
+            # As in Kafka, a refusal names no member.
+            member_id="" if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED else request.member_id,
             members=[],
         ),
     )
