@@ -7,7 +7,10 @@ from collections.abc import Mapping
 
 from ottla.config.definitions import BROKER_KEYS, OWN_KEYS, ConfigDef, UpdateMode
 from ottla.config.errors import ConfigError
+from ottla.config.providers import is_reference
 from ottla.config.synonyms import base_of_listener_key
+from ottla.credentials.errors import CredentialsError
+from ottla.credentials.jaas import parse_modules
 
 _logger = logging.getLogger(__name__)
 
@@ -64,6 +67,18 @@ def check_dynamic(name: str, value: str | None, *, per_broker: bool) -> None:
         )
     if value is not None:
         definition.parse(value)
+        if definition.name.endswith(".jaas.config") and not is_reference(value):
+            _check_login(name, value)
+
+
+def _check_login(name: str, value: str) -> None:
+    """Refuse login modules that are not known: a class that a client names is never loaded, here or later."""
+    try:
+        for module in parse_modules(value):
+            # Raises for a module that is not known.
+            _ = module.mechanism
+    except CredentialsError as error:
+        raise ConfigError(f"Invalid configuration {name}: {error}", key=name) from None
 
 
 def _only_per_broker(name: str, definition: ConfigDef) -> bool:
