@@ -296,10 +296,10 @@ def test_acls_lost_when_one_of_two_is_removed(tmp_path: Path) -> None:
         made.broker.kill()
 
 
-def test_values_of_providers_are_not_told(tmp_path: Path) -> None:
+def test_values_of_providers_stay_hidden(tmp_path: Path) -> None:
     """CVE-2019-12399 and CVE-2024-31141: only the static file names providers; answers never hold values of theirs."""
     secret = tmp_path / "secrets.properties"
-    secret.write_text("where=never-told-77aa\n")
+    secret.write_text("where=never-shown-77aa\n")
     reference = f"${{file:{secret}:where}}"
     made = SecuredNode(tmp_path, {"ssl.key.password": "unused"})
     text = made.config.read_text().replace("ssl.key.password=unused\n", "")
@@ -313,8 +313,8 @@ def test_values_of_providers_are_not_told(tmp_path: Path) -> None:
         describe = m.DescribeConfigsRequest
         asked = describe.DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
         answer = client.ask(describe(resources=[asked], include_synonyms=True), 4)
-        assert "never-told-77aa" not in repr(answer)
-        assert "never-told-77aa" not in made.broker.log
+        assert "never-shown-77aa" not in repr(answer)
+        assert "never-shown-77aa" not in made.broker.log
 
 
 def test_description_of_a_group_needs_describe(node: SecuredNode) -> None:

@@ -110,12 +110,12 @@ def test_every_security_api_leaves_no_secret_behind(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
     secrets = {ADMIN[1], ALICE[1], STORE, DYNAMIC, SCRAM, GUESS, "token-5511-secret-key"}
     wanted = set[bytes]().union(*(forms(secret.encode()) for secret in secrets), forms(salted))
-    told = {
+    written = {
         "the log": made.broker.log.encode(),
         "the audit file": (tmp_path / "audit.log").read_bytes(),
         "an answer": repr(answers).encode(),
     }
     for hmac in hmacs:
-        assert not any(form in told["the log"] + told["the audit file"] for form in forms(hmac))
-    found = [(where, form) for where, text in told.items() for form in wanted if form in text]
+        assert not any(form in written["the log"] + written["the audit file"] for form in forms(hmac))
+    found = [(where, form) for where, text in written.items() for form in wanted if form in text]
     assert not found

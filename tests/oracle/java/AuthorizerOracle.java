@@ -69,15 +69,15 @@ public class AuthorizerOracle {
         ResourcePattern resource = new ResourcePattern(
             ResourceType.fromCode(Byte.parseByte(words[4])), words[5], PatternType.LITERAL);
         Action action = new Action(AclOperation.fromCode(Byte.parseByte(words[3])), resource, 1, true, true);
-        return told(authorizer.authorize(new Client(words[1], words[2]), List.of(action)).get(0));
+        return bit(authorizer.authorize(new Client(words[1], words[2]), List.of(action)).get(0));
     }
 
     private static String any(String[] words) throws Exception {
-        return told(authorizer.authorizeByResourceType(new Client(words[1], words[2]),
+        return bit(authorizer.authorizeByResourceType(new Client(words[1], words[2]),
             AclOperation.fromCode(Byte.parseByte(words[3])), ResourceType.fromCode(Byte.parseByte(words[4]))));
     }
 
-    private static String told(AuthorizationResult result) {
+    private static String bit(AuthorizationResult result) {
         return result == AuthorizationResult.ALLOWED ? "1" : "0";
     }
 
