@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -258,3 +260,33 @@ def test_protobuf_messages(registry, process):
         serde.serialize("proto", [], ListValue())
     with pytest.raises(InvalidData, match="cannot be read"):
         serde.deserialize("proto", [], data[:7])
+
+
+def test_consume_shows_records_as_json(shared_ottla_broker, registry, process):
+    struct_pb2 = pytest.importorskip("google.protobuf.struct_pb2")
+    bootstrap = shared_ottla_broker.bootstrap
+    message = struct_pb2.Struct()
+    message["a"] = True
+    written = [
+        registry.avro("shown-value", Order).serialize("shown", [], Order(1, "ann")),
+        registry.json("shown-json", {"type": "object"}).serialize("shown", [], {"n": 1}),
+        registry.protobuf("shown-proto", struct_pb2.Struct).serialize("shown", [], message),
+        b"plain",
+        b"\0\0\0\0\1damaged",
+    ]
+    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
+        for value in written:
+            producer.send("shown", value).get(timeout=30)
+    command = [sys.executable, "-m", "ottla", "consume", "--bootstrap-server", bootstrap, "--topic", "shown"]
+    command += ["--from-beginning", "--max-messages", "5", "--schema-registry", process.url]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+    assert done.stdout.splitlines() == [
+        b'{"id":1,"customer":"ann","note":null}',
+        b'{"n":1}',
+        b'{"a": true}',
+        b"plain",
+        b"\0\0\0\0\1damaged",
+    ]
+    command += ["--filter", "value.id > 0", "--timeout-ms", "3000"]
+    filtered = subprocess.run(command, capture_output=True, timeout=60)
+    assert filtered.stdout.splitlines() == [b'{"id":1,"customer":"ann","note":null}']

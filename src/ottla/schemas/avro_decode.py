@@ -40,12 +40,18 @@ DAMAGED: Final = (
 
 
 def compile_decoder(
-    writer: AvroType, reader: AvroType | None = None, classes: Classes | None = None, *, checked: bool = True
+    writer: AvroType,
+    reader: AvroType | None = None,
+    classes: Classes | None = None,
+    *,
+    checked: bool = True,
+    rows: bool = False,
 ) -> Decoder:
     """A function from bytes and the position of the data to a value.
 
     `classes` makes objects of records, by the reader's full name; other records are dicts. Bytes that are not what
     the writer's schema says raise InvalidData, or one of DAMAGED without `checked`.
+    `rows` is for columns: a record is a tuple, and dates and times stay numbers.
     """
     reader = writer if reader is None else reader
     if reader is not writer:
@@ -54,7 +60,7 @@ def compile_decoder(
             raise IncompatibleSchema(
                 "the reader's schema cannot read the writer's: " + "; ".join(one.message for one in found)
             )
-    compiler = _Compiler(classes or {})
+    compiler = _Compiler(classes or {}, rows=rows)
     decode = compiler.top(writer, reader)
 
     if not checked:
@@ -77,8 +83,9 @@ def reason(error: Exception) -> object:
 
 
 class _Compiler:
-    def __init__(self, classes: Classes) -> None:
+    def __init__(self, classes: Classes, *, rows: bool) -> None:
         self._classes = classes
+        self._rows = rows
         self._names: dict[tuple[int, int], str] = {}
         self._kept: list[AvroType] = []
         self._lines: list[str] = []
@@ -93,7 +100,7 @@ class _Compiler:
 
     def top(self, writer: AvroType, reader: AvroType) -> Decoder:
         if self._is_record(writer, reader):
-            lines, value = self._record(writer, reader, "    ")
+            lines, value = self._record(writer, reader, "    ", top=True)
         else:
             lines, value = self._value(writer, reader, "    ")
         source = "\n".join(
@@ -198,6 +205,8 @@ class _Compiler:
         if writer.kind == "bytes" and reader.kind == "string":
             return lines, f"str({value}, 'utf-8')"
         logical = logical_functions(reader)
+        if self._rows and reader.props.get("logicalType") != "decimal":
+            logical = None
         if logical is not None and reader.kind == writer.kind:
             return lines, f"{self._constant(logical[1])}({value})"
         return lines, value
@@ -211,7 +220,9 @@ class _Compiler:
             out.append(_member(make, known) if make is not None and known is not None else known)
         return _Symbols(out, reader.name)
 
-    def _record(self, writer: AvroType, reader: AvroType, pad: str) -> tuple[list[str], str]:
+    def _record(
+        self, writer: AvroType, reader: AvroType, pad: str, *, top: bool = False
+    ) -> tuple[list[str], str]:
         wanted: dict[str, Field] = {}
         written = {field.name for field in writer.fields}
         for field in reader.fields:
@@ -234,6 +245,8 @@ class _Compiler:
         for field in reader.fields:
             if field.name not in values:
                 values[field.name] = self._default(field)
+        if top and self._rows:
+            return lines, f"({''.join(f'{values[field.name]}, ' for field in reader.fields)})"
         make = self._classes.get(reader.name)
         if make is not None:
             shown = ", ".join(f"{field.name}={values[field.name]}" for field in reader.fields)
@@ -245,6 +258,8 @@ class _Compiler:
         if not field.has_default:
             return self._constant(field.type.default)
         value = python_default(field.type, field.default)
+        if self._rows and not isinstance(value, list | dict) and field.type.kind in ("int", "long"):
+            value = field.default
         if isinstance(value, list | dict):
             return f"{self._constant(_Copies(value))}()"
         return self._constant(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError as EngineError
 
     from ottla.client.engine_types import EngineMessage, EngineSettings
+    from ottla.schemas.show import Shower
 
 _MAX_AT_ONCE: Final = 500
 _TOPIC_TIMEOUT_S: Final = 1.5
@@ -64,6 +65,7 @@ class ConsumeFlags(FormatterFlags):
     last: int | None
     until_end: bool
     filter: str | None
+    schema_registry: str | None
     pretty: bool
     plain: bool
     skip_message_on_error: bool
@@ -97,6 +99,9 @@ class ConsumeFlags(FormatterFlags):
     click.option("--last", type=int, metavar="COUNT", help="Start this many records before the end."),
     click.option("--until-end", is_flag=True, help="End at the last record of now."),
     click.option("--filter", metavar="CONDITION", help="Only records that fit, as in value.total > 100."),
+    click.option(
+        "--schema-registry", metavar="URL", help="Show records with schema ids as JSON, by this registry."
+    ),
     click.option("--pretty", is_flag=True, help="Columns and colors, as at a terminal."),
     click.option("--plain", is_flag=True, help="Values alone, as for output that is not a terminal."),
     click.option("--skip-message-on-error", is_flag=True, help="Go on after a record that cannot be shown."),
@@ -279,6 +284,16 @@ def _starts(session: Session, flags: ConsumeFlags) -> dict[Partition, int]:
     return {each: max(end - count, firsts[each]) for each, end in ends.items()}
 
 
+def _shower(url: str) -> Shower:
+    from ottla.schemas.client import Registry
+    from ottla.schemas.show import Shower
+
+    try:
+        return Shower(Registry(url))
+    except ValueError as error:
+        raise UsageProblem(str(error)) from None
+
+
 class _Reading:
     """Prints records until there are enough, or none comes in time."""
 
@@ -300,6 +315,7 @@ class _Reading:
         self._ended: set[Partition] = set()
         self._limit = -1 if flags.max_messages is None else flags.max_messages
         self._count = 0
+        self._shower = _shower(flags.schema_registry) if flags.schema_registry else None
 
     def run(self) -> int:
         """Print records; their number."""
@@ -317,6 +333,11 @@ class _Reading:
             left = min(self._limit - self._count, _MAX_AT_ONCE)
         if records and left > 1:
             records += engine.received(self._client.consume(left - 1, 0))
+        if self._shower is not None:
+            from ottla.schemas.show import ShownMessage
+
+            shown = [ShownMessage(one, self._shower) if one.error() is None else one for one in records]
+            return cast("list[EngineMessage]", shown)
         return records
 
     def _at_end(self) -> bool:

@@ -1,0 +1,278 @@
+"""Avro columns in Spark: `from_avro` and `to_avro` as Arrow functions, with the schema that each record names.
+
+    df.select(from_avro("value", registry, "orders-value").alias("order"))
+
+Records of several writer schemas may stand in one column: each is read with its own, into the reader's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from ottla.registry import avro
+from ottla.registry.avro_types import AvroType
+from ottla.schemas import frames
+from ottla.schemas.avro_decode import DAMAGED, compile_decoder, reason
+from ottla.schemas.client import Registry
+from ottla.schemas.errors import InvalidData, SchemaError
+
+_DECODERS: Final[dict[Any, Any]] = {}
+"""Decoders of this Python worker, by registry, reader's schema and id: Spark sends a function again with every task."""
+_MAX_DECODERS: Final = 10_000
+
+
+def from_avro(
+    column: Any,
+    registry: Registry,
+    subject: str | None = None,
+    schema: Any = None,
+    *,
+    mode: Literal["failfast", "permissive"] = "failfast",
+) -> Any:
+    """A column of records with schema ids as a column of structs.
+
+    The type is that of `schema` (a dataclass, a dict, JSON text or a path), else of the subject's latest version. A
+    record that cannot be read fails the query with its schema id; it is null with `mode="permissive"`.
+    """
+    if mode not in ("failfast", "permissive"):
+        raise SchemaError(f"there is no mode {mode!r}: use 'failfast' or 'permissive'")
+    text = _reader_text(registry, subject, schema)
+    reader = avro.parse(text, lenient=True).root
+    kind = spark_type(reader)
+    read = _reader(registry, text, permissive=mode == "permissive")
+    return _arrow_udf(read, kind)(column)
+
+
+def to_avro(column: Any, registry: Registry, subject: str, schema: Any = None, **options: Any) -> Any:
+    """A column of structs as records with a schema id. The schema is registered under the subject."""
+    serde = registry.avro(subject, schema, **options)
+    if serde._attributes:
+        # Rows come as dicts: a dataclass gives its schema only.
+        serde = registry.avro(subject, serde._text, **options)
+    return _arrow_udf(_writer(serde), "binary")(column)
+
+
+def _reader_text(registry: Registry, subject: str | None, schema: Any) -> str:
+    if schema is not None:
+        text = registry.avro(subject or "-", schema)._text
+        assert isinstance(text, str)
+        return text
+    if subject is None:
+        raise SchemaError("from_avro needs a subject or a schema, to know the type of the column")
+    held = registry.latest(subject)
+    if held.type != "AVRO":
+        raise SchemaError(f"the subject {subject} holds {held.type}, and from_avro reads AVRO")
+    return _whole(registry, subject) if held.references else held.text
+
+
+def _whole(registry: Registry, subject: str) -> str:
+    """The latest version with its references written into it."""
+    answer = registry.ask("GET", f"/subjects/{subject}/versions/latest?format=resolved", about=subject)
+    return str(answer["schema"])
+
+
+# -- types
+
+
+def spark_type(one: AvroType) -> Any:
+    """Spark's type of an Avro type; SchemaError where there is none."""
+    from pyspark.sql import types
+
+    plain: dict[str, Any] = {
+        "boolean": types.BooleanType(),
+        "int": types.IntegerType(),
+        "long": types.LongType(),
+        "float": types.FloatType(),
+        "double": types.DoubleType(),
+        "string": types.StringType(),
+        "enum": types.StringType(),
+        "bytes": types.BinaryType(),
+        "fixed": types.BinaryType(),
+        "null": types.NullType(),
+    }
+    logical = one.props.get("logicalType")
+    if logical == "decimal" and one.kind in ("bytes", "fixed"):
+        return types.DecimalType(int(one.props["precision"]), int(one.props.get("scale", 0)))
+    if one.kind == "int" and logical == "date":
+        return types.DateType()
+    if one.kind == "long" and logical in ("timestamp-millis", "timestamp-micros"):
+        return types.TimestampType()
+    if one.kind == "long" and logical in ("local-timestamp-millis", "local-timestamp-micros"):
+        return types.TimestampNTZType()
+    if one.kind in plain:
+        return plain[one.kind]
+    if one.kind == "union":
+        return spark_type(_not_null(one))
+    if one.kind == "array":
+        assert one.items is not None
+        return types.ArrayType(spark_type(one.items))
+    if one.kind == "map":
+        assert one.items is not None
+        return types.MapType(types.StringType(), spark_type(one.items))
+    _refuse_recursion(one)
+    return types.StructType([types.StructField(field.name, spark_type(field.type)) for field in one.fields])
+
+
+def _not_null(one: AvroType) -> AvroType:
+    others = [branch for branch in one.branches if branch.kind != "null"]
+    if len(others) != 1:
+        raise SchemaError(
+            "a union of several types has no type in Spark; read the bytes with a function of your own"
+        )
+    return others[0]
+
+
+def _refuse_recursion(one: AvroType) -> None:
+    def reaches(each: AvroType, path: tuple[int, ...]) -> bool:
+        if id(each) in path:
+            return True
+        parts = [field.type for field in each.fields] + list(each.branches)
+        if each.items is not None:
+            parts.append(each.items)
+        return any(reaches(part, (*path, id(each))) for part in parts)
+
+    if reaches(one, ()):
+        raise SchemaError(f"the record {one.name} contains itself, which no type in Spark does")
+
+
+def arrow_type(one: AvroType) -> Any:
+    """The Arrow type that the raw values of an Avro type have: times in the unit that they are written in."""
+    import pyarrow as pa
+
+    logical = one.props.get("logicalType")
+    if one.kind == "long" and logical in ("timestamp-millis", "timestamp-micros"):
+        return pa.timestamp("ms" if logical.endswith("millis") else "us", "UTC")
+    if one.kind == "long" and logical in ("local-timestamp-millis", "local-timestamp-micros"):
+        return pa.timestamp("ms" if logical.endswith("millis") else "us")
+    if one.kind == "union":
+        return arrow_type(_not_null(one))
+    if one.kind == "array":
+        assert one.items is not None
+        return pa.list_(arrow_type(one.items))
+    if one.kind == "map":
+        assert one.items is not None
+        return pa.map_(pa.string(), arrow_type(one.items))
+    if one.kind in ("record", "error"):
+        return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in one.fields])
+    if logical == "decimal" and one.kind in ("bytes", "fixed"):
+        return pa.decimal128(int(one.props["precision"]), int(one.props.get("scale", 0)))
+    if one.kind == "int" and logical == "date":
+        return pa.date32()
+    return {
+        "boolean": pa.bool_(),
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "bytes": pa.binary(),
+        "fixed": pa.binary(),
+        "null": pa.null(),
+    }.get(one.kind, pa.string())
+
+
+def _spark_unit(kind: Any) -> Any:
+    """The same Arrow type with times in microseconds, as Spark has them."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_list(kind):
+        return pa.list_(_spark_unit(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _spark_unit(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _spark_unit(field.type)) for field in kind])
+    return kind
+
+
+# -- functions of the workers
+
+
+def _arrow_udf(function: Any, kind: Any) -> Any:
+    from pyspark.sql import functions
+
+    # It is missing in the types of the package.
+    module: Any = functions
+    return module.arrow_udf(function, returnType=kind)
+
+
+def _reader(registry: Registry, text: str, *, permissive: bool) -> Callable[[Any], Any]:
+    def read(values: Any) -> Any:
+        return read_column(values, registry, text, permissive=permissive)
+
+    import pyarrow as pa
+
+    read.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    return read
+
+
+def _writer(serde: Any) -> Callable[[Any], Any]:
+    import pyarrow as pa
+
+    def write(values: Any) -> Any:
+        return pa.array([serde.serialize("", [], value) for value in values.to_pylist()], pa.binary())
+
+    write.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    return write
+
+
+def read_column(values: Any, registry: Registry, text: str, *, permissive: bool) -> Any:
+    """An Arrow column of records as a column of their values."""
+    import pyarrow as pa
+
+    reader = _cached(("reader", text), lambda: avro.parse(text, lenient=True).root)
+    decoders: dict[int, Any] = _cached(("ids", registry.urls, text), dict)
+    rows: list[Any] = []
+    for data in values.to_pylist():
+        if data is None:
+            rows.append(None)
+            continue
+        try:
+            number = int.from_bytes(data[1:5], "big")
+            decode = decoders.get(number) if data[:1] == b"\0" else None
+            if decode is None:
+                number = frames.check_prefix(data)
+                decode = decoders[number] = _decoder(registry, number, reader)
+            rows.append(decode(data, 5))
+        except DAMAGED as error:
+            if not permissive:
+                schema_id = frames.schema_id_of(data)
+                text_ = f"a record with the schema id {schema_id} cannot be read: {reason(error)}"
+                raise InvalidData(text_, schema_id) from None
+            rows.append(None)
+    kind = arrow_type(reader)
+    found = _columns(rows, kind, reader) if reader.kind in ("record", "error") else pa.array(rows, kind)
+    wanted = _spark_unit(kind)
+    return found if wanted == kind else found.cast(wanted)
+
+
+def _columns(rows: list[Any], kind: Any, reader: AvroType) -> Any:
+    import pyarrow as pa
+
+    empty = (None,) * len(reader.fields)
+    missing = [row is None for row in rows]
+    some_missing = any(missing)
+    if not rows or not reader.fields:
+        return pa.array([None if row is None else {} for row in rows], kind)
+    full = [empty if row is None else row for row in rows] if some_missing else rows
+    columns = [pa.array(values, kind.field(at).type) for at, values in enumerate(zip(*full, strict=True))]
+    mask = pa.array(missing, pa.bool_()) if some_missing else None
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+
+def _decoder(registry: Registry, number: int, reader: AvroType) -> Any:
+    held = registry.by_id(number)
+    if held.type != "AVRO":
+        raise InvalidData(f"the schema {number} is {held.type}, and from_avro reads AVRO", number)
+    writer = registry.avro("-")._parse(held.text, held.references)
+    return compile_decoder(writer.root, reader, checked=False, rows=True)
+
+
+def _cached(key: Any, make: Callable[[], Any]) -> Any:
+    found = _DECODERS.get(key)
+    if found is None:
+        if len(_DECODERS) >= _MAX_DECODERS:
+            _DECODERS.clear()
+        found = _DECODERS[key] = make()
+    return found
