@@ -36,9 +36,10 @@ class Case(NamedTuple):
         found: list[float] = []
         if self.kind == "rate":
             rate = Rate(self.samples, self.window_ms, self.events[0][0])
+            allowance = self.limit * (self.samples - 1) * self.window_ms / 1000
             for at, value in self.events:
-                rate.record(value, at)
-                found += [rate.measure(at), rate.throttle_ms(self.limit, at)]
+                throttle_ms = rate.charge(value, self.limit, allowance, at)
+                found += [rate.measure(at), throttle_ms]
         else:
             bucket = TokenBucket(self.samples, self.window_ms, self.limit)
             for at, value in self.events:

@@ -20,35 +20,30 @@ _PERCENT_PER_SECOND: Final = 100.0
 class Meter:
     """One request's use of its client's quotas."""
 
-    __slots__ = (
-        "_clock",
-        "_measures",
-        "_mutation",
-        "_since",
-        "_spent_s",
-        "_window_ms",
-        "exempt",
-        "throttle_ms",
-    )
+    __slots__ = ("_clock", "_measures", "_mutation", "_quotas", "_since", "_spent_s", "throttle_ms", "timed")
 
     def __init__(
         self, quotas: ClientQuotas, clock: Clock, principal: str, client_id: str | None, began: float
     ) -> None:
         """`began` is when the node took the request, on the monotonic clock."""
         self._clock = clock
-        self._measures = quotas.measures(principal.partition(":")[2], client_id or "", int(began * 1000))
-        self._window_ms = quotas.windows.window_ms
+        self._quotas = quotas
+        self._measures = measures = quotas.measures(principal, client_id, began)
         self._mutation: MutationQuota | None = None
         self._since: float | None = began
         self._spent_s = 0.0
-        self.exempt = False
-        """Another node's request: it is not measured."""
+        self.timed = measures.request is not None
+        """Its time, or the partitions that it creates and deletes, count: see `answered`."""
         self.throttle_ms = 0
         """How long the client has to wait, as far as that is known."""
 
+    def exempt(self) -> None:
+        """It is another node's request: its time does not count."""
+        self.timed = False
+
     def parked(self) -> None:
         """The request waits: its time does not count until it is answered."""
-        if self._since is not None:
+        if self.timed and self._since is not None:
             self._spent_s += self._clock.monotonic() - self._since
             self._since = None
 
@@ -62,17 +57,18 @@ class Meter:
     def max_fetch_bytes(self) -> int | None:
         """The most that a fetch may return: a larger one would be throttled for ever."""
         measure = self._measures.fetch
-        return None if measure is None else int(measure.most_in_window)
+        return None if measure is None else int(measure.allowance)
 
     def fetched(self, size: int) -> int:
         """Count the bytes of an answer to Fetch; how long the client has to wait.
 
         If it has to wait it gets an empty answer, and the bytes do not count.
         """
-        now_ms = self._now_ms()
-        self.answered()
+        if self.timed:
+            self.answered()
         measure = self._measures.fetch
         if measure is not None:
+            now_ms = self._now_ms()
             self._wait(measure.throttle_ms(size, now_ms))
             if self.throttle_ms > 0:
                 measure.rate.record(-size, now_ms)
@@ -83,32 +79,34 @@ class Meter:
         bucket = self._measures.mutation
         if bucket is not None and self._mutation is None:
             self._mutation = MutationQuota(bucket, strict=strict)
+            self.timed = True
         return self._mutation
 
     def answered(self) -> None:
         """Count the time that the request took so far, in percent of one core."""
-        measure = self._measures.request
         now = self._clock.monotonic()
+        measures = self._measures
+        measure = measures.request
         if self._mutation is not None:
             self._wait(self._mutation.throttle_ms(int(now * 1000)))
-        if measure is not None and not self.exempt:
-            spent_s, self._spent_s = self._spent_s, 0.0
+        if measure is not None:
+            spent_s = self._spent_s + measures.carried_s
+            self._spent_s = measures.carried_s = 0.0
             if self._since is not None:
                 spent_s += now - self._since
-            self._wait(
-                min(measure.throttle_ms(spent_s * _PERCENT_PER_SECOND, int(now * 1000)), self._window_ms)
-            )
+            throttle_ms = measure.throttle_ms(spent_s * _PERCENT_PER_SECOND, int(now * 1000))
+            if throttle_ms > 0:
+                self._wait(min(throttle_ms, self._quotas.windows.window_ms))
         self._since = now
 
     def sent(self) -> None:
-        """Count the time that encoding took. It comes too late to be waited for."""
-        measure = self._measures.request
-        if measure is not None and self._since is not None and not self.exempt:
-            now = self._clock.monotonic()
-            measure.rate.record((now - self._since) * _PERCENT_PER_SECOND, int(now * 1000))
+        """Count the time that encoding took. It comes too late to be waited for now."""
+        if self._since is not None:
+            self._measures.carried_s += self._clock.monotonic() - self._since
 
     def _wait(self, throttle_ms: int) -> None:
-        self.throttle_ms = max(self.throttle_ms, throttle_ms)
+        if throttle_ms > self.throttle_ms:
+            self.throttle_ms = throttle_ms
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)

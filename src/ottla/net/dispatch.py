@@ -14,8 +14,10 @@ from ottla.api.authorization import check
 from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, AnyApi
 from ottla.api.forwarding.request_forwarding import forward_request
 from ottla.api.node_requests import check_sender
+from ottla.api.throttling import Meter
 from ottla.counters import NodeCounters, RequestCounters
 from ottla.errors import ApiException, ErrorCode
+from ottla.net.metered_request import MeteredRequest
 from ottla.net.request import Request
 from ottla.wire.apis import ApiKey
 from ottla.wire.classes import WireRequest, WireResponse
@@ -86,12 +88,15 @@ class Dispatcher:
             _logger.warning("Closing %s: %s", connection.client.connection_id, error.message)
             connection.close()
             return
+        request: Request
         if began is None or not api.throttled:
             request = Request(connection, api, version, correlation_id, client_id, now, counters)
         else:
-            request = self._metered(
-                connection, api, version, correlation_id, client_id, now, counters, len(frame), began
+            meter = Meter(self._quotas, self._clock, connection.client.principal, client_id, began)
+            request = metered = MeteredRequest(
+                connection, api, version, correlation_id, client_id, now, counters
             )
+            metered.meter, metered.request_size = meter, len(frame)
         connection.add(request)
         if api.forward and not request.on_controller_listener:
             request.frame = bytes(frame)
@@ -105,34 +110,6 @@ class Dispatcher:
                 request.handled_at = connection.monotonic()
         else:
             self._handle(request, message)
-
-    def _metered(
-        self,
-        connection: Connection,
-        api: AnyApi,
-        version: int,
-        correlation_id: int,
-        client_id: str | None,
-        now: float,
-        counters: RequestCounters,
-        size: int,
-        began: float,
-    ) -> Request:
-        # Loaded with the first quota.
-        from ottla.net.metered_request import MeteredRequest
-
-        return MeteredRequest(
-            self._node,
-            connection,
-            api,
-            version,
-            correlation_id,
-            client_id,
-            now,
-            counters,
-            size=size,
-            began=began,
-        )
 
     def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
         """The API, if it is served in this version. As in Kafka, the connection of other clients is closed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.api.throttling import Meter
 from ottla.broker.response_errors import reports
 from ottla.errors import ErrorCode
 from ottla.net.request import Request
@@ -15,36 +14,17 @@ from ottla.wire.headers import decode_response_header
 from ottla.wire.messages import response_class
 
 if TYPE_CHECKING:
-    from ottla.api.base import AnyApi
-    from ottla.broker.services import Node
-    from ottla.counters import RequestCounters
-    from ottla.net.connection import Connection
+    from ottla.api.throttling import Meter
     from ottla.wire.classes import WireResponse
 
 
 class MeteredRequest(Request):
     """Counts against the quotas of its client when it is answered."""
 
-    __slots__ = ("_request_size", "meter")
+    __slots__ = ("meter", "request_size")
 
-    def __init__(
-        self,
-        node: Node,
-        connection: Connection,
-        api: AnyApi,
-        version: int,
-        correlation_id: int,
-        client_id: str | None,
-        received_at: float,
-        counters: RequestCounters,
-        *,
-        size: int,
-        began: float,
-    ) -> None:
-        """`size` is that of the whole request; `began` is when its decoding began."""
-        super().__init__(connection, api, version, correlation_id, client_id, received_at, counters)
-        self._request_size = size
-        self.meter: Meter = Meter(node.quotas, node.clock, self.principal, client_id, began)
+    meter: Meter
+    request_size: int
 
     def parked(self) -> None:
         self.meter.parked()
@@ -58,21 +38,26 @@ class MeteredRequest(Request):
             return
         meter = self.meter
         if self.api_key == ApiKey.PRODUCE:
-            meter.produced(self._request_size)
-        meter.answered()
+            meter.produced(self.request_size)
+        if meter.timed:
+            meter.answered()
         # A controller that has decided a part of the request may have set a time already.
-        throttle_ms = max(meter.throttle_ms, getattr(response, "throttle_time_ms", 0))
-        if throttle_ms > 0:
-            if "throttle_time_ms" in response.__struct_fields__:
-                # Most responses have the field, and it has the same type in all of them.
-                response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
-            self._connection.mute(throttle_ms / 1000)
+        if meter.throttle_ms > 0 or getattr(response, "throttle_time_ms", 0) > 0:
+            self._throttle(response)
         super().respond(response)
-        meter.sent()
+        if meter.timed:
+            meter.sent()
+
+    def _throttle(self, response: WireResponse) -> None:
+        throttle_ms = max(self.meter.throttle_ms, getattr(response, "throttle_time_ms", 0))
+        if "throttle_time_ms" in response.__struct_fields__:
+            # Most responses have the field, and it has the same type in all of them.
+            response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
+        self._connection.mute(throttle_ms / 1000)
 
     def no_response(self) -> None:
         """A Produce with acks=0: its bytes count, its time does not."""
-        self.meter.produced(self._request_size)
+        self.meter.produced(self.request_size)
         if self.meter.throttle_ms > 0:
             self._connection.mute(self.meter.throttle_ms / 1000)
         super().no_response()

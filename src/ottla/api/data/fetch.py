@@ -81,7 +81,7 @@ def handle(broker: Broker, ctx: RequestContext, request: FetchRequest) -> FetchR
         ):
             return _denied_follower(broker, ctx, request)
         if ctx.meter is not None:
-            ctx.meter.exempt = True
+            ctx.meter.exempt()
         return _fetch_for_follower(broker, ctx, request, context, context.follower, replica_id)
     max_bytes = min(request.max_bytes, broker.config.int("fetch.max.bytes"))
     min_bytes = request.min_bytes

@@ -89,7 +89,8 @@ class InnerRequest(RequestContext):
         if on_response is None:
             return
         if self.meter is not None:
-            self.meter.answered()
+            if self.meter.timed:
+                self.meter.answered()
             if self.meter.throttle_ms > 0 and "throttle_time_ms" in response.__struct_fields__:
                 # The broker that forwarded the request mutes the client.
                 response.throttle_time_ms = self.meter.throttle_ms  # type: ignore[attr-defined]

@@ -45,30 +45,32 @@ DEFAULT_WINDOWS: Final = QuotaWindows()
 class Measure:
     """A rate with its limit."""
 
-    __slots__ = ("limit", "rate")
+    __slots__ = ("allowance", "limit", "rate")
 
     def __init__(self, windows: QuotaWindows, limit: float, now_ms: int) -> None:
         self.rate = Rate(windows.samples, windows.window_ms, now_ms)
+        self.change_limit(limit)
+
+    def change_limit(self, limit: float) -> None:
+        """What was measured so far stays."""
         self.limit = limit
+        self.allowance = limit * (self.rate.samples - 1) * self.rate.window_ms / 1000
+        """What an idle client may use at once without having to wait."""
 
     def throttle_ms(self, value: float, now_ms: int) -> int:
         """Count a value; how long its client has to wait for it."""
-        self.rate.record(value, now_ms)
-        return self.rate.throttle_ms(self.limit, now_ms)
-
-    @property
-    def most_in_window(self) -> float:
-        """What an idle client may use at once without having to wait."""
-        return self.limit * (self.rate.samples - 1) * self.rate.window_ms / 1000
+        return self.rate.charge(value, self.limit, self.allowance, now_ms)
 
 
 class ClientMeasures:
     """The measures of one user with one client id; None where it has no limit."""
 
-    __slots__ = ("fetch", "mutation", "produce", "request", "used_ms")
+    __slots__ = ("carried_s", "fetch", "mutation", "produce", "request", "used_s")
 
-    def __init__(self, now_ms: int) -> None:
-        self.used_ms = now_ms
+    def __init__(self) -> None:
+        self.used_s = 0.0
+        self.carried_s = 0.0
+        """Time of requests that were answered already; it counts with the next one."""
         self.produce: Measure | None = None
         self.fetch: Measure | None = None
         self.request: Measure | None = None
@@ -130,7 +132,7 @@ class ClientQuotas:
         self.ips = IpQuotas(windows.samples, windows.window_ms)
         self._controller_windows = controller_windows
         self._limits: dict[str, QuotaLimits] = {}
-        self._clients: dict[tuple[str, str], ClientMeasures] = {}
+        self._clients: dict[tuple[str, str | None], ClientMeasures] = {}
         self._measures: dict[tuple[str, Sharers], Measure | TokenBucket] = {}
         self._swept_ms: int | None = None
 
@@ -146,18 +148,20 @@ class ClientQuotas:
         """The clients that are measured."""
         return len(self._clients)
 
-    def measures(self, user: str, client_id: str, now_ms: int) -> ClientMeasures:
-        """The measures of a client."""
-        found = self._clients.get((user, client_id))
+    def measures(self, principal: str, client_id: str | None, now: float) -> ClientMeasures:
+        """The measures of a client. `now` is in seconds."""
+        found = self._clients.get((principal, client_id))
         if found is None:
+            now_ms = int(now * 1000)
             if len(self._clients) >= MAX_QUOTA_MEASURES or self._sweep_due(now_ms):
                 self._sweep(now_ms)
-            found = self._clients[user, client_id] = self._resolve(user, client_id, now_ms)
-        found.used_ms = now_ms
+            found = self._resolve(principal.partition(":")[2], client_id or "", now_ms)
+            self._clients[principal, client_id] = found
+        found.used_s = now
         return found
 
     def _resolve(self, user: str, client_id: str, now_ms: int) -> ClientMeasures:
-        made = ClientMeasures(now_ms)
+        made = ClientMeasures()
         made.produce = self._rate(PRODUCER_BYTE_RATE, user, client_id, now_ms)
         made.fetch = self._rate(CONSUMER_BYTE_RATE, user, client_id, now_ms)
         made.request = self._rate(REQUEST_PERCENTAGE, user, client_id, now_ms)
@@ -182,7 +186,7 @@ class ClientQuotas:
         measure = self._measures.get((key, quota.sharers))
         if not isinstance(measure, Measure):
             measure = self._measures[key, quota.sharers] = Measure(self.windows, quota.limit, now_ms)
-        measure.limit = quota.limit
+        measure.change_limit(quota.limit)
         return measure
 
     def _sweep_due(self, now_ms: int) -> bool:
@@ -193,10 +197,10 @@ class ClientQuotas:
     def _sweep(self, now_ms: int) -> None:
         """Forget idle clients; the least recently used ones if there are still too many."""
         self._swept_ms = now_ms
-        clients = {who: each for who, each in self._clients.items() if now_ms - each.used_ms < IDLE_MS}
+        clients = {who: each for who, each in self._clients.items() if now_ms - each.used_s * 1000 < IDLE_MS}
         most = int(MAX_QUOTA_MEASURES * _KEPT_AFTER_SWEEP)
         if len(clients) > most:
-            latest = sorted(clients.items(), key=lambda item: item[1].used_ms)[-most:]
+            latest = sorted(clients.items(), key=lambda item: item[1].used_s)[-most:]
             clients = dict(latest)
         self._clients = clients
         used = {

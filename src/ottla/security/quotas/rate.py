@@ -67,6 +67,22 @@ class Rate:
             elapsed_ms += missing * self.window_ms
         return max(elapsed_ms, 1)
 
+    def charge(self, value: float, limit: float, allowance: float, now_ms: int) -> int:
+        """Count a value; how long to wait for it.
+
+        `allowance` is what all windows but one allow: up to that the rate is not above the limit, however long the
+        measured time is.
+        """
+        sample = self._samples[self._current]
+        if now_ms - sample.start_ms >= self.window_ms:
+            sample = self._advance(now_ms)
+        sample.value += value
+        sample.last_event_ms = now_ms
+        self._total += value
+        if now_ms >= self._nothing_expires_before_ms:
+            self._purge(now_ms)
+        return 0 if self._total <= allowance else self.throttle_ms(limit, now_ms)
+
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long to wait until the rate is at the limit again; 0 while it is not above."""
         elapsed_ms = self.elapsed_ms(now_ms)

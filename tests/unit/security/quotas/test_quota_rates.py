@@ -113,26 +113,26 @@ def test_clients_of_one_user_share_its_measure_and_a_new_limit_keeps_it() -> Non
     assert not quotas.enabled
     quotas.update({(("user", "u"),): {KEY: 100.0}})
     assert quotas.enabled
-    one, other = quotas.measures("u", "a", 0), quotas.measures("u", "b", 0)
+    one, other = quotas.measures("User:u", "a", 0), quotas.measures("User:u", "b", 0)
     assert one.produce is other.produce is not None
     assert one.fetch is one.request is one.mutation is None
     assert one.produce.throttle_ms(2000, 0) == 10_000
     quotas.update({(("user", "u"),): {KEY: 200.0}})
-    later = quotas.measures("u", "a", 0).produce
+    later = quotas.measures("User:u", "a", 0).produce
     assert later is one.produce and later.throttle_ms(0, 0) == 0
     quotas.update({})
-    assert not quotas.enabled and quotas.measures("u", "a", 0).produce is None
+    assert not quotas.enabled and quotas.measures("User:u", "a", 0).produce is None
 
 
 def test_client_ids_are_the_clients_choice_so_their_measures_are_bounded() -> None:
     quotas = ClientQuotas()
     quotas.update({(("client-id", None), ("user", None)): {KEY: 100.0}})
     for number in range(MAX_QUOTA_MEASURES + 5_000):
-        quotas.measures("u", str(number), number)
+        quotas.measures("User:u", str(number), number / 1000)
     assert len(quotas) <= MAX_QUOTA_MEASURES
     last = MAX_QUOTA_MEASURES + 4_999
-    latest = quotas.measures("u", str(last), last).produce
-    assert quotas.measures("u", "another", last + IDLE_MS + 1).produce is not latest
+    latest = quotas.measures("User:u", str(last), last / 1000).produce
+    assert quotas.measures("User:u", "another", (last + IDLE_MS + 1) / 1000).produce is not latest
     assert len(quotas) == 1
 
 
