@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 
 import pytest
 
@@ -21,7 +22,7 @@ def without_spark(tmp_path):
 
 
 def demo(*words):
-    return [sys.executable, "-m", "ottla", "demo", "--data", "data", *words]
+    return [sys.executable, "-m", "ottla", "demo", "--data", "data", "--console", "", *words]
 
 
 def test_without_spark_the_broker_goes_on_alone(tmp_path, without_spark):
@@ -51,6 +52,31 @@ def test_without_spark_the_broker_goes_on_alone(tmp_path, without_spark):
         process.send_signal(signal.SIGINT)
         rest, complaints = process.communicate(timeout=60)
         assert (process.returncode, rest, complaints) == (0, "Stopping ...\nStopped\n", "")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_demo_says_where_its_console_is(tmp_path, without_spark):
+    process = subprocess.Popen(
+        demo("--listen", "127.0.0.1:0", "--console", "127.0.0.1:0", "--prepare", "sh -c 'exec sleep 600'"),
+        cwd=tmp_path,
+        env=without_spark,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert " is ready on " in process.stdout.readline()
+        look = process.stdout.readline()
+        assert look.startswith("Look at it: http://127.0.0.1:")
+        with urllib.request.urlopen(look.split()[-1] + "/health/live", timeout=30) as answer:
+            assert answer.status == 200
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+        with pytest.raises(OSError):
+            urllib.request.urlopen(look.split()[-1] + "/health/live", timeout=30)
     finally:
         process.kill()
         process.wait()

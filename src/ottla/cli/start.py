@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ottla import __version__
+from ottla.cli.console_child import DEFAULT_CONSOLE, STOP_WITH_STDIN, console_beside
 from ottla.cli.file_modes import keep_files_private
 from ottla.cli.log_format import FORMATS, set_up_logging
 from ottla.cli.memory import keep_freed_buffers, return_free_memory
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ottla")
 
-STOP_WITH_STDIN = "OTTLA_STOP_WITH_STDIN"
 """Set for a node whose standard input is held open by its supervisor: its end is the node's."""
 
 _TRACE = 5
@@ -63,6 +63,13 @@ would double the latency of every request beside it."""
     metavar="[HOST:]PORT",
     help="Serve metrics and health over HTTP; with --brokers on ports counted up from this one.",
 )
+@click.option(
+    "--console",
+    is_flag=False,
+    flag_value=DEFAULT_CONSOLE,
+    metavar="[HOST:PORT]",
+    help=f"Run a web console beside it, on {DEFAULT_CONSOLE} unless another address is given.",
+)
 @click.option("--log-level", type=click.Choice(_LOG_LEVELS), default="warning", show_default=True)
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
 def start(
@@ -72,6 +79,7 @@ def start(
     settings: tuple[str, ...],
     brokers: int | None,
     http: str | None,
+    console: str | None,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -82,7 +90,7 @@ def start(
 
             given = read_properties(file) if file is not None else {}
             given.update(parse_assignments(settings, "--set"))
-            supervise(plan_cluster(brokers, data, listen, given, http), log_level, log_format)
+            supervise(plan_cluster(brokers, data, listen, given, http), log_level, log_format, console)
             return
         own = parse_assignments(settings, "--set")
         if http is not None:
@@ -90,10 +98,16 @@ def start(
         config = node_config(file, own, data, listen)
     except ApiException as error:
         refuse(error.message)
-    run_node(config, log_level, file, log_format)
+    run_node(config, log_level, file, log_format, console)
 
 
-def run_node(config: BrokerConfig, log_level: str, file: str | None = None, log_format: str = "text") -> None:
+def run_node(
+    config: BrokerConfig,
+    log_level: str,
+    file: str | None = None,
+    log_format: str = "text",
+    console: str | None = None,
+) -> None:
     """Run a node until it gets a stop signal; exit code 0 after a clean stop. `file` is its properties file."""
     logging.addLevelName(_TRACE, "TRACE")
     set_up_logging(log_level, log_format, config.node_id)
@@ -107,7 +121,7 @@ def run_node(config: BrokerConfig, log_level: str, file: str | None = None, log_
         _raise_file_limit()
         keep_freed_buffers()
         sys.setswitchinterval(_SWITCH_INTERVAL_S)
-        _run(config)
+        _run(config, console)
     except ApiException as error:
         refuse(error.message)
     except OSError as error:
@@ -124,16 +138,16 @@ def _check_file(config: BrokerConfig, file: str | None) -> None:
     report(file_findings([("--config", file)]), strict=is_strict(config))
 
 
-def _run(config: BrokerConfig) -> None:
+def _run(config: BrokerConfig, console: str | None) -> None:
     try:
         import uvloop
     except ImportError:
-        asyncio.run(_serve(config))
+        asyncio.run(_serve(config, console))
     else:
-        uvloop.run(_serve(config))
+        uvloop.run(_serve(config, console))
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig, console: str | None) -> None:
     # The server's imports are most of the start-up time: they come after everything that may refuse, and what they
     # make stays, so that the collector need not look at it. The server turns it on again.
     gc.disable()
@@ -150,16 +164,19 @@ async def _serve(config: BrokerConfig) -> None:
     with _watched_loop() as watchdog:
         server = Server(config, Environment(watchdog=watchdog))
         loop.add_signal_handler(signal.SIGHUP, server.reload_tls)
-        await _run_server(server, config, stopping)
+        await _run_server(server, config, stopping, console)
 
 
-async def _run_server(server: Server, config: BrokerConfig, stopping: asyncio.Event) -> None:
+async def _run_server(
+    server: Server, config: BrokerConfig, stopping: asyncio.Event, console: str | None
+) -> None:
     await server.start()
     try:
         _, port = server.addresses[first_listener(config).name]
         click.echo(ready_line(config, port, server.cluster_id))
         loading = asyncio.get_running_loop().run_in_executor(None, _finish_start)
-        failure = await _first_of(stopping, server)
+        async with console_beside(client_address(config, port), console):
+            failure = await _first_of(stopping, server)
         await loading
     finally:
         await server.stop()
@@ -217,12 +234,16 @@ def first_listener(config: BrokerConfig) -> Listener:
     return (config.broker_listeners or config.controller_listeners)[0]
 
 
+def client_address(config: BrokerConfig, port: int) -> str:
+    """Where clients on this machine connect."""
+    listener = first_listener(config)
+    return format_address(listener.host if listener.host not in _ANY_ADDRESS else "localhost", port)
+
+
 def ready_line(config: BrokerConfig, port: int, cluster_id: str) -> str:
     """Print the one line on standard output: the address and the data directory."""
-    listener = first_listener(config)
-    host = listener.host if listener.host not in _ANY_ADDRESS else "localhost"
     data = ", ".join(config.log_dirs)
-    address = format_address(host, port)
+    address = client_address(config, port)
     return f"Ottla {__version__} is ready on {address} (data in {data}, cluster {cluster_id})"
 
 

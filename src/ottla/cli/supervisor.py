@@ -19,10 +19,10 @@ from typing import Final
 import click
 
 from ottla import __version__
+from ottla.cli.console_child import STOP_WITH_STDIN, console_beside
 from ottla.cli.local_cluster import Address, NodePlan, plan_nodes, prepare_nodes
 from ottla.cli.refuse import describe_os_error, refuse
 from ottla.cli.settings import DEFAULT_LISTEN, http_address
-from ottla.cli.start import STOP_WITH_STDIN
 from ottla.config.definitions import DATA_DIRECTORY
 from ottla.config.errors import ConfigError
 from ottla.config.listeners import format_address, parse_address
@@ -214,11 +214,13 @@ def _shared(properties: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in properties.items() if key not in _EACH_ITS_OWN}
 
 
-def supervise(plans: list[NodePlan], log_level: str, log_format: str = "text") -> None:
+def supervise(
+    plans: list[NodePlan], log_level: str, log_format: str = "text", console: str | None = None
+) -> None:
     """Run the cluster until it gets a stop signal; exit code 0 after a clean stop."""
     try:
         cluster_id = prepare_nodes(plans)
-        asyncio.run(_supervise(plans, cluster_id, log_level, log_format))
+        asyncio.run(_supervise(plans, cluster_id, log_level, log_format, console))
     except ApiException as error:
         refuse(error.message)
     except OSError as error:
@@ -227,7 +229,9 @@ def supervise(plans: list[NodePlan], log_level: str, log_format: str = "text") -
         refuse(str(error))
 
 
-async def _supervise(plans: list[NodePlan], cluster_id: str, log_level: str, log_format: str) -> None:
+async def _supervise(
+    plans: list[NodePlan], cluster_id: str, log_level: str, log_format: str, console: str | None
+) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -236,8 +240,10 @@ async def _supervise(plans: list[NodePlan], cluster_id: str, log_level: str, log
     lives = [asyncio.create_task(child.run()) for child in children]
     announcement = asyncio.create_task(_announce_when_ready(children, cluster_id))
     stopped = asyncio.create_task(stopping.wait())
+    addresses = ",".join(str(plan.broker) for plan in plans if plan.broker is not None)
     try:
-        await asyncio.wait([stopped, *lives], return_when=asyncio.FIRST_COMPLETED)
+        async with console_beside(addresses, console):
+            await asyncio.wait([stopped, *lives], return_when=asyncio.FIRST_COMPLETED)
     finally:
         announcement.cancel()
         stopped.cancel()

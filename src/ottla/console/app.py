@@ -118,6 +118,13 @@ def _serve(console: Console, page: Page) -> Callable[[Request], Awaitable[Respon
     return endpoint
 
 
+def _path(page: Page) -> str:
+    """Pages are under the cluster; the JSON interface is apart, with its version."""
+    if page.path.startswith("/api/"):
+        return f"/api/v1/c/{{cluster}}{page.path.removeprefix('/api')}"
+    return f"/c/{{cluster}}{page.path}"
+
+
 def _status_of(error: ApiException) -> int:
     match error:
         case NotFound():
@@ -184,7 +191,7 @@ def application(settings: ConsoleSettings, targets: dict[str, ClusterSettings]) 
             Mount("/static", StaticFiles(directory=FOLDER / "static")),
             *signin.routes(console),
             *doing.routes(console),
-            *(Route(f"/c/{{cluster}}{page.path}", _serve(console, page)) for page in PAGES),
+            *(Route(_path(page), _serve(console, page)) for page in PAGES),
         ]
     app: ASGIApp = Starlette(
         routes=routes,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla import __version__
 from ottla.console.render import num
+from ottla.console.security.roles import SEE
 
 if TYPE_CHECKING:
     from ottla.console.web import View
@@ -41,6 +42,8 @@ def values(view: View) -> dict[str, Any]:
         Entry("quorum", "Quorum", view.url("quorum"), key="q"),
     ]
     for area in AREAS:
+        if not view.may(area.verb):
+            continue
         (main if area.main else cluster).append(
             Entry(area.name, area.title, view.url(area.path), key=area.key)
         )
@@ -77,6 +80,7 @@ class Area:
     path: str
     main: bool = False
     key: str = ""
+    verb: str = SEE
 
 
 AREAS: Final[list[Area]] = []

@@ -32,10 +32,23 @@ from ottla.cli.refuse import describe_os_error, refuse
     help="Lines per second; there are two clicks for each line.",
 )
 @click.option(
+    "--console",
+    default="localhost:9021",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="The web console; an empty address leaves it out.",
+)
+@click.option(
     "--prepare", metavar="COMMAND", help="Run this first for Spark, while the broker is there already."
 )
 def demo(
-    data: str, listen: str, state_dir: Path | None, seed: int, lines_per_s: float, prepare: str | None
+    data: str,
+    listen: str,
+    state_dir: Path | None,
+    seed: int,
+    lines_per_s: float,
+    console: str,
+    prepare: str | None,
 ) -> None:
     """Run a broker, records that keep coming, and two pipelines on Spark; watch their results. Ctrl-C stops all."""
     from ottla.demo.director import BrokerEnded, Director, Plan
@@ -47,6 +60,7 @@ def demo(
         seed=seed,
         lines_per_s=lines_per_s,
         prepare=shlex.split(prepare) if prepare else [],
+        console=console,
     )
     try:
         asyncio.run(Director(plan).run())

@@ -41,6 +41,7 @@ _SUMMARY_S: Final = 10.0
 _SPARK_STOPS_S: Final = 6.0
 """After this time Spark is killed. That loses nothing: the next start repeats what was not committed."""
 _BROKER_STOPS_S: Final = 15.0
+_CONSOLE_STOPS_S: Final = 5.0
 _PREPARE_STOPS_S: Final = 3.0
 _LAST_WORDS: Final = 50
 _MAX_LOG_BYTES: Final = 4 << 20
@@ -69,6 +70,8 @@ class Plan:
     seed: int
     lines_per_s: float
     prepare: Sequence[str]
+    console: str = ""
+    """Where the console listens; empty for none."""
 
 
 class Director:
@@ -85,6 +88,7 @@ class Director:
         self._detail = ""
         self._doing_since = 0.0
         self._spark: Child | None = None
+        self._console: Child | None = None
         self._generator: Generator | None = None
         self._results = Results()
 
@@ -137,6 +141,7 @@ class Director:
         self._screen.say(line)
         self._address = ready["address"]
         self._state_dir = self._plan.state_dir / ready["cluster"]
+        await self._open_console()
         try:
             await self._prepare()
             await self._run_pipelines()
@@ -146,6 +151,18 @@ class Director:
             self._screen.keep()
             self._screen.say(f"There are no pipelines: {problem}")
             self._screen.say(f"The broker on {self._address} goes on alone; Ctrl-C stops it")
+
+    async def _open_console(self) -> None:
+        """Start the console; its first line says where it is. Without it the rest goes on."""
+        if not self._plan.console:
+            return
+        words = [sys.executable, "-m", "ottla", "console", "--bootstrap-server", self._address]
+        words += ["--listen", self._plan.console]
+        self._console = await Child.start(
+            words, stderr=asyncio.subprocess.STDOUT, environment=_STOP_WITH_STDIN
+        )
+        line = (await self._console.line()).strip().removeprefix("ottla: ")
+        self._screen.say(line if line.startswith("Look at it") else f"There is no console: {line}")
 
     async def _prepare(self) -> None:
         """Run the command that installs Spark. It fails without network, which is fine if Spark is installed."""
@@ -274,6 +291,8 @@ class Director:
             self._screen.say("Stopping ...")
         self._no_more_records.set()
         await asyncio.gather(*self._threads)
+        if self._console is not None:
+            await self._console.stop(_CONSOLE_STOPS_S)
         if self._spark is not None:
             await self._spark.stop(_SPARK_STOPS_S)
         if not await broker.stop(_BROKER_STOPS_S):

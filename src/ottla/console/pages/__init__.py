@@ -17,7 +17,12 @@ MODULES: Final = (
     "export",
     "groups",
     "reset",
+    "other_groups",
     "nodes",
+    "transactions",
+    "moves",
+    "access",
+    "api",
     "palette",
 )
 """In the order of the rail."""

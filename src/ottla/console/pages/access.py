@@ -1,0 +1,132 @@
+"""Access: ACLs as sentences, a question box, SCRAM users and quotas. Shows; the tools change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.admin.acls import Entry, Pattern, describe_acls
+from ottla.admin.users import Quotas, describe_quotas, describe_scram_credentials
+from ottla.console.frame import AREAS, Area
+from ottla.console.security.roles import ADMIN
+from ottla.console.web import Values, View, page
+from ottla.errors import ApiException
+from ottla.wire.enums import AclOperation, AclPermissionType, PatternType, ResourceType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ottla.admin.cluster import Cluster
+
+AREAS.append(Area("access", "Access", "access", key="a", verb=ADMIN))
+_IMPLIED: Final = {
+    AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
+    AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
+}
+_ASKED: Final = ("read", "write", "create", "delete", "alter", "describe")
+_KINDS: Final = ("topic", "group", "cluster", "transactional_id")
+
+
+def sentence(pattern: Pattern, entry: Entry) -> str:
+    """An entry in words."""
+    who = (entry.principal or "").removeprefix("User:")
+    who = "everyone" if who == "*" else who
+    verb = "may" if entry.permission == AclPermissionType.ALLOW else "may not"
+    what = (
+        "do everything with"
+        if entry.operation == AclOperation.ALL
+        else entry.operation.name.lower().replace("_", " ")
+    )
+    kind = pattern.kind.name.lower().replace("_", " ")
+    if pattern.kind == ResourceType.CLUSTER:
+        where = "the cluster"
+    elif pattern.name == "*":
+        where = f"any {kind}"
+    elif pattern.pattern == PatternType.PREFIXED:
+        where = f"{kind}s that begin with {pattern.name}"
+    else:
+        where = f"the {kind} {pattern.name}"
+    host = "" if entry.host in ("*", None) else f" from {entry.host}"
+    return f"{who} {verb} {what} {where}{host}"
+
+
+def _covers(pattern: Pattern, kind: ResourceType, name: str) -> bool:
+    if pattern.kind != kind:
+        return False
+    if pattern.pattern == PatternType.PREFIXED:
+        return name.startswith(pattern.name or "")
+    return pattern.name in ("*", name)
+
+
+def decide(
+    acls: Iterable[tuple[Pattern, Entry]],
+    principal: str,
+    operation: AclOperation,
+    kind: ResourceType,
+    name: str,
+) -> tuple[bool, str]:
+    """Whether a principal may, and the rule that decides. A denial wins over every permission."""
+    mine = [
+        (pattern, entry)
+        for pattern, entry in acls
+        if entry.principal in (principal, "User:*") and _covers(pattern, kind, name)
+    ]
+    allowing = (operation, AclOperation.ALL, *_IMPLIED.get(operation, ()))
+    for pattern, entry in mine:
+        if entry.permission == AclPermissionType.DENY and entry.operation in (operation, AclOperation.ALL):
+            return False, sentence(pattern, entry)
+    for pattern, entry in mine:
+        if entry.permission == AclPermissionType.ALLOW and entry.operation in allowing:
+            return True, sentence(pattern, entry)
+    return (
+        False,
+        "No rule allows it. (Super users and allow.everyone.if.no.acl.found are the brokers' own settings.)",
+    )
+
+
+def _tried(call: Any, *args: Any, **options: Any) -> tuple[Any, str]:
+    try:
+        return call(*args, **options), ""
+    except ApiException as error:
+        return None, error.message or error.code.name
+
+
+def _quotas(cluster: Cluster) -> list[Quotas]:
+    kinds = (("user",), ("client-id",), ("user", "client-id"), ("ip",))
+    return [each for kind in kinds for each in describe_quotas(cluster, {}, any_of=kind)]
+
+
+def _look(cluster: Cluster) -> dict[str, tuple[Any, str]]:
+    return {
+        "acls": _tried(describe_acls, cluster),
+        "users": _tried(describe_scram_credentials, cluster),
+        "quotas": _tried(_quotas, cluster),
+    }
+
+
+@page("/access", "access.html", verb=ADMIN, menu="access")
+async def access(view: View) -> Values:
+    """Who may do what."""
+    found = await view.cluster.call(_look)
+    acls = _pairs(found["acls"][0]) if found["acls"][0] is not None else []
+    who, what, kind, name = (view.text(each) for each in ("who", "may", "kind", "name"))
+    verdict = None
+    if who and what in _ASKED and kind in _KINDS:
+        principal = who if ":" in who else f"User:{who}"
+        resource = "kafka-cluster" if kind == "cluster" else name
+        verdict = decide(acls, principal, AclOperation[what.upper()], ResourceType[kind.upper()], resource)
+    return {
+        "acls": sorted(sentence(pattern, entry) for pattern, entry in acls),
+        "acls_problem": found["acls"][1],
+        "users": found["users"][0],
+        "users_problem": found["users"][1],
+        "quotas": found["quotas"][0],
+        "quotas_problem": found["quotas"][1],
+        "verdict": verdict,
+        "asked": _ASKED,
+        "kinds": _KINDS,
+        "commands": [f"ottla acls --bootstrap-server {view.cluster.bootstrap} --list"],
+    }
+
+
+def _pairs(acls: Any) -> list[tuple[Pattern, Entry]]:
+    return [(pattern, entry) for pattern, entries in acls.items() for entry in entries]
