@@ -57,7 +57,18 @@ def last_values(kafka: Kafka, topic: str) -> dict[str, Any]:
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="looks for processes as Linux shows them")
 def test_the_demo_counts_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "ottla", "demo", "--data", "data", "--listen", "127.0.0.1:0", "--console", ""]
+    words = [
+        sys.executable,
+        "-m",
+        "ottla",
+        "demo",
+        "--data",
+        "data",
+        "--listen",
+        "127.0.0.1:0",
+        "--console",
+        "",
+    ]
     process = subprocess.Popen(
         [*words, "--seed", str(SEED), "--rate", "20"],
         cwd=tmp_path,

@@ -39,6 +39,10 @@ def routes(console: Console) -> list[Route]:
         return view, found, {name: value for name, value in fields.items() if name not in _OWN_FIELDS}, digest
 
     async def planned(view: View, change: Change, form: dict[str, str]) -> Plan:
+        if not view.principal.may_somewhere(change.verb, view.cluster.name):
+            # Not even planned: a planner asks the cluster, and its errors tell what is there.
+            view.require(change.verb, "cluster")
+            raise Forbidden(f"{view.principal.name} has no role with the verb '{change.verb}'.")
         plan = await change.planner(view, form)
         view.require(plan.verb, plan.resource)
         return plan

@@ -113,7 +113,12 @@ async def access(view: View) -> Values:
     if who and what in _ASKED and kind in _KINDS:
         principal = who if ":" in who else f"User:{who}"
         resource = "kafka-cluster" if kind == "cluster" else name
-        verdict = decide(acls, principal, AclOperation[what.upper()], ResourceType[kind.upper()], resource)
+        if found["acls"][0] is not None:
+            verdict = decide(
+                acls, principal, AclOperation[what.upper()], ResourceType[kind.upper()], resource
+            )
+        elif found["acls"][1].startswith("No Authorizer"):
+            verdict = True, "The brokers have no authorizer: everyone may do everything."
     return {
         "acls": sorted(sentence(pattern, entry) for pattern, entry in acls),
         "acls_problem": found["acls"][1],

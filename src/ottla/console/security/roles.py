@@ -85,6 +85,15 @@ class Principal:
             return False
         return any(role.allows(verb, cluster, resource) for role in self.roles)
 
+    def may_somewhere(self, verb: str, cluster: str) -> bool:
+        """Whether there is any resource of a cluster on which it may."""
+        if self.read_only and verb not in _HARMLESS:
+            return False
+        return any(
+            verb in role.verbs and any(fnmatchcase(cluster, pattern) for pattern in role.clusters)
+            for role in self.roles
+        )
+
     def require(self, verb: str, cluster: str, resource: str) -> None:
         """Forbidden unless it may."""
         if self.may(verb, cluster, resource):

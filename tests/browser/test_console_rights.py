@@ -1,0 +1,247 @@
+"""Who may do what: every page and every change against every role, read-only, sign-in, masks and the audit log."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import httpx
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.console import pages
+from ottla.console.plans import CHANGES
+from ottla.console.security.roles import VERBS
+from ottla.console.security.users import hash_password
+from ottla.console.web import PAGES
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = "correct horse"
+ROLES = {
+    "looker": ["see"],
+    "reader": ["see", "read"],
+    "writer": ["see", "read", "produce"],
+    "operator": ["see", "read", "reset", "change"],
+    "admin": list(VERBS),
+}
+PLACES = {"topic": "orders", "partition": "0", "offset": "1", "node": "1"}
+FORM = {
+    "group.reset": {"group": "billing", "target": "earliest"},
+    "group.delete": {"group": "billing"},
+    "share.reset": {"group": "billing", "target": "earliest"},
+    "topic.create": {"name": "fresh", "partitions": "1", "replicas": "1"},
+    "topic.settings": {"topic": "orders", "settings": "retention.ms=1000"},
+    "topic.partitions": {"topic": "orders", "partitions": "9"},
+    "topic.purge": {"topic": "orders"},
+    "topic.delete": {"topic": "orders", "confirm": "orders"},
+    "record.produce": {"topic": "orders", "value": "x"},
+    "record.resend": {"topic": "orders", "partition": "0", "offset": "1"},
+    "transaction.abort": {"id": "nobody"},
+    "move.topic": {"topic": "orders"},
+    "move.cancel": {"topic": "orders", "partition": "0"},
+}
+
+
+@pytest.fixture(scope="module")
+def seeded(broker):
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result()
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(5):
+        value = {"id": number, "iban": f"DE0012345678{number}", "customer": {"name": "Ada"}}
+        producer.produce("orders", json.dumps(value), f"card-{number}")
+    producer.produce("orders", "no JSON, iban DE009999", "plain")
+    producer.flush()
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "billing"})
+    consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+    consumer.close()
+    return broker
+
+
+@pytest.fixture(scope="module")
+def users_file(tmp_path_factory):
+    lines = []
+    for role, verbs in ROLES.items():
+        lines += [f"[roles.{role}]", f"verbs = {json.dumps(verbs)}"]
+        lines += [
+            f"[users.{role}]",
+            f"password = {json.dumps(hash_password(PASSWORD))}",
+            f'roles = ["{role}"]',
+        ]
+    lines += ["[roles.narrow]", 'resources = ["cluster", "topic:other-*"]', 'verbs = ["see", "read"]']
+    lines += ["[users.narrow]", f"password = {json.dumps(hash_password(PASSWORD))}", 'roles = ["narrow"]']
+    path = tmp_path_factory.mktemp("users") / "users.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("rights")
+
+
+@pytest.fixture(scope="module")
+def console(seeded, start_console, users_file, folder):
+    masks = folder / "masks.toml"
+    masks.write_text(
+        '[[mask]]\ntopics = ["orders"]\npaths = ["iban", "key"]\nhow = "hide"\nexcept_roles = ["admin"]\n'
+    )
+    options = ("--users", str(users_file), "--masks", str(masks), "--audit", str(folder / "audit.jsonl"))
+    return start_console("--bootstrap-server", seeded.bootstrap, *options)
+
+
+def token_of(client):
+    return re.search(r'name="token" value="([0-9a-f]+)"', client.get("/c/local/").text)[1]
+
+
+@pytest.fixture(scope="module")
+def sign_in(console):
+    clients = []
+
+    def enter(name):
+        client = httpx.Client(base_url=console.root, headers={"origin": console.root}, timeout=30)
+        clients.append(client)
+        token = re.search(r'name="token" value="([0-9a-f]+)"', client.get("/signin").text)[1]
+        answer = client.post("/signin", data={"name": name, "password": PASSWORD, "token": token, "to": "/"})
+        assert answer.status_code == 303
+        (cookie,) = answer.headers.get_list("set-cookie")
+        assert "HttpOnly" in cookie and "SameSite=strict" in cookie and "Secure" in cookie
+        # httpx sends no Secure cookie over plain HTTP; browsers do to this machine.
+        client.headers["cookie"] = cookie.partition(";")[0]
+        return client
+
+    yield enter
+    for client in clients:
+        client.close()
+
+
+def address(page):
+    path = re.sub(r"\{(\w+)(?::\w+)?\}", lambda part: PLACES[part[1]], page.path)
+    query = "?id=billing" if "{id}" in page.resource else ""
+    if page.path.startswith("/api/"):
+        return f"/api/v1/c/local{path.removeprefix('/api')}{query}"
+    return f"/c/local{path}{query}"
+
+
+def test_every_page_against_every_role(sign_in):
+    pages.load()
+    shown = [page for page in PAGES if not page.path.endswith("/tail")]
+    for role, verbs in ROLES.items():
+        client = sign_in(role)
+        for page in shown:
+            needed = {page.verb} | ({"export"} if page.path.endswith("/export") else set())
+            status = client.get(address(page)).status_code
+            if needed <= set(verbs):
+                # A share or Streams page says that a consumer group is none of its kind.
+                assert status == 200 or (status == 502 and page.path in ("/share", "/streams")), (
+                    role,
+                    page.path,
+                )
+            else:
+                assert status == 403, (role, page.path, status)
+
+
+def test_every_change_against_every_role(sign_in):
+    pages.load()
+    assert set(FORM) == set(CHANGES)
+    for role, verbs in ROLES.items():
+        client = sign_in(role)
+        token = token_of(client)
+        for name, change in CHANGES.items():
+            for step in ("plan", "do"):
+                if step == "do" and change.verb in verbs:
+                    continue
+                answer = client.post(f"/c/local/{step}/{name}", data={**FORM[name], "token": token})
+                if change.verb in verbs:
+                    assert answer.status_code != 403, (role, name)
+                else:
+                    assert answer.status_code == 403, (role, name, answer.status_code)
+
+
+def test_a_change_without_the_token_or_without_a_session_is_refused(sign_in, console):
+    client = sign_in("admin")
+    for data in (FORM["topic.create"], {**FORM["topic.create"], "token": "0" * 64}):
+        assert client.post("/c/local/plan/topic.create", data=data).status_code == 403
+    other = {**FORM["topic.create"], "token": token_of(sign_in("looker"))}
+    assert client.post("/c/local/plan/topic.create", data=other).status_code == 403
+    assert httpx.post(f"{console.root}/c/local/plan/topic.create", data=other).status_code == 401
+
+
+def test_nothing_is_shown_before_sign_in(console):
+    for path in ("/c/local/", "/c/local/t/orders", "/c/local/palette"):
+        answer = httpx.get(console.root + path)
+        assert (answer.status_code, answer.headers["location"][:8]) == (303, "/signin?")
+        assert "orders" not in answer.text
+    assert httpx.get(f"{console.root}/api/v1/c/local/topics").status_code == 401
+    assert httpx.get(f"{console.root}/metrics").status_code == 401
+    assert httpx.get(f"{console.root}/static/../app.py").status_code == 404
+    assert httpx.get(f"{console.root}/static/%2e%2e/app.py").status_code == 404
+
+
+def test_a_narrow_role_sees_only_its_topics(sign_in):
+    client = sign_in("narrow")
+    assert client.get("/c/local/t/orders").status_code == 403
+    assert "orders" not in client.get("/c/local/topics").text
+    assert "orders" not in client.get("/c/local/palette?q=orders").text
+    assert "billing" not in client.get("/c/local/groups").text
+
+
+def test_masked_stays_masked_in_page_search_export_and_api(sign_in, folder):
+    reader, admin = sign_in("reader"), sign_in("admin")
+    for path in (
+        "/c/local/t/orders?at=oldest",
+        "/c/local/t/orders/0/1",
+        "/api/v1/c/local/topics/orders/records",
+    ):
+        assert "DE00" not in reader.get(path).text
+        assert "card-1" not in reader.get(path).text
+        assert "DE00" in admin.get(path).text
+    for query in ("q=DE00123", 'filter=value.iban.startswith("DE")', 'filter=key=="card-1"'):
+        assert 'class="key' not in reader.get(f"/c/local/t/orders?{query}").text.replace(
+            '"mono key wide"', 'class="key'
+        )
+        assert "orders/0/" in admin.get(f"/c/local/t/orders?{query}").text
+    assert "DE00" in admin.get("/c/local/t/orders/export").text
+    lines = [json.loads(line) for line in (folder / "audit.jsonl").read_text().splitlines()]
+    assert {"reader", "admin"} <= {line["who"] for line in lines}
+    assert "DE0012" not in json.dumps([line for line in lines if "query" not in line])
+
+
+def test_read_only_has_no_button_and_refuses_every_change(seeded, start_console):
+    quiet = start_console("--bootstrap-server", seeded.bootstrap, "--read-only")
+    client = httpx.Client(base_url=quiet.root, headers={"origin": quiet.root}, timeout=30)
+    for path in ("/", "/topics", "/t/orders", "/t/orders/groups", "/group?id=billing", "/transactions"):
+        text = client.get(f"/c/local{path}").text
+        assert 'method="post"' not in text
+        assert "New topic" not in text and "Write a record" not in text and ">Change<" not in text
+    token = httpx.get(f"{quiet.root}/c/local/nothing").text
+    found = re.search(r'name="token" value="([0-9a-f]+)"', token)
+    assert found is None
+    for name in CHANGES:
+        assert client.post(f"/c/local/plan/{name}", data=FORM[name]).status_code == 403
+        assert client.post(f"/c/local/do/{name}", data=FORM[name]).status_code == 403
+    client.close()
+
+
+def test_lag_for_prometheus_in_three_spellings(seeded, start_console):
+    exporter = start_console("--bootstrap-server", seeded.bootstrap, "--no-pages")
+    assert httpx.get(f"{exporter.root}/c/local/topics").status_code == 404
+    for spelling, line in (
+        ("", 'kafka_consumergroup_lag{consumergroup="billing",topic="orders",partition="0"} 5'),
+        ("lag-exporter", 'kafka_consumergroup_group_sum_lag{cluster_name="local",group="billing"} 5'),
+        ("kminion", 'kminion_kafka_consumer_group_topic_lag{group_id="billing",topic_name="orders"} 5'),
+    ):
+        assert line in httpx.get(f"{exporter.root}/metrics?names={spelling}").text.splitlines()
+    assert httpx.get(f"{exporter.root}/health/ready").json() == {"ready": True, "problems": {}}
+
+
+def test_sign_in_never_leads_to_another_site_and_guessing_is_slowed(console):
+    client = httpx.Client(base_url=console.root, headers={"origin": console.root})
+    token = re.search(r'name="token" value="([0-9a-f]+)"', client.get("/signin").text)[1]
+    assert 'name="to" value="/"' in client.get("/signin?to=//evil.example").text
+    wrong = {"name": "guessed", "password": "wrong", "token": token, "to": "/"}
+    codes = [client.post("/signin", data=wrong).status_code for _ in range(6)]
+    assert codes == [403] * 5 + [429]
+    client.close()
