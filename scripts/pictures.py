@@ -1,0 +1,121 @@
+"""Pictures of every page of the console, in both themes at 1280 and 390 pixels, on a broker with some data.
+
+Writes PNG files and a page that shows them side by side into build/pictures. A person looks at them before a release.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import sync_playwright
+
+from ottla.testing.process import BrokerProcess
+
+OUT = Path("build/pictures")
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-sync",
+    "--no-first-run",
+]
+WATCHED_S = 12
+PAGES = (
+    "/", "/topics", "/topics/new", "/t/orders", "/t/orders/live", "/t/orders/partitions", "/t/orders/groups",
+    "/t/orders/settings", "/t/orders/log", "/t/orders/change", "/t/orders/produce", "/t/orders/0/3", "/groups",
+    "/group?id=nightly-report", "/group/reset?id=nightly-report", "/nodes", "/nodes/1", "/nodes/1/settings",
+    "/quorum", "/transactions", "/moves", "/access", "/nothing-is-here",
+)  # fmt: skip
+
+
+def seed(bootstrap: str) -> Producer:
+    """Topics, records, a transaction that is open, and a group that lags."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [
+        NewTopic("orders", 6, 1),
+        NewTopic("clicks", 12, 1),
+        NewTopic("users", 3, 1, config={"cleanup.policy": "compact"}),
+        NewTopic("payments", 3, 1),
+    ]
+    for made in admin.create_topics(topics).values():
+        made.result()
+    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": "zstd"})
+    write(producer, 500)
+    open_ = Producer({"bootstrap.servers": bootstrap, "transactional.id": "billing-7"})
+    open_.init_transactions()
+    open_.begin_transaction()
+    open_.produce("payments", json.dumps({"id": 1}))
+    open_.flush()
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nightly-report"})
+    consumer.commit(offsets=[TopicPartition("orders", number, 0) for number in range(6)], asynchronous=False)
+    consumer.close()
+    return producer
+
+
+def write(producer: Producer, count: int) -> None:
+    for number in range(count):
+        value = json.dumps({"id": number, "total": number * 1.25, "items": [{"sku": "A-17", "quantity": 2}]})
+        for topic in ("orders", "clicks", "users", "payments"):
+            producer.produce(topic, value, f"{topic}-{number % 37}", headers={"trace": b"4bf92f"})
+    producer.flush()
+
+
+def shoot(url: str, browser_path: str) -> list[tuple[str, str]]:
+    """One picture per page, theme and width; (caption, file) of each."""
+    taken = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=FLAGS)
+        for theme in ("light", "dark"):
+            for width, height in ((1280, 800), (390, 844)):
+                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+                page = context.new_page()
+                for number, path in enumerate(PAGES):
+                    page.goto(url + path)
+                    name = f"{number:02}-{theme}-{width}.png"
+                    page.screenshot(path=OUT / name, full_page=True)
+                    taken.append((f"{path} {theme} {width}", name))
+                context.close()
+        browser.close()
+    return taken
+
+
+def main() -> None:
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        sys.exit("pictures need a browser: install chromium-headless-shell or chromium")
+    OUT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, BrokerProcess(Path(folder) / "data") as broker:
+        producer = seed(broker.bootstrap)
+        words = [sys.executable, "-m", "ottla", "console", "--bootstrap-server", broker.bootstrap]
+        console = subprocess.Popen([*words, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+        try:
+            assert console.stdout is not None
+            url = console.stdout.readline().split()[-1] + "/c/local"
+            for _ in range(WATCHED_S):
+                write(producer, 40)
+                time.sleep(1)
+            taken = shoot(url, browser)
+        finally:
+            console.terminate()
+            console.wait()
+    figures = "".join(
+        f'<figure><figcaption>{html.escape(text)}</figcaption><img src="{name}" loading="lazy"></figure>'
+        for text, name in sorted(taken, key=lambda each: each[1][:2])
+    )
+    style = "body{font:14px system-ui;display:flex;flex-wrap:wrap;gap:16px}figure{margin:0}img{width:420px}"
+    (OUT / "index.html").write_text(f"<!doctype html><meta charset=utf-8><style>{style}</style>{figures}")
+    sys.stdout.write(f"{len(taken)} pictures: {OUT / 'index.html'}\n")
+
+
+if __name__ == "__main__":
+    main()
