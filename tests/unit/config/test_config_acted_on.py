@@ -13,7 +13,7 @@ PACKAGE = ROOT / "src" / "ottla"
 NODE = ("broker.py", "checks.py")
 """Modules of config/ that put keys in force themselves (roles, listeners, directories)."""
 
-OUTSIDERS = ("config", "cli", "client", "testing")
+OUTSIDERS = ("config", "cli", "client", "connect", "testing")
 """What keeps the keys, or speaks of them without being a node."""
 
 READERS = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in OUTSIDERS]

@@ -45,7 +45,7 @@ def handle(node: Node, ctx: RequestContext, request: EnvelopeRequest) -> Envelop
                 ErrorCode.UNSUPPORTED_VERSION, f"version {version} of API {key} is not supported"
             )
         message, _ = decode_prefix(request_class(key), version, request.request_data, offset)
-        principal, by_token = decode_principal(request.request_principal)
+        principal, by_token = _principal(request)
         host = decode_address(request.client_host_address)
     except (DecodeError, ValueError) as error:
         raise ApiException(ErrorCode.INVALID_REQUEST, f"the envelope cannot be decoded: {error}") from error
@@ -72,6 +72,16 @@ def handle(node: Node, ctx: RequestContext, request: EnvelopeRequest) -> Envelop
     )
     serve(node, api, inner, message)
     return PARKED
+
+
+def _principal(request: EnvelopeRequest) -> tuple[str, bool]:
+    try:
+        return decode_principal(request.request_principal)
+    except (DecodeError, ValueError) as error:
+        raise ApiException(
+            ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE,
+            f"the envelope's principal cannot be decoded: {error}",
+        ) from error
 
 
 def _meter(node: Node, principal: str, client_id: str | None) -> Meter | None:
