@@ -37,6 +37,10 @@ def test_a_tenant_with_our_clients_and_tools(ottla_secure_cluster: SecureCluster
     count = ("--from-beginning", "--max-messages", "2", "--group", "team1.tools")
     read = run("consume", "--consumer.config", file, "--topic", "team1.orders", *count)
     assert read.stdout.split("\n")[:2] == ["one coffee", "one cake"], read.stderr
+    # Without --group the tool takes a name that is not the tenant's: it says so, and does not wait for ever.
+    denied = run("consume", "--consumer.config", file, "--topic", "team1.orders", "--from-beginning")
+    assert denied.returncode == 1
+    assert "not authorized" in denied.stderr
     perf = run(
         *("producer-perf-test", "--producer.config", file, "--topic", "team1.orders"),
         *("--num-records", "10", "--record-size", "10", "--throughput", "-1"),

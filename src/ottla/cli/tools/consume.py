@@ -376,6 +376,6 @@ def _note_error(session: Session, error: EngineError) -> None:
 
     if error.code() in (Codes.UNKNOWN_TOPIC_OR_PART, Codes._UNKNOWN_TOPIC, Codes._UNKNOWN_PARTITION):
         raise engine.failure(error)
-    if error.fatal():
+    if error.code() in (Codes.GROUP_AUTHORIZATION_FAILED, Codes.TOPIC_AUTHORIZATION_FAILED) or error.fatal():
         raise engine.failure(error)
     session.warn(error.str())
