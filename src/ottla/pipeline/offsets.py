@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from pyspark import SparkContext
@@ -66,18 +67,46 @@ def has_watermark(batch: DataFrame) -> bool:
     return _WATERMARK in str(_execution_of(batch).logicalPlan().toString())
 
 
-def source_offsets(batch: DataFrame) -> SourceOffsets:
-    """The offsets that the query's Kafka sources reach with this batch; for use within its `foreachBatch`."""
+@dataclass(frozen=True, slots=True)
+class BatchOffsets:
+    """The offsets that the topics of a batch reach, and how many it reads; None if that is not known."""
+
+    ends: SourceOffsets
+    read: int | None
+
+
+def source_offsets(batch: DataFrame) -> BatchOffsets:
+    """The offsets that the query's sources reach with this batch; for use within its `foreachBatch`."""
     execution = _execution_of(batch)
-    found: SourceOffsets = {}
+    ends: SourceOffsets = {}
+    read: int | None = 0
     ours = _reads_with_ottla(execution)
     sources = execution.sources()
     for at in range(sources.size()):
         source = sources.apply(at)
         offset = execution.availableOffsets().get(source)
-        if offset.isDefined():
-            _merge(found, str(source.toString()), str(offset.get().json()), ours)
-    return found
+        if not offset.isDefined():
+            continue
+        found = _offsets_of_topics(str(source.toString()), str(offset.get().json()), ours)
+        _merge(ends, found or {})
+        before = execution.committedOffsets().get(source)
+        begun = _parsed(str(before.get().json())) if before.isDefined() else None
+        read = _distance(begun, found, read)
+    return BatchOffsets(ends, read)
+
+
+def _distance(start: SourceOffsets | None, end: SourceOffsets | None, before: int | None) -> int | None:
+    """The offsets between two positions, added to those of other sources."""
+    if start is None or end is None or before is None:
+        return None
+    total = before
+    for topic, partitions in end.items():
+        for partition, offset in partitions.items():
+            begun = start.get(topic, {}).get(partition)
+            if begun is None:
+                return None
+            total += max(0, offset - begun)
+    return total
 
 
 def _reads_with_ottla(execution: JavaObject) -> bool:
@@ -94,26 +123,33 @@ def _relations(execution: JavaObject) -> Iterator[JavaObject]:
             yield leaf
 
 
-def _merge(into: SourceOffsets, source: str, offsets: str, ours: bool) -> None:
-    """Adds a source's offsets, if it reads topics; where two sources read one partition, the lower offset counts."""
-    if not source.startswith(_KAFKA_SOURCE) and not (ours and source.startswith(_PYTHON_SOURCE)):
-        return
+def _offsets_of_topics(source: str, offsets: str, ours: bool) -> SourceOffsets | None:
+    """The offsets of a source that reads topics; None for any other."""
+    if source.startswith(_KAFKA_SOURCE) or (ours and source.startswith(_PYTHON_SOURCE)):
+        return _parsed(offsets)
+    return None
+
+
+def _parsed(offsets: str) -> SourceOffsets | None:
+    """Offsets of topics; None if they have another form, as those of another Python source in the query have."""
     found = json.loads(offsets)
-    if not _is_of_topics(found):
-        return
+    if not isinstance(found, dict):
+        return None
+    try:
+        return {
+            topic: {int(partition): int(offset) for partition, offset in partitions.items()}
+            for topic, partitions in found.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _merge(into: SourceOffsets, found: SourceOffsets) -> None:
+    """Adds a source's offsets; where two sources read one partition, the lower offset counts."""
     for topic, partitions in found.items():
         known = into.setdefault(topic, {})
         for partition, offset in partitions.items():
-            known[int(partition)] = min(offset, known.get(int(partition), offset))
-
-
-def _is_of_topics(offsets: object) -> bool:
-    """Whether these are offsets of topics: another Python source in the query has a form of its own."""
-    return isinstance(offsets, dict) and all(
-        isinstance(partitions, dict)
-        and all(number.isdigit() and isinstance(offset, int) for number, offset in partitions.items())
-        for partitions in offsets.values()
-    )
+            known[partition] = min(offset, known.get(partition, offset))
 
 
 def commit_group_offsets(
@@ -199,7 +235,8 @@ class LagTracker(StreamingQueryListener):
                 else (source.description, source.endOffset)
             )
             if end:
-                _merge(found, description, end if isinstance(end, str) else json.dumps(end), self._ours)
+                text = end if isinstance(end, str) else json.dumps(end)
+                _merge(found, _offsets_of_topics(description, text, self._ours) or {})
         if not found or found == self.committed:
             return
         try:

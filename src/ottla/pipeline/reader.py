@@ -39,6 +39,7 @@ from ottla.pipeline.fetching import OffsetGone, OffsetRange, fetch_ranges
 from ottla.pipeline.reader_offsets import JsonOffsets, OffsetPlanner, from_json, split, to_json
 from ottla.pipeline.reader_options import FORMAT, ReaderOptions, column_names, parse_options
 from ottla.pipeline.tasks import brokers_for, forget_brokers
+from ottla.pipeline.worker_memory import task_begins
 from ottla.pipeline.writer import Place
 
 if TYPE_CHECKING:
@@ -226,6 +227,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def read_range(options: ReaderOptions, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
     """The records of a range; offsets that are gone are an error, or skipped if the options say so."""
+    task_begins()
     done = wanted.start
     while done < wanted.end:
         brokers = brokers_for(options.settings)

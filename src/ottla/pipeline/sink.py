@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from ottla.admin.cluster import Cluster
 from ottla.client.cluster_settings import writer_settings
 from ottla.errors import ApiException
@@ -24,6 +22,7 @@ from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.offsets import has_watermark, query_id_of, source_offsets
 from ottla.pipeline.session import COMMIT_VALIDATION
 from ottla.pipeline.shuffle import Layouts, checked, retried_stage
+from ottla.pipeline.small_batches import ExtraRecord, SmallBatches, extra_rows
 from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, write_rows, writing
 from ottla.pipeline.topics import max_message_bytes
 from ottla.pipeline.transaction import CommitUnknown, TransactionDriver
@@ -53,10 +52,6 @@ _LOST: Final = (
 """Texts of failures that are not the batch's fault: it is written again, in the next epoch."""
 
 _OUR_ERROR: Final = re.compile(r"^ottla\.(?:errors|pipeline\.failures)\.\w+: (.+)$", re.MULTILINE)
-
-
-ExtraRecord = tuple[str, bytes | None, bytes | None]
-"""Topic, key and value of a record that the driver writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +117,7 @@ class KafkaSink:
         self._topics = {topic} if topic is not None else set()
         self._looked_up = time.monotonic()
         self._layouts = Layouts()
+        self._small = SmallBatches()
 
     @property
     def transactional_id(self) -> str | None:
@@ -137,7 +133,8 @@ class KafkaSink:
         lineage = query_id_of(df)
         if self._transactional_id is None:
             self._transactional_id = f"ottla-{lineage}"
-        result = self.write(df, batch_id, lineage=lineage, offsets=source_offsets(df))
+        reached = source_offsets(df)
+        result = self._write(df, batch_id, lineage, reached.ends, (), reached.read)
         if result.skipped and (has_watermark(df) or _validates_state(df)):
             # The watermark of the next batch follows from the times that this one sees.
             df.write.format("noop").mode("overwrite").save()
@@ -160,12 +157,24 @@ class KafkaSink:
             sink.write(df, batch_id=7, lineage=query_id, offsets={"lines": {0: 1_000}})
             sink.write(df, extra=[("positions", b"table-1", b"1000")])
         """
+        return self._write(df, batch_id, lineage, offsets or {}, extra, None)
+
+    def _write(
+        self,
+        df: DataFrame,
+        batch_id: int | None,
+        lineage: str,
+        offsets: Mapping[str, Mapping[int, int]],
+        extra: Sequence[ExtraRecord],
+        read: int | None,
+    ) -> WriteResult:
+        """`read` is the number of offsets that the batch reads, if it is known."""
         if any(topic == self._marks_topic for topic, _, _ in extra):
             raise PipelineError(f"{self._marks_topic} holds the sink's own marks: write to another topic")
         rows = self._layouts.checked(df, self._topic)
         if not self._exactly_once:
             grant = Grant(self._settings, compression=self._compression, max_batch_bytes=self._batch_bytes())
-            return WriteResult(batch_id, self._run(rows, grant, extra))
+            return WriteResult(batch_id, self._run(rows, grant, extra, read))
         driver = self._ready(lineage)
         if batch_id is not None and batch_id <= self._last_batch:
             _logger.info("batch %d of %s is already committed", batch_id, driver.transactional_id)
@@ -174,7 +183,7 @@ class KafkaSink:
         batch = self._last_batch + 1 if batch_id is None else batch_id
         for attempt in range(1, MOST_ATTEMPTS + 1):
             try:
-                records = self._write_once(driver, rows, batch, offsets or {}, extra)
+                records = self._write_once(driver, rows, batch, offsets, extra, read)
                 return WriteResult(batch_id, records, attempts=attempt)
             except SinkFenced as error:
                 self._fenced = error
@@ -220,9 +229,10 @@ class KafkaSink:
         batch: int,
         offsets: Mapping[str, Mapping[int, int]],
         extra: Sequence[ExtraRecord],
+        read: int | None,
     ) -> int:
         try:
-            records = self._run(rows, driver.grant(self._batch_bytes()), extra)
+            records = self._run(rows, driver.grant(self._batch_bytes()), extra, read)
             driver.mark(batch, self._lineage)
             group = driver.transactional_id if self._group is None else self._group
             if offsets and group:
@@ -247,38 +257,41 @@ class KafkaSink:
         self._last_batch = max(before, driver.last_batch(self._lineage))
         return self._last_batch >= batch
 
-    def _run(self, rows: DataFrame, grant: Grant, extra: Sequence[ExtraRecord]) -> int:
-        """Runs the tasks that write; returns the number of records. Every task must have run once only."""
-        spread_rows = self._layouts.spread(rows, self._topic, self._known_partitions())
+    def _run(self, rows: DataFrame, grant: Grant, extra: Sequence[ExtraRecord], read: int | None) -> int:
+        """Writes the rows, here or by tasks; returns their number."""
         try:
-            report = spread_rows.mapInArrow(writing(grant, self._topic), REPORT).collect()
+            if self._small.expects(read):
+                done = self._small.write(rows, grant, self._brokers, self._topic, extra)
+                if done is not None:
+                    written, records, size = done
+                    self._topics.update(place.topic for place in written)
+                    self._small.learn(read, records, size)
+                    return records
+            records = self._run_tasks(rows, grant, extra)
         except Exception as error:
             # The last line of a task's traceback is the message for the user.
             if (messages := _OUR_ERROR.findall(str(error))) and RETRIED not in str(error):
                 raise PipelineError(messages[-1]) from error
             raise
+        self._small.learn(read, records)
+        return records
+
+    def _run_tasks(self, rows: DataFrame, grant: Grant, extra: Sequence[ExtraRecord]) -> int:
+        """Runs the tasks that write; returns the number of records. Every task must have run once only."""
+        spread_rows = self._layouts.spread(rows, self._topic, self._known_partitions())
+        report = spread_rows.mapInArrow(writing(grant, self._topic), REPORT).collect()
         if grant.transactional_id is not None and retried_stage(rows.sparkSession, report):
             raise PipelineError(RETRIED)
         self._topics.update(row["topic"] for row in report)
         if extra:
-            self._write_extra(
-                grant, extra, {Place(row["topic"], row["partition"]): row["records"] for row in report}
+            # Where tasks have written, the driver's sequence numbers continue theirs.
+            written = {Place(row["topic"], row["partition"]): row["records"] for row in report}
+            writer = BatchWriter(
+                self._brokers, grant, written if grant.transactional_id is not None else None
             )
+            write_rows(writer, grant, self._brokers, extra_rows(extra), None)
+            writer.flush()
         return sum(row["records"] for row in report)
-
-    def _write_extra(self, grant: Grant, extra: Sequence[ExtraRecord], written: Mapping[Place, int]) -> None:
-        """Writes records of the driver; where tasks have written, its sequence numbers continue theirs."""
-        topics, keys, values = zip(*extra, strict=True)
-        batch = pa.RecordBatch.from_pydict(
-            {
-                "topic": pa.array(topics, pa.string()),
-                "key": pa.array(keys, pa.binary()),
-                "value": pa.array(values, pa.binary()),
-            }
-        )
-        writer = BatchWriter(self._brokers, grant, written if grant.transactional_id is not None else None)
-        write_rows(writer, grant, self._brokers, batch, None)
-        writer.flush()
 
     def _known_partitions(self) -> dict[str, int]:
         """The partition counts of the topics that were written to before, looked up again every minute."""

@@ -20,6 +20,7 @@ from ottla.errors import ApiException, ErrorCode
 from ottla.pipeline.columns import as_binary, encode_sections
 from ottla.pipeline.failures import PipelineError, TaskRetried
 from ottla.pipeline.partitions import choose_partitions
+from ottla.pipeline.worker_memory import task_begins
 from ottla.pipeline.writer import BatchWriter, Grant, Place
 
 REPORT: Final = "topic string, partition int, records long, first long, last long, stage int"
@@ -65,6 +66,7 @@ def writing(grant: Grant, topic: str | None) -> ArrowFunction:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        task_begins()
         context = TaskContext.get()
         assert context is not None
         if grant.transactional_id is not None and context.attemptNumber() > 0:

@@ -118,6 +118,9 @@ class StreamsApp:
         if not self.settings.real_time:
             # A batch in real time has no size: it lasts until its time is over.
             reader = reader.option("maxOffsetsPerTrigger", str(self.settings.max_offsets_per_batch))
+            # Spark asks for the log's end behind a fetch that it has sent ahead: at the end of the log, that fetch
+            # would hold the answer up for Kafka's 500 ms. Spark only reads offsets that exist, so nothing polls faster.
+            reader = reader.option("kafka.fetch.max.wait.ms", "0")
         for key, value in self.settings.client.items():
             reader = reader.option(f"kafka.{key}", value)
         if self.settings.real_time and (plan.strategy is not Strategy.NATIVE or available_now):

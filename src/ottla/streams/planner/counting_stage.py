@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ottla.pipeline.worker_memory import task_begins
 from ottla.streams.graph import operators as op
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import RecordMetadata
@@ -78,6 +79,7 @@ class CountingStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark in each task."""
+        task_begins()
         kinds = (pa.string(), pa.int32(), pa.binary(), pa.int64(), pa.int64())
         names = ("store", "task", "name", "records", "time")
         schema = pa.schema(list(zip(names, kinds, strict=True)))
@@ -223,6 +225,7 @@ class FinishingStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark in each task."""
+        task_begins()
         topology = self.plan.topology
         counts = self.plan.plain_counts
         by_store = {node.operator.store: node for node in counts if isinstance(node.operator, op.Aggregate)}

@@ -16,6 +16,7 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
+from ottla.pipeline.worker_memory import task_begins
 from ottla.streams.graph.operators import GlobalTableSource, Source, TableReplica
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import RecordMetadata
@@ -62,6 +63,7 @@ class StatefulStage(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark for each task and batch."""
+        task_begins()
         self._handle = handle
         self._maps = {
             store: handle.getMapState(state_name(store), _BUCKET_KEY, _BUCKET_VALUE)

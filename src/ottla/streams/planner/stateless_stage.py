@@ -8,6 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from ottla.pipeline.worker_memory import task_begins
 from ottla.streams.graph.operators import Source
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import RecordMetadata
@@ -45,6 +46,7 @@ class StatelessStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark in each task."""
+        task_begins()
         collector = RowCollector(self.plan, self.tasks, add_up=True)
         task = Task(self.plan.stages[0].nodes, {}, collector.emit, now_ms=lambda: self.started_ms)
         sources = self._sources()

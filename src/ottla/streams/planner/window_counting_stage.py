@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from ottla.pipeline.worker_memory import task_begins
 from ottla.streams.graph.operators import Source, WindowAggregate
 from ottla.streams.graph.topology import Node
 from ottla.streams.interpreter.context import RecordMetadata
@@ -45,6 +46,7 @@ class WindowCountingStage:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark in each task."""
+        task_begins()
         ways = self.plan.windowed_counts
         observed: dict[tuple[str, int], int] = {}
         held: dict[tuple[str, int], list[tuple[pa.Array, WindowCounts]]] = {}

@@ -1,0 +1,94 @@
+"""Small micro-batches are written by the driver: its rows come as Arrow, without a shuffle and a stage of tasks.
+
+A batch counts as small by what it reads and by how many records recent batches made of what they read. A batch that
+turns out too large for the driver is written by tasks after all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from ottla.pipeline.tasks import write_rows
+from ottla.pipeline.writer import BatchWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ottla.admin.cluster import Cluster
+    from ottla.pipeline.writer import Grant, Place, Written
+
+MOST_RECORDS: Final = 5_000
+MOST_BYTES: Final = 8 << 20
+"""The most that the driver writes; beyond, several tasks are faster."""
+
+_REMEMBERED: Final = 16
+_RESULT_TOO_LARGE: Final = "spark.driver.maxResultSize"
+
+ExtraRecord = tuple[str, bytes | None, bytes | None]
+"""Topic, key and value of a record that the driver writes."""
+
+
+class SmallBatches:
+    """Learns from each batch what the next one may bring. The first batch tells nothing yet, and goes to tasks."""
+
+    def __init__(self) -> None:
+        self._made: deque[float] = deque(maxlen=_REMEMBERED)
+        self._bytes_per_record: deque[float] = deque(maxlen=_REMEMBERED)
+        self._turns = 0
+
+    def expects(self, read: int | None) -> bool:
+        """Whether a batch that reads so many offsets is likely to be small; None if that is not known."""
+        if read is None or read > MOST_RECORDS or not self._made:
+            return False
+        records = max(self._made) * max(read, 1)
+        return records <= MOST_RECORDS and records * max(self._bytes_per_record, default=0.0) <= MOST_BYTES
+
+    def learn(self, read: int | None, records: int, size: int | None = None) -> None:
+        """What a batch has made of the offsets that it read."""
+        if read is not None:
+            self._made.append(records / max(read, 1))
+        if size is not None and records:
+            self._bytes_per_record.append(size / records)
+
+    def write(
+        self, rows: DataFrame, grant: Grant, brokers: Cluster, topic: str | None, extra: Sequence[ExtraRecord]
+    ) -> tuple[dict[Place, Written], int, int] | None:
+        """Writes a batch here: what each partition got, the frame's records and bytes; None if it is too large."""
+        try:
+            table = rows.toArrow()
+        except Exception as error:
+            if _RESULT_TOO_LARGE in str(error):
+                return None
+            raise
+        if table.nbytes > MOST_BYTES:
+            self.learn(None, table.num_rows, table.nbytes)
+            return None
+        try:
+            writer = BatchWriter(brokers, grant)
+            for batch in table.to_batches():
+                # Rows without a key go to another partition each time.
+                self._turns += 1
+                write_rows(writer, grant, brokers, batch, topic, self._turns)
+            if extra:
+                write_rows(writer, grant, brokers, extra_rows(extra), None)
+            return writer.flush(), table.num_rows, table.nbytes
+        except BaseException:
+            # Responses may still arrive that no request waits for.
+            brokers.close()
+            raise
+
+
+def extra_rows(extra: Sequence[ExtraRecord]) -> pa.RecordBatch:
+    """Records of the driver as rows for the writer."""
+    topics, keys, values = zip(*extra, strict=True)
+    return pa.RecordBatch.from_pydict(
+        {
+            "topic": pa.array(topics, pa.string()),
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+        }
+    )
