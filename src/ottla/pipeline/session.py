@@ -54,6 +54,9 @@ JVM_FLAGS: Final = (
 )
 """Flags of the JVM of Spark's driver; with a local master all tasks run in it too."""
 
+QUICK_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+_DRIVER_FLAGS: Final = "spark.driver.extraJavaOptions"
+
 
 def spark_session(
     app_name: str,
@@ -61,11 +64,13 @@ def spark_session(
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
     packages: Sequence[str] = (),
+    low_latency: bool = False,
 ) -> SparkSession:
     """The Spark session of this process; the first call makes it, and one session serves many queries.
 
     `master` is Spark's (default: $SPARK_MASTER, else local on all cores). `settings` are Spark's and override Ottla's.
-    `packages` are further jars by `group:artifact:version`::
+    `packages` are further jars by `group:artifact:version`. `low_latency` is for small batches: the JVM compiles its
+    code quickly and not well, so that batches are fast at once and long runs take up to twice as long::
 
         spark = spark_session("word-count", master="local[2]", settings={"spark.ui.enabled": "false"})
         spark.range(3).count()
@@ -78,7 +83,10 @@ def spark_session(
         return _reused(running, master, settings or {})
     master = master or os.environ.get("SPARK_MASTER") or "local[*]"
     check_master(master)
-    wanted = {**session_settings(master, packages), **(settings or {})}
+    ours = session_settings(master, packages)
+    if low_latency:
+        ours[_DRIVER_FLAGS] = f"{ours[_DRIVER_FLAGS]} {QUICK_COMPILER}"
+    wanted = {**ours, **(settings or {})}
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in wanted.items():
         builder = builder.config(key, value)
@@ -111,7 +119,7 @@ def session_settings(
     quiet = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
         **PIPELINE_SETTINGS,
-        "spark.driver.extraJavaOptions": " ".join((f"-Dlog4j2.configurationFile={quiet}", *JVM_FLAGS)),
+        _DRIVER_FLAGS: " ".join((f"-Dlog4j2.configurationFile={quiet}", *JVM_FLAGS)),
         "spark.jars": ",".join(path.as_uri() for path in map(Path, jars)),
     }
 

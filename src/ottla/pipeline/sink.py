@@ -22,7 +22,7 @@ from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.offsets import has_watermark, query_id_of, source_offsets
 from ottla.pipeline.session import COMMIT_VALIDATION
 from ottla.pipeline.shuffle import Layouts, checked, retried_stage
-from ottla.pipeline.small_batches import ExtraRecord, SmallBatches, extra_rows
+from ottla.pipeline.small_batches import ExtraRecord, Finish, SmallBatches, extra_rows
 from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, write_rows, writing
 from ottla.pipeline.topics import max_message_bytes
 from ottla.pipeline.transaction import CommitUnknown, TransactionDriver
@@ -73,7 +73,8 @@ class KafkaSink:
 
     `group` is the consumer group that gets the source offsets (default: the transactional id; "" for none).
     `options` are Kafka's client settings by their Kafka names ("security.protocol", ...). `marks_topic` is the
-    compacted topic that remembers the last batch; a tenant of a shared cluster names one that is its own.
+    compacted topic that remembers the last batch; a tenant of a shared cluster names one that is its own. `finish`
+    makes records of the rows that the sink is given; small batches are finished and written by the driver itself.
 
     Writing needs Spark and a broker::
 
@@ -95,6 +96,7 @@ class KafkaSink:
         transaction_timeout_ms: int = 900_000,
         options: Mapping[str, str] | None = None,
         marks_topic: str = BATCHES_TOPIC,
+        finish: Finish | None = None,
     ) -> None:
         if compression not in COMPRESSION_NAMES:
             raise PipelineError(
@@ -118,6 +120,7 @@ class KafkaSink:
         self._looked_up = time.monotonic()
         self._layouts = Layouts()
         self._small = SmallBatches()
+        self._finish = finish
 
     @property
     def transactional_id(self) -> str | None:
@@ -171,10 +174,12 @@ class KafkaSink:
         """`read` is the number of offsets that the batch reads, if it is known."""
         if any(topic == self._marks_topic for topic, _, _ in extra):
             raise PipelineError(f"{self._marks_topic} holds the sink's own marks: write to another topic")
-        rows = self._layouts.checked(df, self._topic)
+        if self._finish is None:
+            # A frame without the right columns is refused before anything begins.
+            self._for_kafka(df)
         if not self._exactly_once:
             grant = Grant(self._settings, compression=self._compression, max_batch_bytes=self._batch_bytes())
-            return WriteResult(batch_id, self._run(rows, grant, extra, read))
+            return WriteResult(batch_id, self._run(df, grant, extra, read))
         driver = self._ready(lineage)
         if batch_id is not None and batch_id <= self._last_batch:
             _logger.info("batch %d of %s is already committed", batch_id, driver.transactional_id)
@@ -183,7 +188,7 @@ class KafkaSink:
         batch = self._last_batch + 1 if batch_id is None else batch_id
         for attempt in range(1, MOST_ATTEMPTS + 1):
             try:
-                records = self._write_once(driver, rows, batch, offsets, extra, read)
+                records = self._write_once(driver, df, batch, offsets, extra, read)
                 return WriteResult(batch_id, records, attempts=attempt)
             except SinkFenced as error:
                 self._fenced = error
@@ -225,14 +230,14 @@ class KafkaSink:
     def _write_once(
         self,
         driver: TransactionDriver,
-        rows: DataFrame,
+        df: DataFrame,
         batch: int,
         offsets: Mapping[str, Mapping[int, int]],
         extra: Sequence[ExtraRecord],
         read: int | None,
     ) -> int:
         try:
-            records = self._run(rows, driver.grant(self._batch_bytes()), extra, read)
+            records = self._run(df, driver.grant(self._batch_bytes()), extra, read)
             driver.mark(batch, self._lineage)
             group = driver.transactional_id if self._group is None else self._group
             if offsets and group:
@@ -257,17 +262,21 @@ class KafkaSink:
         self._last_batch = max(before, driver.last_batch(self._lineage))
         return self._last_batch >= batch
 
-    def _run(self, rows: DataFrame, grant: Grant, extra: Sequence[ExtraRecord], read: int | None) -> int:
+    def _for_kafka(self, df: DataFrame) -> DataFrame:
+        return self._layouts.checked(df, self._topic)
+
+    def _run(self, df: DataFrame, grant: Grant, extra: Sequence[ExtraRecord], read: int | None) -> int:
         """Writes the rows, here or by tasks; returns their number."""
         try:
             if self._small.expects(read):
-                done = self._small.write(rows, grant, self._brokers, self._topic, extra)
-                if done is not None:
-                    written, records, size = done
+                table = self._small.collect(self._for_kafka(df) if self._finish is None else df, self._finish)
+                if table is not None:
+                    written = self._small.write(table, grant, self._brokers, self._topic, extra)
                     self._topics.update(place.topic for place in written)
-                    self._small.learn(read, records, size)
-                    return records
-            records = self._run_tasks(rows, grant, extra)
+                    self._small.learn(read, table.num_rows, table.nbytes)
+                    return table.num_rows
+            finished = df if self._finish is None else self._finish.by_tasks(df)
+            records = self._run_tasks(self._for_kafka(finished), grant, extra)
         except Exception as error:
             # The last line of a task's traceback is the message for the user.
             if (messages := _OUR_ERROR.findall(str(error))) and RETRIED not in str(error):

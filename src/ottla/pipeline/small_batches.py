@@ -6,8 +6,10 @@ turns out too large for the driver is written by tasks after all.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from ottla.admin.cluster import Cluster
     from ottla.pipeline.writer import Grant, Place, Written
 
+_logger = logging.getLogger(__name__)
+
 MOST_RECORDS: Final = 5_000
 MOST_BYTES: Final = 8 << 20
 """The most that the driver writes; beyond, several tasks are faster."""
@@ -30,6 +34,14 @@ _RESULT_TOO_LARGE: Final = "spark.driver.maxResultSize"
 
 ExtraRecord = tuple[str, bytes | None, bytes | None]
 """Topic, key and value of a record that the driver writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The last step of a query, from the rows of its frame to records: by tasks, or here for a small batch."""
+
+    by_tasks: Callable[[DataFrame], DataFrame]
+    here: Callable[[pa.Table], pa.Table]
 
 
 class SmallBatches:
@@ -54,19 +66,30 @@ class SmallBatches:
         if size is not None and records:
             self._bytes_per_record.append(size / records)
 
-    def write(
-        self, rows: DataFrame, grant: Grant, brokers: Cluster, topic: str | None, extra: Sequence[ExtraRecord]
-    ) -> tuple[dict[Place, Written], int, int] | None:
-        """Writes a batch here: what each partition got, the frame's records and bytes; None if it is too large."""
+    def collect(self, rows: DataFrame, finish: Finish | None) -> pa.Table | None:
+        """The rows of a batch, finished here; None if that is for tasks to do."""
         try:
             table = rows.toArrow()
         except Exception as error:
             if _RESULT_TOO_LARGE in str(error):
                 return None
             raise
+        if finish is not None:
+            try:
+                table = finish.here(table)
+            except Exception:
+                # Tasks meet the same failure, and report it as Spark does.
+                _logger.debug("the rows of a small batch could not be finished here", exc_info=True)
+                return None
         if table.nbytes > MOST_BYTES:
             self.learn(None, table.num_rows, table.nbytes)
             return None
+        return table
+
+    def write(
+        self, table: pa.Table, grant: Grant, brokers: Cluster, topic: str | None, extra: Sequence[ExtraRecord]
+    ) -> dict[Place, Written]:
+        """Writes the rows of a batch; what each partition got."""
         try:
             writer = BatchWriter(brokers, grant)
             for batch in table.to_batches():
@@ -75,7 +98,7 @@ class SmallBatches:
                 write_rows(writer, grant, brokers, batch, topic, self._turns)
             if extra:
                 write_rows(writer, grant, brokers, extra_rows(extra), None)
-            return writer.flush(), table.num_rows, table.nbytes
+            return writer.flush()
         except BaseException:
             # Responses may still arrive that no request waits for.
             brokers.close()

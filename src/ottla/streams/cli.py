@@ -56,6 +56,7 @@ def streams() -> None:
     "--batch-records", type=click.IntRange(1), help="The most records of one micro-batch.  [default: 1000000]"
 )
 @click.option("--real-time", is_flag=True, help="Milliseconds of latency, for expressions without state.")
+@click.option("--low-latency", is_flag=True, help="Faster small batches, at the cost of long runs' speed.")
 @click.option("--http-port", type=click.IntRange(0, 65535), help="Serve stores, status and metrics here.")
 @click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
 def run(
@@ -71,6 +72,7 @@ def run(
     trigger_ms: int,
     batch_records: int | None,
     real_time: bool,
+    low_latency: bool,
     http_port: int | None,
     conf: tuple[str, ...],
 ) -> None:
@@ -89,6 +91,7 @@ def run(
         trigger_ms=trigger_ms,
         max_offsets_per_batch=batch_records or MAX_OFFSETS_PER_BATCH,
         real_time=real_time,
+        low_latency=low_latency,
         spark=dict(_pair(one) for one in conf),
     )
     try:

@@ -17,7 +17,7 @@ from ottla.streams.graph.operators import Sink
 from ottla.streams.graph.topology import Topology
 from ottla.streams.planner.manifest import Manifest
 from ottla.streams.planner.plan import Plan, Strategy
-from ottla.streams.planner.query import build, needs_headers, output_mode, plan_for_spark
+from ottla.streams.planner.query import build, build_for_sink, needs_headers, output_mode, plan_for_spark
 from ottla.streams.planner.rows import Tasks
 from ottla.streams.planner.strategies import choose_strategy
 from ottla.streams.settings import StreamsSettings
@@ -102,7 +102,12 @@ class StreamsApp:
 
         plan = plan_for_spark(self.topology)
         partitions = self._partitions(plan)
-        spark = spark_session(self.application_id, master=self.settings.master, settings=self.settings.spark)
+        spark = spark_session(
+            self.application_id,
+            master=self.settings.master,
+            settings=self.settings.spark,
+            low_latency=self.settings.low_latency,
+        )
         self._spark = spark
         tasks = self._tasks(plan, partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
         reader = (
@@ -132,6 +137,7 @@ class StreamsApp:
         if self.settings.real_time:
             self.query = self._start_real_time(build(records, plan, tasks))
             return self
+        frame, finish = build_for_sink(records, plan, tasks)
         sink = KafkaSink(
             self.settings.bootstrap_servers,
             transactional_id=self.application_id if self.settings.exactly_once else None,
@@ -139,10 +145,10 @@ class StreamsApp:
             exactly_once=self.settings.exactly_once,
             options=self.settings.client,
             marks_topic=self.settings.marks_topic or BATCHES_TOPIC,
+            finish=finish,
         )
         writer = (
-            build(records, plan, tasks)
-            .writeStream.queryName(self.application_id)
+            frame.writeStream.queryName(self.application_id)
             .outputMode(output_mode(plan))
             .foreachBatch(sink)
             .option("checkpointLocation", str(self.checkpoint))

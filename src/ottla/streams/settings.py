@@ -47,6 +47,8 @@ class StreamsSettings:
     """Create topics that are missing, with one partition."""
     real_time: bool = False
     """Milliseconds instead of micro-batches: for topologies of expressions without state, written at least once."""
+    low_latency: bool = False
+    """Let Spark's JVM compile its code quickly: small batches are faster, long runs take up to twice as long."""
     client: dict[str, str] = field(default_factory=dict, repr=False)
     spark: dict[str, str] = field(default_factory=dict)
     marks_topic: str | None = None

@@ -224,8 +224,7 @@ class FinishingStage:
     started_ms: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Called by Spark in each task."""
-        task_begins()
+        """Called by Spark in each task, or by the driver for a small batch."""
         topology = self.plan.topology
         counts = self.plan.plain_counts
         by_store = {node.operator.store: node for node in counts if isinstance(node.operator, op.Aggregate)}

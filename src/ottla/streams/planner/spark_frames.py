@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.streams.graph.operators import Process
 from ottla.streams.planner.plan import OUT, Plan
 from ottla.streams.planner.rows import HEADERS, SCHEMA, Tasks
+from ottla.streams.planner.stateless_stage import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -66,6 +71,18 @@ def finished_records(rows: DataFrame) -> DataFrame:
         f.timestamp_millis("time").alias("timestamp"),
         "headers",
         f.when(f.col("task") >= 0, f.col("task")).alias("partition"),
+    )
+
+
+def finished_table(rows: Iterable[pa.RecordBatch]) -> pa.Table:
+    """The same as `finished_records`, of rows that are here."""
+    table = pa.Table.from_batches(rows, arrow_schema())
+    table = table.filter(pc.equal(table["stage"], OUT))
+    task = table["task"]
+    columns = {name: table[name] for name in ("topic", "key", "value")}
+    partition = pc.if_else(pc.greater_equal(task, 0), task, pa.scalar(None, task.type))
+    return pa.table(
+        {**columns, "timestamp": table["time"], "headers": table["headers"], "partition": partition}
     )
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from ottla.pipeline.small_batches import Finish
 from ottla.streams.functions import Function
 from ottla.streams.graph.topology import Node
 from ottla.streams.planner.count_patterns import has_only_plain_counts
 from ottla.streams.planner.counting_stage import COUNTS_SCHEMA, CountingStage, FinishingStage
 from ottla.streams.planner.plan import Plan
 from ottla.streams.planner.rows import SCHEMA, Tasks
-from ottla.streams.planner.spark_frames import arrived_records, finished_records, now_ms
+from ottla.streams.planner.spark_frames import arrived_records, finished_records, finished_table, now_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,6 +39,12 @@ def _has_expressions(node: Node) -> bool:
 
 def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
     """Records for the sink; the query's output mode is "update"."""
+    frame, finish = build_for_sink(records, plan, tasks)
+    return finish.by_tasks(frame)
+
+
+def build_for_sink(records: DataFrame, plan: Plan, tasks: Tasks) -> tuple[DataFrame, Finish]:
+    """The totals that have changed, and the step that makes records of them."""
     from pyspark.sql import functions as f
 
     started_ms = now_ms()
@@ -46,4 +53,8 @@ def build(records: DataFrame, plan: Plan, tasks: Tasks) -> DataFrame:
     totals = counted.groupBy("store", "task", "name").agg(
         f.sum("records").alias("records"), f.max("time").alias("time")
     )
-    return finished_records(totals.mapInArrow(FinishingStage(plan, tasks, started_ms), SCHEMA))
+    stage = FinishingStage(plan, tasks, started_ms)
+    return totals, Finish(
+        by_tasks=lambda frame: finished_records(frame.mapInArrow(stage, SCHEMA)),
+        here=lambda table: finished_table(stage(iter(table.to_batches()))),
+    )
