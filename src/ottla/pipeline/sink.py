@@ -273,8 +273,9 @@ class KafkaSink:
                 if table is not None:
                     written = self._small.write(table, grant, self._brokers, self._topic, extra)
                     self._topics.update(place.topic for place in written)
-                    self._small.learn(read, table.num_rows, table.nbytes)
-                    return table.num_rows
+                    records = int(table.num_rows)
+                    self._small.learn(read, records, table.nbytes)
+                    return records
             finished = df if self._finish is None else self._finish.by_tasks(df)
             records = self._run_tasks(self._for_kafka(finished), grant, extra)
         except Exception as error:

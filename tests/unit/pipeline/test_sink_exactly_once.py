@@ -202,7 +202,12 @@ def test_a_driver_whose_id_is_taken_over_stops_for_good(broker, topic) -> None:
 def test_a_batch_that_is_too_large_for_the_driver_goes_to_tasks(broker, topic, monkeypatch) -> None:
     sink = sink_of(broker, topic)
     by_tasks: list[Any] = []
-    monkeypatch.setattr(sink, "_run_tasks", lambda rows, grant, extra: by_tasks.append(rows) or 7)
+
+    def run_tasks(rows: Any, *_: Any) -> int:
+        by_tasks.append(rows)
+        return 7
+
+    monkeypatch.setattr(sink, "_run_tasks", run_tasks)
     large = Frame("a", failures=[RuntimeError("Total size is bigger than spark.driver.maxResultSize")])
     assert write(sink, 0, frame=large) == WriteResult(0, 7)
     huge = Frame("x" * (MOST_BYTES + 1))
