@@ -62,6 +62,8 @@ class RequestContext(ABC):
     """The nodes that the client's certificate names."""
     meter: Meter | None = None
     """Measures the request against quotas; None while there are none."""
+    client_software: tuple[str, str] = ("unknown", "unknown")
+    """The name and version of the client's library, as it reported them with ApiVersions."""
     connection_id: str
     received_at: float
     """On the monotonic clock, in seconds."""
@@ -77,6 +79,9 @@ class RequestContext(ABC):
 
     def note_error(self, code: int) -> None:  # noqa: B027 - only requests of clients are counted
         """Count an error code of the response. APIs whose responses are too large to be searched call it."""
+
+    def note_software(self, name: str, version: str) -> None:  # noqa: B027 - as above
+        """The client has said which library it uses."""
 
     def from_follower(self) -> None:  # noqa: B027 - as above
         """Count the request as a follower's, not a consumer's."""

@@ -22,6 +22,7 @@ from ottla.api import (
     raft,
     security,
     share,
+    telemetry,
     transactions,
 )
 from ottla.api.base import AnyApi
@@ -118,7 +119,7 @@ def _join(*areas: ModuleType) -> dict[int, str]:
     return joined
 
 
-_OF_BROKERS: Final = _join(cluster, admin, data, groups, security, share, transactions)
+_OF_BROKERS: Final = _join(cluster, admin, data, groups, security, share, telemetry, transactions)
 _OF_CONTROLLERS: Final = _join(controller, forwarding, raft)
 
 

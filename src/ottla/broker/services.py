@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from ottla.broker.client_telemetry import ClientTelemetry
 from ottla.broker.topic_creation import InternalTopicCreations
 from ottla.counters import NodeCounters
 from ottla.errors import ApiException, ErrorCode
@@ -118,6 +119,8 @@ class Broker(Node):
     """Brokers that were fenced a moment ago, which Metadata still lists."""
     creations: InternalTopicCreations = field(default_factory=InternalTopicCreations)
     """Internal topics of streams groups that are being created, or could not be."""
+    telemetry: ClientTelemetry = field(default_factory=ClientTelemetry)
+    """Clients that send their own metrics."""
     auto_creating: set[TopicName] = field(default_factory=set)
     """Topics whose creation by the controller is in progress because a client named them."""
 

@@ -101,6 +101,9 @@ class Collector:
         yield from self._process.read(sink)
         sink.one(names.PREALLOCATED, sources.preallocated_bytes())
         sink.one(names.RECOVERY_SECONDS, round(sources.recovery_s(), 6))
+        if broker is not None:
+            sink.one(names.TELEMETRY_CLIENTS, len(broker.telemetry))
+            sink.one(names.TELEMETRY_PUSHES, broker.telemetry.pushes)
         yield from self._requests.read(sink, broker)
         yield from self._cluster.read(sink, broker)
         if broker is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Final
 
@@ -18,11 +17,11 @@ from ottla.metrics.http import HttpRequest, HttpResponse, Page, Site, plain
 from ottla.metrics.profile import MAX_SECONDS, profile
 
 if TYPE_CHECKING:
-    from ottla.broker.services import Broker, Node
     from ottla.credentials.secret import Secret
     from ottla.log.segment import Segment
+    from ottla.metrics.client_metrics import ClientMetrics
     from ottla.metrics.replica_metrics import Wanted
-    from ottla.net.watchdog import LoopWatchdog
+    from ottla.metrics.sources import Sources
 
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 _JSON: Final = "application/json"
@@ -38,15 +37,15 @@ class Pages:
     def __init__(
         self,
         collector: Collector,
-        node: Node,
-        broker: Callable[[], Broker | None],
-        watchdog: LoopWatchdog | None,
+        clients: ClientMetrics,
+        sources: Sources,
         executor: Executor,
     ) -> None:
         self._collector = collector
-        self._node = node
-        self._broker = broker
-        self._watchdog = watchdog
+        self._clients = clients
+        self._node = node = sources.node
+        self._broker = sources.broker
+        self._watchdog = sources.watchdog
         self._executor = executor
         self._debug = node.config.bool("ottla.http.debug")
         self._each_partition = node.config.bool("ottla.http.metrics.partitions")
@@ -55,16 +54,13 @@ class Pages:
         self._pages: dict[str, Page] = {
             "/": self._index,
             "/metrics": self._metrics,
+            "/metrics/clients": self._of_clients,
             "/health/live": self._live,
             "/health/ready": self._ready,
         }
         if self._debug:
             self._pages["/debug/stalls"] = self._stalls
             self._pages["/debug/profile"] = self._profile
-
-    def add(self, path: str, page: Page) -> None:
-        """Serve one more page."""
-        self._pages[path] = page
 
     def site(self, token: Secret | None) -> Site:
         return Site(self._find, lambda path: path.startswith(_HEALTH), token)
@@ -96,6 +92,11 @@ class Pages:
             return plain(400, str(error))
         each = query.get("partitions", "true" if self._each_partition else "false") == "true"
         text = await self._collector.text(Asked(spelling, topics, each), wanted)
+        return await self._shown(request, text, _PROMETHEUS)
+
+    async def _of_clients(self, request: HttpRequest) -> HttpResponse:
+        """What clients sent of their own metrics."""
+        text = await asyncio.get_running_loop().run_in_executor(self._executor, self._clients.text)
         return await self._shown(request, text, _PROMETHEUS)
 
     async def _shown(self, request: HttpRequest, text: bytes, content_type: str) -> HttpResponse:

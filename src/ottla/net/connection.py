@@ -114,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         "last_active",
         "monotonic",
         "on_disconnect",
+        "software",
     )
 
     def __init__(
@@ -160,6 +161,8 @@ class Connection(asyncio.BufferedProtocol):
         """Runs while a quota keeps the connection's next requests waiting."""
         self._resume_scheduled = False
         self.last_active = clock.monotonic()
+        self.software = ("unknown", "unknown")
+        """Name and version of the client's library."""
         self.on_disconnect: dict[Hashable, Callable[[], None]] = {}
         """Callbacks of state that lives as long as the connection."""
 

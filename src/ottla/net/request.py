@@ -108,6 +108,10 @@ class Request(RequestContext):
         return self._connection.client.node_ids
 
     @property
+    def client_software(self) -> tuple[str, str]:  # type: ignore[override]  # asked for by few requests
+        return self._connection.software
+
+    @property
     def grants(self) -> Grants:
         return self._connection.grants
 
@@ -144,6 +148,9 @@ class Request(RequestContext):
 
     def note_error(self, code: int) -> None:
         self.counters.error(code)
+
+    def note_software(self, name: str, version: str) -> None:
+        self._connection.software = name, version
 
     def from_follower(self) -> None:
         follower = self.counters.follower

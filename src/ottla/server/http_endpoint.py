@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +14,9 @@ from ottla.credentials.secret import Secret
 from ottla.net.listener import bind
 
 if TYPE_CHECKING:
-    from ottla.broker.services import Broker
     from ottla.config.broker import BrokerConfig
+    from ottla.metrics.client_metrics import ClientMetrics
+    from ottla.metrics.collect import Collector
     from ottla.metrics.http import HttpServer
     from ottla.metrics.routes import Pages
     from ottla.metrics.sources import Sources
@@ -53,17 +53,13 @@ class HttpEndpoint:
         host, port = self._sockets[0].getsockname()[:2]
         return str(host), int(port)
 
-    async def open(self, sources: Sources, broker: Callable[[], Broker | None]) -> None:
+    async def open(self, sources: Sources, collector: Collector, clients: ClientMetrics) -> None:
         """Serve."""
-        # Loaded where there is a server: most tests and tools need none.
-        from ottla.metrics.collect import Collector
         from ottla.metrics.http import HttpServer
         from ottla.metrics.routes import Pages
 
         node = sources.node
-        self._collector = Collector(sources)
-        self._collector.start()
-        self._pages = Pages(self._collector, node, broker, sources.watchdog, node.executor)
+        self._pages = Pages(collector, clients, sources, node.executor)
         self._server = HttpServer(self._sockets, self._pages.site(self.token), node.clock, self._tls)
         await self._server.start()
 
@@ -71,7 +67,6 @@ class HttpEndpoint:
         """Stop serving, and release the address."""
         if self._pages is not None:
             self._pages.stop()
-            self._collector.stop()
         if self._server is not None:
             await self._server.stop()
         for sock in self._sockets:

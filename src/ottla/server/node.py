@@ -40,7 +40,7 @@ from ottla.server.broker_role import make_broker, make_lifecycle, topic_configs
 from ottla.server.controller_role import ControllerRegistrar
 from ottla.server.directories import open_directories
 from ottla.server.environment import Environment, Listeners
-from ottla.server.http_endpoint import HttpEndpoint
+from ottla.server.monitoring import Monitoring
 from ottla.server.peer_security import peer_security
 from ottla.server.publishers import broker_publishers, node_publishers
 from ottla.server.quorum import make_loader, make_raft, peer_settings
@@ -147,11 +147,10 @@ class Server:
         self._undo.append(listeners.discard)
         report(unsafe, strict=False)
         self.addresses = listeners.addresses
-        http = None
-        if config.opt_str("ottla.http.listen"):
-            http = HttpEndpoint(config, guarded=self._authorizer is not None)
-            self._undo.append(http.close)
-            self.http_address = http.address
+        monitoring = self._monitoring = Monitoring(config, guarded=self._authorizer is not None)
+        self._undo.append(monitoring.close)
+        if monitoring.http is not None:
+            self.http_address = monitoring.http.address
         executor = self._environment.executor
         audit = self._audit = open_audit(config, clock, executor)
         if audit is not None:
@@ -198,8 +197,7 @@ class Server:
         for publisher in node_publishers(node, listeners, settings, self._tls):
             loader.add_publisher(publisher)
         self._start_quorum(listeners, node, raft, loader)
-        if http is not None:
-            await http.open(self._sources(node, loader, reserver), lambda: self.broker)
+        await monitoring.open(self._sources(node, loader, reserver))
         if config.is_broker:
             await self._start_broker(listeners, node, loader, settings, log_manager, executor)
         _tune_gc()
@@ -329,6 +327,7 @@ class Server:
         await loop.run_in_executor(executor, log_manager.load, topic_configs(settings, loader.image))
         self._recovery_s = clock.monotonic() - began
         broker = self.broker = make_broker(node, lifecycle, log_manager, executor, loop)
+        self._monitoring.take_from_clients(broker)
         for publisher in broker_publishers(broker, settings):
             loader.add_publisher(publisher)
         loader.add_publisher(lifecycle.publish)

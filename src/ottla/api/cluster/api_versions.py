@@ -18,6 +18,7 @@ from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
 
+_MAX_NAME = 100
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -33,6 +34,10 @@ def handle(
     ):
         raise ApiException(
             ErrorCode.INVALID_REQUEST, "the client software name and version contain invalid characters"
+        )
+    if ctx.version >= 3:
+        ctx.note_software(
+            request.client_software_name[:_MAX_NAME], request.client_software_version[:_MAX_NAME]
         )
     apis = supported(on_controller_listener=ctx.on_controller_listener)
     image = broker.image
