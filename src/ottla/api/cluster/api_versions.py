@@ -15,10 +15,14 @@ from ottla.api.base import NOTHING, Api, RequestContext
 from ottla.broker.services import Node
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
+from ottla.metadata.image import ConfigurationsImage
 from ottla.wire import messages
 from ottla.wire.apis import ApiKey
+from ottla.wire.enums import ConfigResourceType
 
 _MAX_NAME = 100
+_TELEMETRY = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""Advertised while somebody wants clients' metrics: librdkafka logs a line for each client that is given an id."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -49,6 +53,7 @@ def handle(
         api_keys=[
             response.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
             for api in apis.advertised()
+            if api.key not in _TELEMETRY or _has_subscriptions(image.configs)
         ],
         # Clients before version 4 cannot handle features whose lowest level is 0.
         supported_features=[
@@ -63,6 +68,18 @@ def handle(
         ],
         zk_migration_ready=False,
     )
+
+
+_searched: tuple[ConfigurationsImage | None, bool] = (None, False)
+"""The configurations that were searched last, since there can be thousands, and the result."""
+
+
+def _has_subscriptions(configs: ConfigurationsImage) -> bool:
+    global _searched
+    if _searched[0] is not configs:
+        found = any(kind == ConfigResourceType.CLIENT_METRICS for kind, _ in configs.resources)
+        _searched = configs, found
+    return _searched[1]
 
 
 def on_error(
