@@ -56,7 +56,7 @@ class ClientMetrics:
 
     def receive(self, client: Client, data: bytes) -> None:
         """Read a push. Raises ValueError if it is no OTLP. Called in a thread."""
-        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from google.protobuf.message import DecodeError
         from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
         pushed = MetricsData()

@@ -6,7 +6,7 @@ One scrape runs at a time for each spelling; who asks meanwhile gets its text.
 from __future__ import annotations
 
 import asyncio
-import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SLICE_S: Final = 0.002
 KEEP_S: Final = 1.0
 _MAX_KEPT: Final = 8
+
+Pieces = list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ class Collector:
         self._cluster = ClusterMetrics(sources.node, sources.loader, self._unclean, self._rates)
         self._process = ProcessMetrics(sources.node.node_id, sources.watchdog, self._collections)
         self._replicas: ReplicaMetrics | None = None
-        self._kept: dict[Asked, tuple[float, bytes]] = {}
-        self._running: dict[Asked, asyncio.Task[bytes]] = {}
+        self._kept: dict[Asked, tuple[float, Pieces]] = {}
+        self._running: dict[Asked, asyncio.Task[Pieces]] = {}
 
     def start(self) -> None:
         """Begin to count what only callbacks can count."""
@@ -63,8 +65,8 @@ class Collector:
         for task in self._running.values():
             task.cancel()
 
-    async def text(self, asked: Asked, wanted: Wanted | None = None) -> bytes:
-        """The metrics in Prometheus' text format. `wanted` is what `asked.topics` means."""
+    async def text(self, asked: Asked, wanted: Wanted | None = None) -> Pieces:
+        """The metrics in Prometheus' text format, in pieces. `wanted` is what `asked.topics` means."""
         now = self._clock.monotonic()
         kept = self._kept.get(asked)
         if kept is not None and now - kept[0] < KEEP_S:
@@ -77,10 +79,10 @@ class Collector:
         # A client that goes away must not end the scrape of others.
         return await asyncio.shield(task)
 
-    async def _collect(self, asked: Asked, wanted: Wanted | None) -> bytes:
+    async def _collect(self, asked: Asked, wanted: Wanted | None) -> Pieces:
         sink = TextSink(asked.spelling)
         await self.fill(sink, wanted, each_partition=asked.each_partition)
-        text = sink.text()
+        text = sink.parts
         if len(self._kept) >= _MAX_KEPT:
             self._kept.clear()
         self._kept[asked] = self._clock.monotonic(), text
@@ -112,6 +114,7 @@ class Collector:
             yield from self._replicas.read(sink, wanted, each_partition=each_partition)
 
 
-def compressed(text: bytes) -> bytes:
+def compressed(text: Pieces) -> bytes:
     """The text as gzip, for `Accept-Encoding`. Call it in a thread."""
-    return gzip.compress(text, compresslevel=1, mtime=0)
+    packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return b"".join([*(packer.compress(piece) for piece in text), packer.flush()])

@@ -45,7 +45,8 @@ class HttpRequest:
 class HttpResponse:
     """What a page answers."""
 
-    body: bytes
+    body: bytes | list[bytes]
+    """A large body comes in pieces."""
     status: int = 200
     content_type: str = _TEXT
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -209,18 +210,23 @@ class _Connection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         http = self._http
+        pieces = [response.body] if isinstance(response.body, bytes) else response.body
         headers = [
             ("Content-Type", response.content_type),
-            ("Content-Length", str(len(response.body))),
+            ("Content-Length", str(sum(map(len, pieces)))),
             ("Cache-Control", "no-store"),
             ("X-Content-Type-Options", "nosniff"),
             *response.headers.items(),
         ]
         written = http.send(h11.Response(status_code=response.status, headers=headers)) or b""
-        body = b"" if request.method == b"HEAD" else response.body
-        written += http.send(h11.Data(data=body)) or b""
-        written += http.send(h11.EndOfMessage()) or b""
         transport.write(written)
+        if request.method != b"HEAD":
+            # With a known length a body is sent as it is: h11 counts it, and copies nothing.
+            for piece in pieces:
+                transport.writelines(http.send_with_data_passthrough(h11.Data(data=piece)) or ())
+        else:
+            http.send(h11.Data(data=b""))
+        transport.write(http.send(h11.EndOfMessage()) or b"")
         self._wait()
         try:
             event = http.next_event() if http.their_state is h11.SEND_BODY else None

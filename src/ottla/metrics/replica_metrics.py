@@ -7,6 +7,7 @@ text until a replica changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from ottla.counters import TopicCounters
@@ -36,8 +37,10 @@ class ReplicaMetrics:
         self._rates = rates
         self._labels: dict[tuple[str, int], Labels] = {}
         self._topic_labels: dict[str, Labels] = {}
-        self._kept: dict[Spelling, tuple[int, list[str]]] = {}
-        """The text about in-sync sets, with the count of state changes that it belongs to."""
+        self._kept: dict[Spelling, tuple[int, list[bytes]]] = {}
+        """The text about in-sync sets, with the count of state changes that it belongs to; so are the next two."""
+        self._sums: tuple[int, tuple[int, ...]] = (-1, ())
+        self._open_logs: tuple[int, list[tuple[Labels, PartitionLog]]] = (-1, [])
 
     def read(self, sink: Sink, topics: Wanted | None, *, each_partition: bool) -> Iterator[None]:
         """All families, in slices: other work may run at each `yield`."""
@@ -50,7 +53,7 @@ class ReplicaMetrics:
         if each_partition:
             if topics is not None:
                 partitions = [each for each in partitions if topics(each.topic)]
-            yield from self._logs(sink, partitions)
+            yield from self._logs(sink, partitions, whole=topics is None)
             yield from self._states(sink, partitions, whole=topics is None)
 
     # -- topics
@@ -91,35 +94,38 @@ class ReplicaMetrics:
     # -- the broker's replicas in numbers
 
     def _replicas(self, sink: Sink, partitions: list[Partition]) -> Iterator[None]:
-        leading = under = below = at = offline = moving = 0
-        registered = self._broker.image.topics
-        for done, partition in enumerate(partitions):
-            offline += partition.offline
-            if partition.is_leader:
-                leading += 1
-                isr, replicas = len(partition.isr), len(partition.replicas)
-                minimum = _minimum(partition)
-                under += isr < replicas
-                below += isr < minimum
-                at += isr == minimum
-                registration = registered.partition(partition.topic_id, partition.index)
-                moving += registration is not None and bool(
-                    registration.adding_replicas or registration.removing_replicas
-                )
-            if done % _SLICE == _SLICE - 1:
-                yield
         counters = self._broker.replicas.counters
-        sink.one(names.LEADER_COUNT, leading)
+        changes = counters.state_changes
+        if self._sums[0] != changes:
+            sums = [0] * len(_SUMS)
+            for start in range(0, len(partitions), _SLICE):
+                self._add_up(partitions[start : start + _SLICE], sums)
+                yield
+            self._sums = changes, tuple(sums)
+        for family, value in zip(_SUMS, self._sums[1], strict=True):
+            sink.one(family, value)
         sink.one(names.PARTITION_COUNT, len(partitions))
-        sink.one(names.UNDER_REPLICATED, under)
-        sink.one(names.UNDER_MIN_ISR, below)
-        sink.one(names.AT_MIN_ISR, at)
-        sink.one(names.OFFLINE_REPLICAS, offline)
-        sink.one(names.REASSIGNING, moving)
         sink.one(names.ISR_SHRINKS, counters.isr_shrinks)
         sink.one(names.ISR_EXPANDS, counters.isr_expands)
         sink.one(names.FAILED_ISR_UPDATES, counters.failed_isr_updates)
         sink.one(names.COLD_READS, counters.cold_reads)
+
+    def _add_up(self, partitions: list[Partition], sums: list[int]) -> None:
+        """Add these replicas to the values of `_SUMS`."""
+        registered = self._broker.image.topics
+        for partition in partitions:
+            sums[5] += partition.offline
+            if not partition.is_leader:
+                continue
+            isr, replicas, minimum = len(partition.isr), len(partition.replicas), _minimum(partition)
+            registration = registered.partition(partition.topic_id, partition.index)
+            sums[0] += 1
+            sums[1] += isr < replicas
+            sums[2] += isr < minimum
+            sums[3] += isr == minimum
+            sums[4] += registration is not None and bool(
+                registration.adding_replicas or registration.removing_replicas
+            )
 
     def _directories(self, sink: Sink) -> None:
         directories = self._broker.log_manager.dirs
@@ -159,27 +165,31 @@ class ReplicaMetrics:
             )
         return labels
 
-    def _logs(self, sink: Sink, partitions: list[Partition]) -> Iterator[None]:
-        logs: list[tuple[Labels, PartitionLog]] = []
-        for start in range(0, len(partitions), _SLICE):
-            logs += [
-                (self._of(each), each.log)
-                for each in partitions[start : start + _SLICE]
-                if each.log is not None and not each.gone
-            ]
-            yield
-        sink.begin(names.LOG_SIZE)
-        for start in range(0, len(logs), _SLICE):
-            sink.rows([(labels, log.size) for labels, log in logs[start : start + _SLICE]])
-            yield
-        sink.begin(names.LOG_START)
-        for start in range(0, len(logs), _SLICE):
-            sink.rows([(labels, log.log_start_offset) for labels, log in logs[start : start + _SLICE]])
-            yield
-        sink.begin(names.LOG_END)
-        for start in range(0, len(logs), _SLICE):
-            sink.rows([(labels, log.log_end_offset) for labels, log in logs[start : start + _SLICE]])
-            yield
+    def _logs(self, sink: Sink, partitions: list[Partition], *, whole: bool) -> Iterator[None]:
+        changes = self._broker.replicas.counters.state_changes
+        logs = self._open_logs[1]
+        if not whole or self._open_logs[0] != changes:
+            logs = []
+            for start in range(0, len(partitions), _SLICE):
+                logs += [
+                    (self._of(each), each.log)
+                    for each in partitions[start : start + _SLICE]
+                    if each.log is not None and not each.gone
+                ]
+                yield
+            if whole:
+                self._open_logs = changes, logs
+        for family, attribute in _LOG_FAMILIES:
+            sink.begin(family)
+            read = attrgetter(attribute)
+            for start in range(0, len(logs), _SLICE):
+                some = logs[start : start + _SLICE]
+                if isinstance(sink, TextSink):
+                    name, prefix = sink.name, sink.prefix
+                    sink.lines([f"{name}{prefix(labels)} {read(log)}" for labels, log in some])
+                else:
+                    sink.rows([(labels, read(log)) for labels, log in some])
+                yield
 
     def _states(self, sink: Sink, partitions: list[Partition], *, whole: bool) -> Iterator[None]:
         changes = self._broker.replicas.counters.state_changes
@@ -202,6 +212,19 @@ class ReplicaMetrics:
             self._kept[sink.spelling] = changes, sink.parts[begin:]
 
 
+_SUMS: Final = (
+    names.LEADER_COUNT,
+    names.UNDER_REPLICATED,
+    names.UNDER_MIN_ISR,
+    names.AT_MIN_ISR,
+    names.REASSIGNING,
+    names.OFFLINE_REPLICAS,
+)
+_LOG_FAMILIES: Final = (
+    (names.LOG_SIZE, "size"),
+    (names.LOG_START, "log_start_offset"),
+    (names.LOG_END, "log_end_offset"),
+)
 _STATE_FAMILIES: Final = (
     names.PARTITION_UNDER_REPLICATED,
     names.PARTITION_ISR,

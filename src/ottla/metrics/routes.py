@@ -97,10 +97,10 @@ class Pages:
     async def _of_clients(self, request: HttpRequest) -> HttpResponse:
         """What clients sent of their own metrics."""
         text = await asyncio.get_running_loop().run_in_executor(self._executor, self._clients.text)
-        return await self._shown(request, text, _PROMETHEUS)
+        return await self._shown(request, [text], _PROMETHEUS)
 
-    async def _shown(self, request: HttpRequest, text: bytes, content_type: str) -> HttpResponse:
-        if request.accepts_gzip and len(text) >= _WORTH_GZIP:
+    async def _shown(self, request: HttpRequest, text: list[bytes], content_type: str) -> HttpResponse:
+        if request.accepts_gzip and sum(map(len, text)) >= _WORTH_GZIP:
             loop = asyncio.get_running_loop()
             packed = await loop.run_in_executor(self._executor, compressed, text)
             return HttpResponse(packed, content_type=content_type, headers={"Content-Encoding": "gzip"})

@@ -96,19 +96,36 @@ class TextSink(Sink):
 
     def __init__(self, spelling: Spelling) -> None:
         self.spelling = spelling
-        self.parts: list[str] = []
+        self.parts: list[bytes] = []
+        """The text in pieces, each of whole lines: a join of megabytes would hold up the event loop."""
         self._name = ""
         self._lower = spelling is Spelling.CONFLUENT
 
     def text(self) -> bytes:
-        return "\n".join([*self.parts, ""]).encode()
+        """All of it. Large texts are sent in pieces instead."""
+        return b"".join(self.parts)
+
+    def lines(self, lines: list[str]) -> None:
+        """Append whole lines."""
+        if lines:
+            lines.append("")
+            self.parts.append("\n".join(lines).encode())
+
+    def prefix(self, labels: Labels) -> str:
+        """The labels as this sink writes them, after the name of a sample."""
+        return labels.lowered if self._lower else labels.text
+
+    @property
+    def name(self) -> str:
+        """The name of the family that has begun."""
+        return self._name
 
     def begin(self, family: Family) -> None:
         self._name, kind = shown(family, self.spelling)
         self._head(self._name, kind, family.help)
 
     def _head(self, name: str, kind: str, help: str) -> None:
-        self.parts.append(f"# HELP {name} {help}\n# TYPE {name} {kind}")
+        self.parts.append(f"# HELP {name} {help}\n# TYPE {name} {kind}\n".encode())
 
     def rows(self, rows: Rows) -> None:
         name = self._name
@@ -116,8 +133,7 @@ class TextSink(Sink):
             lines = [f"{name}{labels.lowered} {value}" for labels, value in rows]
         else:
             lines = [f"{name}{labels.text} {value}" for labels, value in rows]
-        if lines:
-            self.parts.append("\n".join(lines))
+        self.lines(lines)
 
     def times(self, family: Family, rows: Iterable[tuple[Labels, Counts, Counts, float]]) -> None:
         rows = list(rows)
@@ -157,7 +173,7 @@ class TextSink(Sink):
             lines.append(f'{name}_bucket{{le="{bound}"}} {below(counts, bound)}')
         total = sum(counts)
         lines += [f'{name}_bucket{{le="+Inf"}} {total}', f"{name}_sum {sum_s}", f"{name}_count {total}"]
-        self.parts.append("\n".join(lines))
+        self.lines(lines)
 
 
 def below(counts: Counts, bound_s: float) -> int:
