@@ -183,27 +183,28 @@ class ReplicaMetrics:
         for family, attribute in _LOG_FAMILIES:
             sink.begin(family)
             read = attrgetter(attribute)
-            prefixes = (
-                self._line_starts(sink, logs, changes) if isinstance(sink, TextSink) and whole else None
-            )
+            starts = self._line_starts(sink, changes) if isinstance(sink, TextSink) and whole else None
             for start in range(0, len(logs), _SLICE):
                 some = logs[start : start + _SLICE]
-                if prefixes is not None and isinstance(sink, TextSink):
+                if starts is not None and isinstance(sink, TextSink):
+                    if len(starts) == start:
+                        name, prefix = sink.name, sink.prefix
+                        starts += [f"{name}{prefix(labels)} " for labels, _ in some]
                     # The loops are in C: this is most of what a scrape of ten thousand partitions takes.
                     values = map(str, map(read, [log for _, log in some]))
-                    sink.lines(list(map(add, prefixes[start : start + _SLICE], values)))
+                    sink.lines(list(map(add, starts[start : start + _SLICE], values)))
                 else:
                     sink.rows([(labels, read(log)) for labels, log in some])
                 yield
 
-    def _line_starts(
-        self, sink: TextSink, logs: list[tuple[Labels, PartitionLog]], changes: int
-    ) -> list[str]:
-        """Name and labels of each log's sample in the family that has begun, kept until a replica changes."""
+    def _line_starts(self, sink: TextSink, changes: int) -> list[str]:
+        """Name and labels of each log's sample in the family that has begun, as far as they were made.
+
+        They are kept until a replica changes.
+        """
         kept = self._starts.get(sink.name)
         if kept is None or kept[0] != changes:
-            name, prefix = sink.name, sink.prefix
-            kept = self._starts[name] = changes, [f"{name}{prefix(labels)} " for labels, _ in logs]
+            kept = self._starts[sink.name] = changes, []
         return kept[1]
 
     def _states(self, sink: Sink, partitions: list[Partition], *, whole: bool) -> Iterator[None]:
