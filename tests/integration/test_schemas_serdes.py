@@ -290,3 +290,41 @@ def test_consume_shows_records_as_json(shared_ottla_broker, registry, process):
     command += ["--filter", "value.id > 0", "--timeout-ms", "3000"]
     filtered = subprocess.run(command, capture_output=True, timeout=60)
     assert filtered.stdout.splitlines() == [b'{"id":1,"customer":"ann","note":null}']
+
+
+def test_connects_avro_converter(registry, process):
+    import datetime as dt
+    from decimal import Decimal
+
+    from ottla.connect.converters.avro_converter import AvroConverter
+    from ottla.connect.data import schema as data
+
+    converter = AvroConverter({"schema.registry.url": process.url})
+    schema = data.struct(
+        [
+            ("id", data.INT64),
+            ("note", data.optional(data.STRING)),
+            ("price", data.decimal_schema(2)),
+            ("day", data.DATE_SCHEMA),
+            ("tags", data.array(data.STRING)),
+            ("inner", data.struct([("n", data.Schema(data.Type.INT16))], name="shop.Inner")),
+        ],
+        name="shop.Order",
+    )
+    value = data.Struct(
+        schema,
+        {
+            "id": 1,
+            "price": Decimal("1.50"),
+            "day": dt.date(2026, 11, 17),
+            "tags": ["a"],
+            "inner": data.Struct(schema.field("inner").schema, {"n": 3}),
+        },
+    )
+    written = converter.from_connect("connect", schema, value)
+    read_schema, read = converter.to_connect("connect", written)
+    assert read == value and read_schema == schema
+    assert registry.avro().deserialize("connect", [], written)["price"] == Decimal("1.50")
+    with pytest.raises(Exception, match="schema id"):
+        converter.to_connect("connect", written[:7])
+    converter._registry.close()

@@ -1,0 +1,223 @@
+"""AvroConverter: Connect's data as Avro records with schema ids, by a schema registry.
+
+Names and logical types follow Confluent's converter, so that connectors here and there share topics.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ottla.connect.converters.base import Converter, SchemaAndValue
+from ottla.connect.data import schema as data
+from ottla.connect.data.schema import Schema, Struct, Type
+from ottla.connect.failures import DataError
+from ottla.registry.avro_types import AvroType
+from ottla.schemas.avro_encode import python_default
+from ottla.schemas.client import Registry
+from ottla.schemas.errors import SchemaError
+
+_PLAIN: Final = {
+    Type.INT8: "int",
+    Type.INT16: "int",
+    Type.INT32: "int",
+    Type.INT64: "long",
+    Type.FLOAT32: "float",
+    Type.FLOAT64: "double",
+    Type.BOOLEAN: "boolean",
+    Type.STRING: "string",
+    Type.BYTES: "bytes",
+}
+_FROM_AVRO: Final = {
+    "int": Type.INT32,
+    "long": Type.INT64,
+    "float": Type.FLOAT32,
+    "double": Type.FLOAT64,
+    "boolean": Type.BOOLEAN,
+    "string": Type.STRING,
+    "enum": Type.STRING,
+    "bytes": Type.BYTES,
+    "fixed": Type.BYTES,
+}
+_LOGICAL: Final = {
+    data.DATE: {"type": "int", "logicalType": "date"},
+    data.TIME: {"type": "int", "logicalType": "time-millis"},
+    data.TIMESTAMP: {"type": "long", "logicalType": "timestamp-millis"},
+}
+_PRECISION: Final = 64
+_DEFAULT_NAME: Final = "ConnectDefault"
+
+
+class AvroConverter(Converter):
+    """Reads and writes Avro. `schema.registry.url` is required; `basic.auth.user.info` is user:password."""
+
+    def __init__(self, configs: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
+        super().__init__(configs, is_key=is_key)
+        url = self.configs.get("schema.registry.url")
+        if not url:
+            raise DataError("AvroConverter needs the setting schema.registry.url")
+        user, _, password = self.configs.get("basic.auth.user.info", "").partition(":")
+        self._registry = Registry(url, user, password)
+        self._reader = self._registry.avro(key=is_key)
+        self._writers: dict[tuple[str, Schema], Any] = {}
+        self._schemas: dict[int, Schema] = {}
+
+    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+        """The record of a value; null without a value."""
+        if value is None:
+            return None
+        if schema is None:
+            raise DataError(
+                "AvroConverter writes data with a schema only; use a source or transform that gives one"
+            )
+        try:
+            writer = self._writers.get((topic, schema))
+            if writer is None:
+                text = json.dumps(avro_of(schema, set()))
+                register = self.flag("auto.register.schemas", True)
+                writer = self._registry.avro(None, text, key=self.is_key, auto_register=register)
+                self._writers[topic, schema] = writer
+            written: bytes = writer.serialize(topic, [], plain_value(value))
+            return written
+        except SchemaError as error:
+            raise DataError(f"Failed to serialize Avro data from topic {topic}: {error}") from error
+
+    def to_connect(self, topic: str, data_: bytes | None) -> SchemaAndValue:
+        """The value of a record with its schema."""
+        if data_ is None:
+            return None, None
+        try:
+            value = self._reader.deserialize(topic, [], data_)
+            number = int.from_bytes(data_[1:5], "big")
+            schema = self._schemas.get(number)
+            if schema is None:
+                held = self._registry.by_id(number)
+                root = self._reader._parse(held.text, held.references).root
+                schema = self._schemas[number] = schema_of(root)
+            return schema, connect_value(schema, value)
+        except SchemaError as error:
+            raise DataError(f"Failed to deserialize data for topic {topic} to Avro: {error}") from error
+
+
+def avro_of(schema: Schema, seen: set[str]) -> Any:
+    """The Avro schema of a Connect schema."""
+    kind = _avro_type(schema, seen)
+    return ["null", kind] if schema.optional else kind
+
+
+def _avro_type(schema: Schema, seen: set[str]) -> Any:
+    if schema.name in _LOGICAL:
+        return {**_LOGICAL[schema.name], "connect.name": schema.name, "connect.version": 1}
+    if schema.name == data.DECIMAL:
+        scale = int((schema.parameters or {}).get(data.SCALE, 0))
+        return {
+            "type": "bytes",
+            "logicalType": "decimal",
+            "precision": _PRECISION,
+            "scale": scale,
+            "connect.name": schema.name,
+            "connect.version": 1,
+            "connect.parameters": {data.SCALE: str(scale)},
+        }
+    if schema.type is Type.ARRAY:
+        assert schema.value_schema is not None
+        return {"type": "array", "items": avro_of(schema.value_schema, seen)}
+    if schema.type is Type.MAP:
+        assert schema.key_schema is not None and schema.value_schema is not None
+        if schema.key_schema.type is not Type.STRING:
+            raise DataError("AvroConverter writes maps with text keys only")
+        return {"type": "map", "values": avro_of(schema.value_schema, seen)}
+    if schema.type is Type.STRUCT:
+        return _record(schema, seen)
+    plain = _PLAIN[schema.type]
+    if schema.type in (Type.INT8, Type.INT16):
+        return {"type": plain, "connect.type": schema.type.value.lower()}
+    return plain
+
+
+def _record(schema: Schema, seen: set[str]) -> Any:
+    name = schema.name or _DEFAULT_NAME
+    while schema.name is None and name in seen:
+        name += "_"
+    if name in seen:
+        return name
+    seen.add(name)
+    fields = []
+    for one in schema.fields:
+        field: dict[str, Any] = {"name": one.name, "type": avro_of(one.schema, seen)}
+        if one.schema.optional and one.schema.default is None:
+            field["default"] = None
+        elif isinstance(one.schema.default, bool | int | float | str):
+            if one.schema.optional:
+                field["type"] = [field["type"][1], "null"]
+            field["default"] = one.schema.default
+        fields.append(field)
+    space, _, plain = name.rpartition(".")
+    out: dict[str, Any] = {"type": "record", "name": plain, "fields": fields}
+    return {**out, "namespace": space} if space else out
+
+
+def plain_value(value: Any) -> Any:
+    """A Connect value as the Avro writer takes it: structs become dicts."""
+    if isinstance(value, Struct):
+        return {one.name: plain_value(value.get(one.name)) for one in value.schema.fields}
+    if isinstance(value, list | tuple):
+        return [plain_value(each) for each in value]
+    if isinstance(value, dict):
+        return {key: plain_value(each) for key, each in value.items()}
+    return value
+
+
+def schema_of(one: AvroType, *, optional: bool = False, default: Any = None) -> Schema:
+    """The Connect schema of an Avro type."""
+    more: dict[str, Any] = {"optional": optional, "default": default}
+    if one.kind == "union":
+        others = [branch for branch in one.branches if branch.kind != "null"]
+        if len(others) != 1:
+            raise DataError("AvroConverter reads unions of null and one type only")
+        return schema_of(others[0], optional=True, default=default)
+    logical = one.props.get("logicalType")
+    for name, known in _LOGICAL.items():
+        if one.kind == known["type"] and logical == known["logicalType"]:
+            return Schema(_FROM_AVRO[one.kind], name=name, version=1, **more)
+    if logical == "decimal" and one.kind in ("bytes", "fixed"):
+        scale = {data.SCALE: str(one.props.get("scale", 0))}
+        return Schema(Type.BYTES, name=data.DECIMAL, version=1, parameters=scale, **more)
+    if one.kind == "array":
+        assert one.items is not None
+        return data.array(schema_of(one.items), **more)
+    if one.kind == "map":
+        assert one.items is not None
+        return data.map_of(data.STRING, schema_of(one.items), **more)
+    if one.kind in ("record", "error"):
+        fields = []
+        for each in one.fields:
+            given = python_default(each.type, each.default) if each.has_default else None
+            plain = given if isinstance(given, bool | int | float | str) else None
+            fields.append((each.name, schema_of(each.type, default=plain)))
+        return data.struct(fields, name=one.name, **more)
+    narrow = one.props.get("connect.type")
+    if one.kind == "int" and narrow in ("int8", "int16"):
+        return Schema(Type.INT8 if narrow == "int8" else Type.INT16, **more)
+    if one.kind not in _FROM_AVRO:
+        raise DataError(f"AvroConverter has no Connect type for the Avro type {one.kind}")
+    return Schema(_FROM_AVRO[one.kind], **more)
+
+
+def connect_value(schema: Schema, value: Any) -> Any:
+    """A decoded value with structs in place of dicts."""
+    if value is None:
+        return None
+    if schema.type is Type.STRUCT:
+        found = Struct(schema)
+        for one in schema.fields:
+            found.put(one.name, connect_value(one.schema, value.get(one.name)))
+        return found
+    if schema.type is Type.ARRAY:
+        assert schema.value_schema is not None
+        return [connect_value(schema.value_schema, each) for each in value]
+    if schema.type is Type.MAP:
+        assert schema.value_schema is not None
+        return {key: connect_value(schema.value_schema, each) for key, each in value.items()}
+    return value
