@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,22 @@ pytestmark = [
     pytest.mark.java,
     pytest.mark.filterwarnings("ignore:DStream is deprecated:FutureWarning"),
 ]
+
+
+class Results:
+    """A queue of this process, which a checkpoint does not hold."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Any] = queue.Queue()
+
+    def put(self, result: Any) -> None:
+        self._queue.put(result)
+
+    def get(self, timeout: float) -> Any:
+        return self._queue.get(timeout=timeout)
+
+    def __reduce__(self) -> Any:
+        return Results, ()
 
 
 @pytest.fixture
@@ -67,6 +84,58 @@ def test_word_count_over_a_direct_stream(context: Any, ottla_kafka: Any, name: A
     assert sum(one.count() for one in ranges) == 100
     KafkaUtils.commitOffsets(params, ranges)
     assert ottla_kafka.committed(group, topic) == ottla_kafka.ends(topic)
+
+
+def test_windows_with_an_inverse_function_over_a_checkpointed_stream(
+    context: Any, ottla_kafka: Any, name: Any, tmp_path: Path
+) -> None:
+    from ottla.pipeline.dstream import KafkaUtils
+
+    topic = ottla_kafka.make(name("t"), 2)
+    context.checkpoint(str(tmp_path / "checkpoint"))
+    params = {"bootstrap.servers": ottla_kafka.bootstrap, "auto.offset.reset": "earliest"}
+    words = KafkaUtils.createDirectStream(context, [topic], params).map(lambda record: (record[1], 1))
+    windows = Results()
+    counts = words.reduceByKeyAndWindow(lambda a, b: a + b, lambda a, b: a - b, 3, 1)
+    counts.foreachRDD(lambda rdd: windows.put(dict(rdd.collect())))
+    ottla_kafka.fill(topic, ((None, f"v{n % 2}") for n in range(60)))
+    context.start()
+    seen: list[dict[str, int]] = []
+    full = {"v0": 30, "v1": 30}
+    while full not in seen or seen[-1]:
+        seen.append(windows.get(timeout=120))
+    assert seen[-2] == full, "all records are in the windows of three batches, and then leave them"
+
+
+def test_a_receiver_stores_what_it_commits(context: Any, ottla_kafka: Any, name: Any, tmp_path: Path) -> None:
+    from ottla.pipeline.dstream import KafkaUtils
+
+    topic, group = ottla_kafka.make(name("t"), 2), name("group")
+    ottla_kafka.fill(topic, ((str(n), str(n)) for n in range(100)))
+    context.checkpoint(str(tmp_path / "checkpoint"))
+    stream = KafkaUtils.createStream(
+        context, ottla_kafka.bootstrap, group, {topic: 1}, {"auto.offset.reset": "earliest"}
+    )
+    results = Results()
+    stream.foreachRDD(lambda rdd: results.put(rdd.collect()))
+    context.start()
+    got: list[Any] = []
+    while len(got) < 100:
+        got += results.get(timeout=120)
+    assert sorted(got) == sorted((str(n), str(n)) for n in range(100))
+    assert ottla_kafka.committed(group, topic) == ottla_kafka.ends(topic)
+
+
+def test_a_secret_is_kept_out_of_the_checkpoint(
+    context: Any, ottla_kafka: Any, name: Any, tmp_path: Path
+) -> None:
+    from ottla.pipeline.dstream import KafkaUtils
+
+    context.checkpoint(str(tmp_path / "checkpoint"))
+    params = {"bootstrap.servers": ottla_kafka.bootstrap, "sasl.password": "pa55word"}
+    KafkaUtils.createDirectStream(context, [ottla_kafka.make(name("t"))], params).pprint()
+    with pytest.raises(Exception, match=r"the checkpoint would hold sasl\.password"):
+        context.start()
 
 
 def test_ranges_as_an_rdd(spark: Any, ottla_kafka: Any, name: Any) -> None:

@@ -1,58 +1,40 @@
-"""A direct Kafka source for PySpark's DStream API, which Spark itself no longer has.
+"""Kafka sources for PySpark's DStream API, which Spark itself no longer has.
 
-In each batch interval the driver chooses a range of offsets per partition; a task reads each range from its broker.
-The stream keeps the offsets, not a receiver: the range of a batch is known before it is read.
+Direct: in each batch interval the driver chooses a range of offsets per partition, and tasks read the ranges
+(`dstream_direct.py`). With receivers: tasks that live long store what they receive (`dstream_receiver.py`). Both
+continue from a checkpoint (`StreamingContext.getOrCreate`).
 """
 
 from __future__ import annotations
 
-import threading
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ottla.pipeline.dstream_context import Settings, checked_for_checkpoint, resolved, ticks, time_ms
+from ottla.pipeline.dstream_direct import RESPONSE_TIMEOUT_S, DirectSource, OffsetRange, TopicAndPartition
+from ottla.pipeline.dstream_receiver import ReceiverSource
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jvm import java_streaming
+from ottla.pipeline.session import prepare_process
+from ottla.pipeline.sink import KafkaSink
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark import RDD, SparkContext
     from pyspark.streaming import DStream, StreamingContext
 
-_RESPONSE_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.5
 _MAX_MESSAGES: Final = 10_000
-_KEPT_BATCHES: Final = 64
-_RATE_SETTING: Final = "spark.streaming.kafka.maxRatePerPartition"
 K = TypeVar("K")
 V = TypeVar("V")
 Decoder: TypeAlias = Callable[[bytes | None], V]
 KafkaParams: TypeAlias = Mapping[str, str | int | float | bool]
-ConsumerSettings: TypeAlias = dict[str, str | int | float | bool]
 
 _OLD_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
-
-
-class TopicAndPartition(NamedTuple):
-    """A partition, as the key of `fromOffsets`."""
-
-    topic: str
-    partition: int
-
-
-class OffsetRange(NamedTuple):
-    """The records of a partition that a batch reads: from one offset up to another, which is not included."""
-
-    topic: str
-    partition: int
-    fromOffset: int  # noqa: N815
-    untilOffset: int  # noqa: N815
-
-    def count(self) -> int:  # type: ignore[override]
-        """The number of offsets."""
-        return self.untilOffset - self.fromOffset
 
 
 class KafkaMessageAndMetadata(NamedTuple, Generic[K, V]):
@@ -71,6 +53,80 @@ def utf8_decoder(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8")
 
 
+def streaming_context(
+    checkpoint: str, setup: Callable[[], StreamingContext], master: str | None = None
+) -> StreamingContext:
+    """The context of a checkpoint, or a new one that `setup` makes: `StreamingContext.getOrCreate`.
+
+    It finds Java and Python as `spark_session` does, also where the context comes from the checkpoint and no session
+    was made before::
+
+        def setup():
+            ssc = StreamingContext(spark_session("counts").sparkContext, 1)
+            lines = KafkaUtils.createDirectStream(ssc, ["lines"], {"bootstrap.servers": "localhost:9092"})
+            lines.count().pprint()
+            return ssc
+
+        ssc = streaming_context("checkpoint", setup)
+        ssc.start()
+        ssc.awaitTermination()
+    """
+    from pyspark.streaming import StreamingContext
+
+    prepare_process(master or os.environ.get("SPARK_MASTER") or "local[*]")
+    return StreamingContext.getOrCreate(checkpoint, setup)
+
+
+def write_exactly_once(
+    stream: DStream[tuple[str | bytes | None, str | bytes | None]],
+    bootstrap_servers: str,
+    *,
+    topic: str,
+    transactional_id: str,
+    options: Mapping[str, str] | None = None,
+) -> None:
+    """Write each batch of (key, value) to a topic as one transaction, once, also if the driver runs it again.
+
+    The stream comes from `createDirectStream` or `createStream` with a checkpoint directory, which makes a batch that
+    runs again the same batch. Offsets of a direct stream's own RDDs are committed in the same transaction, to the
+    group of the transactional id.
+    """
+    checked_for_checkpoint(dict(options or {}))
+    settings = (bootstrap_servers, topic, transactional_id, tuple(sorted((options or {}).items())))
+    stream.foreachRDD(lambda time, rdd: _write_batch(settings, time, rdd))
+
+
+_Target: TypeAlias = tuple[str, str, str, tuple[tuple[str, str], ...]]
+_sinks: Final[dict[_Target, KafkaSink]] = {}
+"""The sinks of this process; a checkpoint holds their settings only."""
+
+
+def _write_batch(target: _Target, time: datetime, rdd: RDD[tuple[object, object]]) -> None:
+    from pyspark.sql import SparkSession
+
+    bootstrap_servers, topic, transactional_id, options = target
+    sink = _sinks.get(target)
+    if sink is None:
+        sink = _sinks[target] = KafkaSink(
+            bootstrap_servers,
+            topic=topic,
+            transactional_id=transactional_id,
+            options={key: str(value) for key, value in resolved(dict(options)).items()},
+        )
+    ranges: list[OffsetRange] = rdd.offsetRanges() if hasattr(rdd, "offsetRanges") else []
+    offsets: dict[str, dict[int, int]] = {}
+    for one in ranges:
+        offsets.setdefault(one.topic, {})[one.partition] = one.untilOffset
+    session = SparkSession.builder.getOrCreate()
+    frame = session.createDataFrame(rdd.map(_as_bytes), "key binary, value binary")
+    sink.write(frame, time_ms(time), lineage=transactional_id, offsets=offsets)
+
+
+def _as_bytes(pair: tuple[object, object]) -> tuple[bytes | None, bytes | None]:
+    key, value = (one.encode() if isinstance(one, str) else cast("bytes | None", one) for one in pair)
+    return key, value
+
+
 class KafkaUtils:
     """The name that older programs use for the source."""
 
@@ -87,24 +143,41 @@ class KafkaUtils:
         """A stream of (key, value), or of the results of `messageHandler`.
 
         Its RDDs have `offsetRanges()`. It starts at `fromOffsets`, else at the group's committed offsets, else
-        where `auto.offset.reset` says; `spark.streaming.kafka.maxRatePerPartition` bounds a batch.
+        where `auto.offset.reset` says. With a checkpoint directory it continues after a restart of the driver where
+        it was. `spark.streaming.kafka.maxRatePerPartition` and `spark.streaming.backpressure.enabled` bound a batch.
         """
         params = _consumer_settings(kafkaParams)
-        seconds = java_streaming(ssc).graph().batchDuration().milliseconds() / 1000
-        rate = int(ssc.sparkContext.getConf().get(_RATE_SETTING) or 0)
-        most = int(rate * seconds) if rate > 0 else None
-        source = _DirectSource(list(topics), params, dict(fromOffsets or {}), most)
-        read = _reader(params, keyDecoder, valueDecoder, messageHandler)
-        ticks = ssc.queueStream([], default=ssc.sparkContext.emptyRDD())
+        source = DirectSource(
+            list(topics),
+            params,
+            {TopicAndPartition(*place): offset for place, offset in (fromOffsets or {}).items()},
+            _reader(params, keyDecoder, valueDecoder, messageHandler),
+            int(java_streaming(ssc).graph().batchDuration().milliseconds()) / 1000,
+            ssc,
+        )
+        return ticks(ssc).transform(lambda time, tick: source.batch(time, tick))
 
-        def batch(time: datetime, _: RDD[object]) -> RDD[object]:
-            ranges = source.ranges_of(time)
-            context = ssc.sparkContext
-            rdd = context.parallelize(ranges, max(1, len(ranges))).mapPartitions(read)
-            rdd.offsetRanges = lambda: ranges  # type: ignore[attr-defined]
-            return rdd
+    @staticmethod
+    def createStream(  # noqa: N802
+        ssc: StreamingContext,
+        zkQuorum: str,  # noqa: N803
+        groupId: str,  # noqa: N803
+        topics: Mapping[str, int],
+        kafkaParams: KafkaParams | None = None,  # noqa: N803
+        keyDecoder: Decoder[object] = utf8_decoder,  # noqa: N803
+        valueDecoder: Decoder[object] = utf8_decoder,  # noqa: N803
+    ) -> DStream[object]:
+        """A stream of (key, value) by receivers: tasks on executors that store records and then commit their offsets.
 
-        return ticks.transform(batch)
+        `topics` has the number of receivers of each topic; each takes one slot of the cluster. What they receive is
+        in the checkpoint directory until it is processed, so it survives executors and the driver. `zkQuorum` takes
+        the brokers' addresses, since Kafka 4 has no ZooKeeper; `bootstrap.servers` in `kafkaParams` comes first.
+        """
+        given = dict(kafkaParams or {})
+        given.setdefault("bootstrap.servers", given.pop("metadata.broker.list", zkQuorum))
+        params = _consumer_settings({**given, "group.id": groupId})
+        source = ReceiverSource(dict(topics), params, (keyDecoder, valueDecoder), ssc=ssc)
+        return ticks(ssc).transform(lambda time, tick: source.batch(time, tick))
 
     @staticmethod
     def createRDD(  # noqa: N802
@@ -123,7 +196,7 @@ class KafkaUtils:
     @staticmethod
     def commitOffsets(kafkaParams: KafkaParams, offsetRanges: Iterable[OffsetRange]) -> None:  # noqa: N802, N803
         """Commits the ends of ranges to the params' `group.id`; call it when a batch's output is written."""
-        consumer = Consumer(_consumer_settings(kafkaParams))
+        consumer = Consumer(resolved(_consumer_settings(kafkaParams)))
         try:
             ends = [TopicPartition(one.topic, one.partition, one.untilOffset) for one in offsetRanges]
             if ends:
@@ -132,7 +205,7 @@ class KafkaUtils:
             consumer.close()
 
 
-def _consumer_settings(params: KafkaParams) -> ConsumerSettings:
+def _consumer_settings(params: KafkaParams) -> Settings:
     """The settings of a consumer with assigned partitions; the names of older versions are understood."""
     given = dict(params)
     servers = given.pop("metadata.broker.list", None) or given.get("bootstrap.servers")
@@ -149,81 +222,8 @@ def _consumer_settings(params: KafkaParams) -> ConsumerSettings:
     }
 
 
-class _DirectSource:
-    """The driver's side: how far each partition is read, and the ranges of each batch."""
-
-    def __init__(
-        self,
-        topics: list[str],
-        settings: ConsumerSettings,
-        start: dict[TopicAndPartition, int],
-        most: int | None,
-    ) -> None:
-        self._topics = topics
-        self._settings = settings
-        self._most = most
-        self._next: dict[TopicAndPartition, int] = {TopicAndPartition(*at): start[at] for at in start}
-        self._by_time: dict[datetime, list[OffsetRange]] = {}
-        self._lock = threading.Lock()
-        with self._asking() as consumer:
-            for place in self._partitions(consumer):
-                if place not in self._next:
-                    self._next[place] = self._first(consumer, place, fresh=False)
-
-    @contextmanager
-    def _asking(self) -> Iterator[Consumer]:
-        """A consumer for some requests; none is kept, as the source does not learn when the stream stops."""
-        consumer = Consumer(self._settings)
-        try:
-            yield consumer
-        finally:
-            consumer.close()
-
-    def _partitions(self, consumer: Consumer) -> list[TopicAndPartition]:
-        known = consumer.list_topics(timeout=_RESPONSE_TIMEOUT_S).topics
-        missing = [topic for topic in self._topics if topic not in known or known[topic].error is not None]
-        if missing:
-            raise PipelineError(
-                f"there is no topic {', '.join(missing)} at {self._settings['bootstrap.servers']}"
-            )
-        return [TopicAndPartition(topic, one) for topic in self._topics for one in known[topic].partitions]
-
-    def _first(self, consumer: Consumer, place: TopicAndPartition, *, fresh: bool) -> int:
-        """The first offset to read; a partition that appears while the stream runs is read from its start."""
-        if not fresh and "group.id" in self._settings:
-            committed = consumer.committed([TopicPartition(*place)], timeout=_RESPONSE_TIMEOUT_S)[0].offset
-            if committed >= 0:
-                return int(committed)
-        low, high = consumer.get_watermark_offsets(TopicPartition(*place), timeout=_RESPONSE_TIMEOUT_S)
-        return int(low if fresh or self._settings["auto.offset.reset"] == "earliest" else high)
-
-    def ranges_of(self, time: datetime) -> list[OffsetRange]:
-        """The ranges of the batch of a time; a second call (two outputs of one stream) returns the same."""
-        with self._lock:
-            if time not in self._by_time:
-                self._by_time[time] = self._new_ranges()
-            while len(self._by_time) > _KEPT_BATCHES:
-                self._by_time.pop(next(iter(self._by_time)))
-            return self._by_time[time]
-
-    def _new_ranges(self) -> list[OffsetRange]:
-        with self._asking() as consumer:
-            ranges = []
-            for place in self._partitions(consumer):
-                if place not in self._next:
-                    self._next[place] = self._first(consumer, place, fresh=True)
-                _, end = consumer.get_watermark_offsets(TopicPartition(*place), timeout=_RESPONSE_TIMEOUT_S)
-                start = self._next[place]
-                if self._most is not None:
-                    end = min(end, start + self._most)
-                if end > start:
-                    ranges.append(OffsetRange(place.topic, place.partition, start, end))
-                    self._next[place] = end
-            return ranges
-
-
 def _reader(
-    settings: ConsumerSettings,
+    settings: Settings,
     key_decoder: Decoder[object],
     value_decoder: Decoder[object],
     handler: Callable[[KafkaMessageAndMetadata[object, object]], object] | None,
@@ -245,8 +245,8 @@ def _reader(
     return read
 
 
-def _messages(settings: ConsumerSettings, wanted: OffsetRange) -> Iterator[Message]:
-    consumer = Consumer(settings)
+def _messages(settings: Settings, wanted: OffsetRange) -> Iterator[Message]:
+    consumer = Consumer(resolved(settings))
     at = wanted.fromOffset
     waited_s = 0.0
     try:
@@ -254,9 +254,9 @@ def _messages(settings: ConsumerSettings, wanted: OffsetRange) -> Iterator[Messa
         while at < wanted.untilOffset:
             messages: list[Message] = consumer.consume(min(_MAX_MESSAGES, wanted.untilOffset - at), _POLL_S)
             waited_s = 0.0 if messages else waited_s + _POLL_S
-            if waited_s > _RESPONSE_TIMEOUT_S:
+            if waited_s > RESPONSE_TIMEOUT_S:
                 raise PipelineError(
-                    f"{wanted.topic}-{wanted.partition} gave nothing from offset {at} on for {_RESPONSE_TIMEOUT_S:g} s"
+                    f"{wanted.topic}-{wanted.partition} gave nothing from offset {at} on for {RESPONSE_TIMEOUT_S:g} s"
                 )
             for message in messages:
                 error = message.error()

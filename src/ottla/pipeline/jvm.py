@@ -29,6 +29,11 @@ def jvm_of(session: SparkSession) -> JavaObject:
     return cast("JavaObject", session._jvm)
 
 
+def jvm_root(context: SparkContext) -> JavaObject:
+    """The root of all packages, by the SparkContext."""
+    return cast("JavaObject", context._jvm)
+
+
 def java_session(session: SparkSession) -> JavaObject:
     """The JVM's SparkSession."""
     return cast("JavaObject", session._jsparkSession)

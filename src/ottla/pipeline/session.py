@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jars import Progress, connector_jars, library_jars, spark_version
-from ottla.pipeline.java import find_java
+from ottla.pipeline.java import Java, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,11 +110,7 @@ def session_settings(
 
     `progress` hears of the connector's jars while they are fetched.
     """
-    java = find_java()
-    os.environ["JAVA_HOME"] = str(java.home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if is_local(master):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    java = prepare_process(master)
     jars = [*connector_jars(java, progress), *library_jars(java, packages)]
     quiet = Path(__file__).with_name("log4j2.properties").as_uri()
     return {
@@ -122,6 +118,16 @@ def session_settings(
         _DRIVER_FLAGS: " ".join((f"-Dlog4j2.configurationFile={quiet}", *JVM_FLAGS)),
         "spark.jars": ",".join(path.as_uri() for path in map(Path, jars)),
     }
+
+
+def prepare_process(master: str) -> Java:
+    """Set the environment in which this process finds Java, Python and its own address; returns the Java."""
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return java
 
 
 def check_master(master: str) -> None:

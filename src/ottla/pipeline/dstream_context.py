@@ -1,0 +1,135 @@
+"""The driver's side that all sources of DStreams share: ticks, the running context, and objects that survive a restart.
+
+Spark pickles the functions of a stream into its checkpoint. A source that two outputs use is in two functions; when
+they are read back, both must hold the same source again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from ottla.pipeline.failures import PipelineError
+from ottla.pipeline.jvm import java_streaming, jvm_root
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.streaming import DStream, StreamingContext
+
+    from ottla.pipeline.jvm import JavaObject
+
+_SECRET: Final = re.compile(r"(password|secret|sasl\.jaas\.config|\.key\.pem|\.ssl\.key)$|^ssl\.key\.pem$")
+_FROM_ENVIRONMENT: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+
+E = TypeVar("E")
+
+Settings = dict[str, str | int | float | bool]
+
+
+def ticks(ssc: StreamingContext) -> DStream[object]:
+    """A stream with one empty RDD for each batch. Unlike `queueStream`, it can be checkpointed."""
+    from pyspark.streaming import DStream
+
+    jvm = jvm_root(ssc.sparkContext)
+    empty = ssc.sparkContext.emptyRDD()
+    tag = jvm.scala.reflect.ClassTag.Any()
+    stream = jvm.org.apache.spark.streaming.dstream.ConstantInputDStream(
+        java_streaming(ssc), cast("JavaObject", empty._jrdd).rdd(), tag
+    )
+    java = jvm.org.apache.spark.streaming.api.java.JavaDStream(stream, tag)
+    return DStream(java, ssc, empty._jrdd_deserializer)
+
+
+def time_ms(time: datetime) -> int:
+    """A batch's time as Spark counts it."""
+    return round(time.timestamp() * 1000)
+
+
+def running_context() -> JavaObject | None:
+    """The JVM's StreamingContext that is running now; None before it runs and after.
+
+    The JVM's own answer takes a lock that `start` holds while the batches of a checkpoint run again.
+    """
+    from pyspark.streaming import StreamingContext
+
+    active = StreamingContext._activeContext
+    return None if active is None else java_streaming(active)
+
+
+def remembered_ms(running: JavaObject) -> int:
+    """For how long Spark may ask for a batch again."""
+    return int(running.graph().getMaxInputStreamRememberDuration().milliseconds())
+
+
+def checked_for_checkpoint(settings: Settings) -> Settings:
+    """The settings; raises if a checkpoint would hold a secret."""
+    for key, value in settings.items():
+        if _SECRET.search(key) and not _FROM_ENVIRONMENT.search(str(value)):
+            raise PipelineError(
+                f"the checkpoint would hold {key}: give it as ${{env:NAME}}, and the value in the environment"
+            )
+    return settings
+
+
+def resolved(settings: Settings) -> Settings:
+    """The settings with `${env:NAME}` replaced, for a client; the result is never kept."""
+    return {key: _resolve(key, value) if isinstance(value, str) else value for key, value in settings.items()}
+
+
+def _resolve(key: str, value: str) -> str:
+    def found(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in os.environ:
+            raise PipelineError(f"{key} refers to the environment variable {name}, which is not set")
+        return os.environ[name]
+
+    return _FROM_ENVIRONMENT.sub(found, value)
+
+
+class Restorable:
+    """An object that is pickled into checkpoints by its `state` and is one object again after each restart."""
+
+    def __init__(self) -> None:
+        self.identity = uuid.uuid4().hex
+        self.changed = False
+        """It did something since it was made or restored."""
+
+    def state(self) -> Mapping[str, object]:
+        """The arguments from which `restored` makes it."""
+        raise PipelineError(f"{type(self).__name__} has no state")
+
+    @classmethod
+    def restored(cls, **state: object) -> Restorable:
+        """The object of a checkpoint."""
+        raise PipelineError(f"{cls.__name__} cannot be restored")
+
+    def __reduce__(self) -> tuple[Callable[..., Restorable], tuple[object, ...]]:
+        return _restore, (type(self), self.identity, dict(self.state()))
+
+
+_R = TypeVar("_R", bound=Restorable)
+_restored: Final[weakref.WeakValueDictionary[str, Restorable]] = weakref.WeakValueDictionary()
+
+
+def _restore(kind: type[_R], identity: str, state: Mapping[str, object]) -> Restorable:
+    """All functions of one checkpoint are read before the first batch: they share the object until it has changed."""
+    known = _restored.get(identity)
+    if known is not None and not known.changed and dict(known.state()) == dict(state):
+        return known
+    made = kind.restored(**state)
+    made.identity = identity
+    _restored[identity] = made
+    return made
+
+
+def read_with(
+    tick: RDD[object], entries: Sequence[E], read: Callable[[Iterable[E]], Iterable[object]]
+) -> RDD[object]:
+    """An RDD of a batch: one partition for each entry, read by a task."""
+    spread: RDD[E] = tick.context.parallelize(list(entries), max(1, len(entries)))
+    return spread.mapPartitions(read)
