@@ -33,6 +33,13 @@ class Results:
         return Results, ()
 
 
+def assert_all_committed(kafka: Any, group: str, topic: str) -> None:
+    """The group is at the end of each partition that has records: a producer may choose one for all of them."""
+    committed = kafka.committed(group, topic)
+    ends = {partition: end for partition, end in kafka.ends(topic).items() if end}
+    assert {partition: committed[partition] for partition in ends} == ends
+
+
 @pytest.fixture
 def context(spark: Any) -> Any:
     from pyspark.streaming import StreamingContext
@@ -83,7 +90,7 @@ def test_word_count_over_a_direct_stream(context: Any, ottla_kafka: Any, name: A
     assert read_again == 100
     assert sum(one.count() for one in ranges) == 100
     KafkaUtils.commitOffsets(params, ranges)
-    assert ottla_kafka.committed(group, topic) == ottla_kafka.ends(topic)
+    assert_all_committed(ottla_kafka, group, topic)
 
 
 def test_windows_with_an_inverse_function_over_a_checkpointed_stream(
@@ -123,7 +130,7 @@ def test_a_receiver_stores_what_it_commits(context: Any, ottla_kafka: Any, name:
     while len(got) < 100:
         got += results.get(timeout=120)
     assert sorted(got) == sorted((str(n), str(n)) for n in range(100))
-    assert ottla_kafka.committed(group, topic) == ottla_kafka.ends(topic)
+    assert_all_committed(ottla_kafka, group, topic)
 
 
 def test_a_secret_is_kept_out_of_the_checkpoint(
