@@ -12,11 +12,11 @@ import pytest
 
 from spark.killing import Job
 
-pytestmark = [pytest.mark.java]
+pytestmark = [pytest.mark.java, pytest.mark.timeout(1800)]
 
 PROGRAM = Path(__file__).with_name("dstream_program.py")
 VALUES = 5
-DEADLINE_S = 240.0
+DEADLINE_S = 500.0
 
 
 def fill(kafka: Any, topic: str, records: int) -> None:
