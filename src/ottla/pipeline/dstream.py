@@ -27,6 +27,16 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.streaming import DStream, StreamingContext
 
+__all__ = [
+    "KafkaMessageAndMetadata",
+    "KafkaUtils",
+    "OffsetRange",
+    "TopicAndPartition",
+    "streaming_context",
+    "utf8_decoder",
+    "write_exactly_once",
+]
+
 _POLL_S: Final = 0.5
 _MAX_MESSAGES: Final = 10_000
 K = TypeVar("K")
