@@ -108,24 +108,42 @@ class _Held:
             self._since = None
 
 
+def _listed(listeners: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://127.0.0.1:{port}" for name, port in listeners.items())
+
+
 class Ottla:
     """Ottla as `ottla start` runs it, with the watchdog of its event loop on."""
 
     name = OTTLA
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, object] | None = None, *, plain: bool = False
+        self,
+        directory: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        plain: bool = False,
+        listeners: Mapping[str, int] | None = None,
     ) -> None:
-        """`plain`: default settings, and no watchdog."""
+        """`plain`: default settings, and no watchdog. `listeners`: names and ports besides the PLAINTEXT one."""
         self.directory = directory
         self.data = directory / "data"
         self._port = free_port()
         self._watchdog = directory / "stalls.json"
         self._held = _Held()
+        given = {} if plain else {**SETTINGS, **(settings or {})}
+        config = None
+        if listeners:
+            config = directory / "server.properties"
+            directory.mkdir(parents=True, exist_ok=True)
+            given |= {"listeners": _listed({"PLAINTEXT": self._port, **listeners}), "log.dirs": self.data}
+            config.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
+            given = {}
         self._process = BrokerProcess(
             self.data,
             listen=f"127.0.0.1:{self._port}",
-            settings={} if plain else {**SETTINGS, **(settings or {})},
+            config=config,
+            settings=given,
             environment={} if plain else {"OTTLA_LOOP_WATCHDOG": str(self._watchdog)},
         )
 
@@ -178,11 +196,18 @@ class Kafka:
     name = KAFKA
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, object] | None = None, *, plain: bool = False
+        self,
+        directory: Path,
+        settings: Mapping[str, object] | None = None,
+        *,
+        plain: bool = False,
+        listeners: Mapping[str, int] | None = None,
     ) -> None:
         self.directory = directory
         given = {} if plain else {**SETTINGS, **(settings or {})}
         self._kafka = ApacheKafka(directory, given, KAFKA_JVM_FLAGS)
+        if listeners:
+            self._kafka.settings["listeners"] = f"{self._kafka.settings['listeners']},{_listed(listeners)}"
         self.data = self._kafka.data
         self._held = _Held()
 

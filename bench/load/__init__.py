@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from confluent_kafka.admin import (
@@ -48,6 +48,8 @@ class Load:
     """The heartbeat interval of a classic member; 0 means the client's default."""
     seed: int = 0
     """Random choices are the same for all runs with the same seed."""
+    security: dict[str, str] = field(default_factory=dict)
+    """Settings of librdkafka for TLS and SASL; none for plain connections."""
 
 
 def command(kind: str, load: Load) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from bench.load import Load, client, gaps, groups, latency, librdkafka, sockets
+from bench.load import Load, client, gaps, groups, latency, librdkafka, logins, sockets
 
 
 def _sink(load: Load) -> dict[str, float]:
@@ -28,6 +28,7 @@ KINDS: dict[str, Callable[[Load], dict[str, float]]] = {
     "latency-read": latency.read,
     "swarm": sockets.swarm,
     "drain": sockets.drain,
+    "logins": logins.logins,
     "rebalance": groups.rebalance,
     "commits": groups.commits,
     "gaps": gaps.gaps,

@@ -24,6 +24,7 @@ def _producer(load: Load, **more: Any) -> Producer:
             "max.in.flight.requests.per.connection": load.in_flight,
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 1 << 20,
+            **load.security,
             **more,
         }
     )
@@ -98,6 +99,7 @@ def consume(load: Load) -> dict[str, float]:
             "queued.max.messages.kbytes": 262_144,
             # By default librdkafka rests a second when its queue is full: both brokers then look equally slow.
             "fetch.queue.backoff.ms": 5,
+            **load.security,
         }
     )
     consumer.assign([TopicPartition(load.topic, p, load.start) for p in range(load.partitions)])

@@ -17,6 +17,7 @@ from bench.rows import (
     many,
     pipeline,
     requests,
+    secure,
     throughput,
 )
 
@@ -53,6 +54,7 @@ OWN_ROWS: dict[str, Row] = {
     "cluster-partitions": many.cluster,
     "cluster": cluster.steady,
     "failover": cluster.failover,
+    "secure": secure.secure,
     "micro": inside.micro,
     "limits": inside.limits,
 }
