@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -243,3 +245,34 @@ def test_refused_records_are_counted_as_what_they_are(web: Web, traffic: str) ->
     assert (
         found['kafka_network_requestmetrics_errors_total{request="Produce",error="MESSAGE_TOO_LARGE"}'] >= 1
     )
+
+
+def test_top_shows_nodes_that_have_metrics(web: Web, traffic: str) -> None:
+    words = [sys.executable, "-m", "ottla", "top", "--bootstrap-server", web.broker.bootstrap]
+    shown = subprocess.run(
+        [*words, "--iterations", "1", "--interval", "0.1"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    titles, node = next(
+        (line, after) for line, after in pairwise(shown.splitlines()) if line.startswith("NODE")
+    )
+    assert "PRODUCE P99 MS" in titles
+    assert node.split()[0] == "1" and node.split()[2] == "%"
+
+
+@pytest.mark.slow
+def test_clients_with_a_quota_show_their_rate(web: Web, traffic: str) -> None:
+    quota = ["--alter", "--entity-type", "clients", "--entity-name", "limited"]
+    words = [sys.executable, "-m", "ottla", "configs", "--bootstrap-server", web.broker.bootstrap, *quota]
+    subprocess.run(
+        [*words, "--add-config", "producer_byte_rate=1000000"], check=True, timeout=60, capture_output=True
+    )
+    producer = Producer({"bootstrap.servers": web.broker.bootstrap, "client.id": "limited"})
+    producer.produce("orders", b"x" * 10_000)
+    assert producer.flush(30) == 0
+    found = web.metrics("topics=limited&names=confluent")
+    (rate,) = [value for name, value in found.items() if name.startswith("kafka_server_produce_byte_rate{")]
+    assert rate > 0

@@ -147,6 +147,16 @@ INCOMING_BYTES: Final = _sockets("incoming-byte-total", "Bytes that were read.")
 OUTGOING_BYTES: Final = _sockets("outgoing-byte-total", "Bytes of responses.")
 RESPONSES: Final = _sockets("response-total", "Responses that were written.")
 
+_PRODUCE_QUOTA = _family("kafka.server", "Produce", Kind.ATTRIBUTE)
+_FETCH_QUOTA = _family("kafka.server", "Fetch", Kind.ATTRIBUTE)
+_REQUEST_QUOTA = _family("kafka.server", "Request", Kind.ATTRIBUTE)
+QUOTAS: Final = {
+    "producer_byte_rate": _PRODUCE_QUOTA("byte-rate", "Bytes per second of clients with a produce quota."),
+    "consumer_byte_rate": _FETCH_QUOTA("byte-rate", "Bytes per second of clients with a fetch quota."),
+    "request_percentage": _REQUEST_QUOTA("request-time", "Percent of time of clients with a request quota."),
+}
+"""By the key of the quota."""
+
 # -- controller and quorum
 
 _controller = _family("kafka.controller", "KafkaController", Kind.GAUGE)

@@ -28,6 +28,7 @@ _PARTS: Final = (
 )
 _ONE_LOOP: Final = ("networkProcessor", "0")
 _NANOS: Final = 1_000_000_000
+_MAX_QUOTA_ROWS: Final = 10_000
 
 
 def api_name(key: int) -> str:
@@ -66,6 +67,7 @@ class RequestMetrics:
         self._idle(sink)
         self._connections(sink)
         self._waiting(sink, broker)
+        self._quotas(sink)
         yield
 
     def _times(
@@ -119,6 +121,18 @@ class RequestMetrics:
         sink.all(names.INCOMING_BYTES, [(labels, each.bytes_in) for labels, each in listeners])
         sink.all(names.OUTGOING_BYTES, [(labels, each.bytes_out) for labels, each in listeners])
         sink.all(names.RESPONSES, [(labels, each.responses) for labels, each in listeners])
+
+    def _quotas(self, sink: Sink) -> None:
+        """What clients with a quota use."""
+        rates = list(self._node.quotas.rates(int(self._node.clock.monotonic() * 1000)))
+        for quota, family in names.QUOTAS.items():
+            rows = [
+                (Labels(("user", user), ("client-id", client_id)), round(rate, 4))
+                for key, (user, client_id), rate in rates[:_MAX_QUOTA_ROWS]
+                if key == quota
+            ]
+            if rows:
+                sink.all(family, rows)
 
     def _waiting(self, sink: Sink, broker: Broker | None) -> None:
         gate = self._node.gate

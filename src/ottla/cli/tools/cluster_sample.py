@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.admin.groups import committed_offsets, list_consumer_groups
 from ottla.admin.log_dirs import describe_log_dirs
+from ottla.admin.node_metrics import NodeNumbers, node_numbers
 from ottla.admin.partitions import EARLIEST, LATEST, Partition, list_offsets
 from ottla.errors import ApiException, ErrorCode
 
@@ -29,6 +30,8 @@ class Sample:
     states: dict[str, str] = field(default_factory=dict)
     lacking: list[str] = field(default_factory=list)
     headless: list[str] = field(default_factory=list)
+    nodes: list[NodeNumbers] = field(default_factory=list)
+    """Nodes that show their metrics over HTTP."""
 
 
 def take(cluster: Cluster, *, internal: bool = False) -> Sample:
@@ -51,6 +54,7 @@ def take(cluster: Cluster, *, internal: bool = False) -> Sample:
     sample.ends = _offsets(cluster, wanted, LATEST)
     sample.starts = _offsets(cluster, wanted, EARLIEST)
     _measure(cluster, sample)
+    sample.nodes = node_numbers(cluster)
     for group in list_consumer_groups(cluster):
         sample.states[group.group_id] = group.state
         found = committed_offsets(cluster, group.group_id)

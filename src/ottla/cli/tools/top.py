@@ -81,6 +81,7 @@ def _document(before: Sample, now: Sample) -> dict[str, object]:
         "controller": now.controller,
         "topics": [asdict(each) for each in topic_rates(before, now)],
         "groups": [asdict(each) for each in group_rates(before, now)],
+        "nodes": [asdict(each) for each in now.nodes],
         "underReplicated": now.lacking,
         "offline": now.headless,
     }
@@ -117,8 +118,39 @@ def _group_cells(before: Sample, now: Sample) -> list[list[str]]:
     ]
 
 
+def _node_cells(before: Sample, now: Sample) -> list[list[str]]:
+    """Nodes that show their metrics; their rates are those between two looks."""
+    earlier = {each.node_id: each.requests for each in before.nodes}
+    passed_s = max(now.moment_s - before.moment_s, 0.001)
+    return [
+        [
+            str(each.node_id),
+            f"{100 * each.busy:.0f} %",
+            f"{max(each.requests - earlier.get(each.node_id, each.requests), 0) / passed_s:,.0f}",
+            f"{each.produce_p99_ms:,.1f}",
+            f"{each.fetch_p99_ms:,.1f}",
+            f"{each.connections:,.0f}",
+            size_text(each.memory_bytes),
+            f"{1000 * each.longest_stall_s:,.0f} ms",
+        ]
+        for each in now.nodes[:_ROWS]
+    ]
+
+
 _TOPIC_TITLES: Final = ("TOPIC", "PARTITIONS", "RECORDS/S", "BYTES/S", "RECORDS", "SIZE")
 _GROUP_TITLES: Final = ("GROUP", "STATE", "RECORDS/S", "LAG")
+_NODE_TITLES: Final = (
+    *(
+        "NODE",
+        "BUSY",
+        "REQUESTS/S",
+        "PRODUCE P99 MS",
+        "FETCH P99 MS",
+        "CONNECTIONS",
+        "MEMORY",
+        "LONGEST STALL",
+    ),
+)
 
 
 def _lines(before: Sample, now: Sample) -> list[str]:
@@ -128,6 +160,7 @@ def _lines(before: Sample, now: Sample) -> list[str]:
     for titles, rows in (
         (_TOPIC_TITLES, _topic_cells(before, now)),
         (_GROUP_TITLES, _group_cells(before, now)),
+        (_NODE_TITLES, _node_cells(before, now)),
     ):
         if rows:
             widths = [
@@ -152,6 +185,7 @@ def _page(session: Session, before: Sample, now: Sample) -> Group:
     for titles, rows in (
         (_TOPIC_TITLES, _topic_cells(before, now)),
         (_GROUP_TITLES, _group_cells(before, now)),
+        (_NODE_TITLES, _node_cells(before, now)),
     ):
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         for index, title in enumerate(titles):

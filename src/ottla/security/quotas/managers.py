@@ -5,7 +5,7 @@ Clients choose their ids. So measures without use for an hour go, and no more th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -188,6 +188,12 @@ class ClientQuotas:
             measure = self._measures[key, quota.sharers] = Measure(self.windows, quota.limit, now_ms)
         measure.change_limit(quota.limit)
         return measure
+
+    def rates(self, now_ms: int) -> Iterator[tuple[str, Sharers, float]]:
+        """What clients with a limit use: the key of the quota, who shares it, and the rate."""
+        for (key, sharers), measure in self._measures.items():
+            if isinstance(measure, Measure):
+                yield key, sharers, measure.rate.measure(now_ms)
 
     def _sweep_due(self, now_ms: int) -> bool:
         if self._swept_ms is None:

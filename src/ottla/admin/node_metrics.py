@@ -1,0 +1,102 @@
+"""What nodes of a cluster show of themselves at `/metrics`: found by their configuration, read over HTTP.
+
+Nodes of Apache Kafka, and nodes without `ottla.http.listen` or out of reach, are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ottla.admin.configs import describe_configs
+from ottla.errors import ApiException
+from ottla.wire.enums import ConfigResourceType
+
+if TYPE_CHECKING:
+    from ottla.admin.cluster import Cluster
+
+LISTEN: Final = "ottla.http.listen"
+_TIMEOUT_S: Final = 2.0
+_MAX_BYTES: Final = 16 << 20
+_AT_ONCE: Final = 8
+_SAMPLE: Final = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*(?:\{.*\})?) ([^ ]+)$")
+_ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNumbers:
+    """The numbers of one node that a person looks at first."""
+
+    node_id: int
+    busy: float
+    """The share of time in which the event loop had work."""
+    requests: float
+    """Answered since the start."""
+    produce_p99_ms: float
+    fetch_p99_ms: float
+    connections: float
+    memory_bytes: float
+    longest_stall_s: float
+
+
+def node_numbers(cluster: Cluster) -> list[NodeNumbers]:
+    """The numbers of each node that has them, by id."""
+    urls: dict[int, str] = {}
+    for node_id, node in cluster.nodes().items():
+        try:
+            entries = describe_configs(cluster, [(ConfigResourceType.BROKER, str(node_id))])
+        except ApiException:
+            continue
+        for entry in next(iter(entries.values()), []):
+            if entry.name == LISTEN and entry.value:
+                host, _, port = entry.value.rpartition(":")
+                urls[node_id] = f"http://{node.host if host.strip('[]') in _ANY_ADDRESS else host}:{port}"
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = pool.map(_read, urls.items())
+    return sorted((each for each in found if each is not None), key=lambda each: each.node_id)
+
+
+def _read(node: tuple[int, str]) -> NodeNumbers | None:
+    node_id, url = node
+    try:
+        with urllib.request.urlopen(f"{url}/metrics?partitions=false", timeout=_TIMEOUT_S) as answer:
+            text = answer.read(_MAX_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError, urllib.error.URLError):
+        return None
+    return numbers(node_id, samples(text))
+
+
+def samples(text: str) -> dict[str, float]:
+    """The samples of a page in Prometheus' format, by name and labels as they are written."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        match = None if line.startswith("#") else _SAMPLE.match(line)
+        if match is not None:
+            try:
+                found[match[1]] = float(match[2])
+            except ValueError:
+                continue
+    return found
+
+
+def numbers(node_id: int, found: dict[str, float]) -> NodeNumbers:
+    """The numbers of a node from its samples."""
+
+    def total(prefix: str) -> float:
+        return sum(value for name, value in found.items() if name.startswith(prefix))
+
+    times = "kafka_network_requestmetrics_totaltimems"
+    return NodeNumbers(
+        node_id=node_id,
+        busy=found.get("ottla_event_loop_busy_ratio", 0.0),
+        requests=total("kafka_network_requestmetrics_requests_total{"),
+        produce_p99_ms=found.get(times + '{request="Produce",quantile="0.99"}', 0.0),
+        fetch_p99_ms=found.get(times + '{request="FetchConsumer",quantile="0.99"}', 0.0),
+        connections=total("kafka_server_socket_server_metrics_connection_count{"),
+        memory_bytes=found.get("process_resident_memory_bytes", 0.0),
+        longest_stall_s=found.get("ottla_event_loop_longest_stall_seconds", 0.0),
+    )
