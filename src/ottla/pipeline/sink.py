@@ -22,11 +22,11 @@ from ottla.pipeline.failures import PipelineError, SinkFenced
 from ottla.pipeline.offsets import has_watermark, query_id_of, source_offsets
 from ottla.pipeline.session import COMMIT_VALIDATION
 from ottla.pipeline.shuffle import Layouts, checked, retried_stage
-from ottla.pipeline.small_batches import ExtraRecord, Finish, SmallBatches, extra_rows
-from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, write_rows, writing
+from ottla.pipeline.small_batches import ExtraRecord, Finish, SmallBatches, write_extra
+from ottla.pipeline.tasks import REPORT, RETRIED, count_partitions, writing
 from ottla.pipeline.topics import max_message_bytes
 from ottla.pipeline.transaction import CommitUnknown, TransactionDriver
-from ottla.pipeline.writer import BatchWriter, Grant, Place
+from ottla.pipeline.writer import Grant, Place
 from ottla.records.codecs import COMPRESSION_NAMES
 
 if TYPE_CHECKING:
@@ -296,11 +296,7 @@ class KafkaSink:
         if extra:
             # Where tasks have written, the driver's sequence numbers continue theirs.
             written = {Place(row["topic"], row["partition"]): row["records"] for row in report}
-            writer = BatchWriter(
-                self._brokers, grant, written if grant.transactional_id is not None else None
-            )
-            write_rows(writer, grant, self._brokers, extra_rows(extra), None)
-            writer.flush()
+            write_extra(self._brokers, grant, extra, written)
         return sum(row["records"] for row in report)
 
     def _known_partitions(self) -> dict[str, int]:

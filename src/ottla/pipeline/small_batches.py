@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -103,6 +103,19 @@ class SmallBatches:
             # Responses may still arrive that no request waits for.
             brokers.close()
             raise
+
+
+def write_extra(
+    brokers: Cluster, grant: Grant, extra: Sequence[ExtraRecord], written: Mapping[Place, int]
+) -> None:
+    """Writes records of the driver after those of tasks; `written` counts what they wrote under the same grant."""
+    try:
+        writer = BatchWriter(brokers, grant, written if grant.transactional_id is not None else None)
+        write_rows(writer, grant, brokers, extra_rows(extra), None)
+        writer.flush()
+    except BaseException:
+        brokers.close()
+        raise
 
 
 def extra_rows(extra: Sequence[ExtraRecord]) -> pa.RecordBatch:
