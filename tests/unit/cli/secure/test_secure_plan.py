@@ -74,6 +74,14 @@ def acl(
     return Pattern(ResourceType.TOPIC, name, pattern), Entry(principal, "*", operation, permission)
 
 
+def test_an_acl_that_opens_the_cluster() -> None:
+    pattern = Pattern(ResourceType.CLUSTER, "kafka-cluster", PatternType.LITERAL)
+    everybody = Entry("User:*", "*", AclOperation.ALL, AclPermissionType.ALLOW)
+    found = list(acl_problems([(pattern, everybody)]))
+    assert [problem.risk for problem in found] == [True]
+    assert "lets every client do everything" in found[0].text
+
+
 def test_acls_that_shadow_each_other() -> None:
     allow, deny = AclPermissionType.ALLOW, AclPermissionType.DENY
     literal, prefixed = PatternType.LITERAL, PatternType.PREFIXED
