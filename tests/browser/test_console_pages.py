@@ -39,6 +39,9 @@ PAGES = [
     "/nodes/1",
     "/nodes/1/settings",
     "/quorum",
+    "/transactions",
+    "/moves",
+    "/access?who=alice&may=write&kind=topic&name=orders",
     "/nothing-is-here",
 ]
 
