@@ -80,6 +80,8 @@ class RegistrySerde(Serializer, Deserializer):
         self._header = frames.KEY_HEADER if key else frames.VALUE_HEADER
         self._encoders: dict[str, tuple[Encode, RegisteredSchema]] = {}
         self._decoders: dict[int | str, Decode] = {}
+        self._by_prefix: dict[bytes, Decode] = {}
+        """The same by the first five bytes of a record."""
 
     @abstractmethod
     def _encoder(self, subject: str) -> tuple[Encode, RegisteredSchema]:
@@ -122,9 +124,9 @@ class RegistrySerde(Serializer, Deserializer):
         """The value of a record's bytes, read with the schema that the record names; None stays None."""
         if data is None:
             return None
-        if not headers and len(data) > 4 and not data[0]:
-            decode = self._decoders.get(int.from_bytes(data[1:5], "big"))
-            if decode is not None and self._dead_letters is None:
+        if not headers and self._dead_letters is None:
+            decode = self._by_prefix.get(data[:5])
+            if decode is not None:
                 return decode(data, 5)
         try:
             return self._read(headers, data)
@@ -155,7 +157,10 @@ class RegistrySerde(Serializer, Deserializer):
             decode = self._named(self._decoder(held), name)
             if len(self._decoders) >= _MAX_DECODERS:
                 self._decoders.clear()
+                self._by_prefix.clear()
             self._decoders[name] = decode
+            if isinstance(name, int):
+                self._by_prefix[frames.prefix(name)] = decode
         return decode(data, start)
 
     @staticmethod

@@ -7,6 +7,7 @@ Records of several writer schemas may stand in one column: each is read with its
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
@@ -222,29 +223,44 @@ def read_column(values: Any, registry: Registry, text: str, *, permissive: bool)
     import pyarrow as pa
 
     reader = _cached(("reader", text), lambda: avro.parse(text, lenient=True).root)
-    decoders: dict[int, Any] = _cached(("ids", registry.urls, text), dict)
-    rows: list[Any] = []
-    for data in values.to_pylist():
-        if data is None:
-            rows.append(None)
-            continue
-        try:
-            number = int.from_bytes(data[1:5], "big")
-            decode = decoders.get(number) if data[:1] == b"\0" else None
-            if decode is None:
-                number = frames.check_prefix(data)
-                decode = decoders[number] = _decoder(registry, number, reader)
-            rows.append(decode(data, 5))
-        except DAMAGED as error:
-            if not permissive:
-                schema_id = frames.schema_id_of(data)
-                text_ = f"a record with the schema id {schema_id} cannot be read: {reason(error)}"
-                raise InvalidData(text_, schema_id) from None
-            rows.append(None)
+    decoders: dict[bytes, Any] = _cached(("ids", registry.urls, text), dict)
+    collecting = gc.isenabled()
+    # A batch makes many rows and no cycles: the collector would only walk over them.
+    gc.disable()
+    try:
+        rows = _rows(values.to_pylist(), decoders, registry, reader, permissive=permissive)
+    finally:
+        if collecting:
+            gc.enable()
     kind = arrow_type(reader)
     found = _columns(rows, kind, reader) if reader.kind in ("record", "error") else pa.array(rows, kind)
     wanted = _spark_unit(kind)
     return found if wanted == kind else found.cast(wanted)
+
+
+def _rows(
+    values: list[Any], decoders: dict[bytes, Any], registry: Registry, reader: AvroType, *, permissive: bool
+) -> list[Any]:
+    """The records of a batch, each read with the schema that its first five bytes name."""
+    rows: list[Any] = []
+    known = decoders.get
+    for data in values:
+        if data is None:
+            rows.append(None)
+            continue
+        try:
+            decode = known(data[:5])
+            if decode is None:
+                number = frames.check_prefix(data)
+                decode = decoders[data[:5]] = _decoder(registry, number, reader)
+            rows.append(decode(data, 5))
+        except DAMAGED as error:
+            if not permissive:
+                schema_id = frames.schema_id_of(data)
+                text = f"a record with the schema id {schema_id} cannot be read: {reason(error)}"
+                raise InvalidData(text, schema_id) from None
+            rows.append(None)
+    return rows
 
 
 def _columns(rows: list[Any], kind: Any, reader: AvroType) -> Any:
