@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.admin import users as requests
-from ottla.admin.users import DEFAULT_SCRAM_ITERATIONS, NewCredential
+from ottla.admin.users import NewCredential
 from ottla.client.admin_base import AdminBase
 from ottla.client.errors import IllegalArgumentError, for_code
 from ottla.client.plain_data import Document
+from ottla.credentials.scram_keys import MIN_ITERATIONS
 from ottla.wire.enums import ScramMechanism
 
 _SALT_BYTES: Final = 24
@@ -46,7 +47,8 @@ class UserScramCredentialUpsertion:
     UserScramCredentialUpsertion(alice, SCRAM_SHA_256, iterations=4096)
     """
 
-    DEFAULT_ITERATIONS = DEFAULT_SCRAM_ITERATIONS
+    # kafka-python's; the tools choose more.
+    DEFAULT_ITERATIONS = MIN_ITERATIONS
 
     def __init__(
         self,
