@@ -167,8 +167,7 @@ class Herder:
     def set_target(self, name: str, target: str) -> None:
         """Pauses, resumes or stops a connector."""
         self.known(name, "Unknown connector {}")
-        if target == STOPPED:
-            self._must_lead("Only the leader can transition connectors to the STOPPED state.")
+        self._must_lead(f"Only the leader can transition connectors to the {target} state.")
         if target == STOPPED:
             self._backing.write_configs(
                 [formats.tasks_committed(name, 0), formats.target_state(name, target)]
@@ -255,7 +254,8 @@ class Herder:
     def put_task_statuses(self, name: str, status: Status) -> None:
         """Writes the status of all tasks of a connector, and removes those of tasks that are no more."""
         with self._backing.lock:
-            count = len(self._backing.state.tasks.get(name, []))
+            # A leader on another worker may not have written them yet.
+            count = max(1, len(self._backing.state.tasks.get(name, [])))
             old = [number for number, _ in self._backing.state.tasks_of(name) if number >= count]
         entries = [formats.status_of_task(name, number, status.encode()) for number in range(count)]
         self._backing.write_statuses(entries + [formats.status_of_task(name, number, None) for number in old])

@@ -105,11 +105,14 @@ class Supervisor:
             state = self._backing.state
             there = name in state.connectors and self.owns(name)
             target, version = state.targets.get(name), state.versions.get(name, 0)
+        self._publish_if_leading(name, target)
+        if change.what == "tasks":
+            return
         running = self._running.get(name)
         if running is not None and (not there or target == STOPPED or running.version != version):
             self._halt(name, 30.0)
             running = None
-        if change.what == "deleted":
+        if change.what == "deleted" and self._herder.leader_url() is None:
             self._herder.remove_statuses(name, connector=True)
         if not there or target is None:
             return
@@ -188,6 +191,16 @@ class Supervisor:
             assert isinstance(connector, SinkConnector)
             run = SinkRun(context, connector)
         return Prepared(run, secrets_of(config, secrets), context.progress)
+
+    def _publish_if_leading(self, name: str, target: str | None) -> None:
+        """In a cluster only the leader writes task configurations, also of connectors that run elsewhere."""
+        if not self._config.distributed or target in (None, STOPPED) or self._herder.leader_url() is not None:
+            return
+        try:
+            raw = self._herder.known(name)
+            self.publish_tasks(name, raw, self.make(name, raw)[0])
+        except ConnectError as error:
+            _logger.warning("connector %s has no tasks yet: %s", name, error)
 
     def publish_tasks(self, name: str, raw: Mapping[str, str], connector: Connector) -> None:
         """Puts the tasks of a connector in force. They hold the keys as they were given, no provider's value."""

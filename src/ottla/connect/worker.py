@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,9 @@ from ottla.connect.backing import Backing, MemoryBacking
 from ottla.connect.config.providers import ConnectorProviders
 from ottla.connect.config.worker import WorkerConfig
 from ottla.connect.failures import BadRequest, ConnectError, NotFound
+from ottla.connect.group import Assignment
 from ottla.connect.herder import Herder
+from ottla.connect.member import GroupMember
 from ottla.connect.metrics import prometheus
 from ottla.connect.plugins import Plugins
 from ottla.connect.rest.app import RestServer, make_app
@@ -26,6 +29,7 @@ from ottla.connect.spi import SinkConnector, SourceConnector
 from ottla.connect.state import STOPPED, Change
 from ottla.connect.stores import FileOffsetStore, OffsetStore, TopicOffsetStore
 from ottla.connect.supervisor import Supervisor
+from ottla.connect.topic_backing import TopicBacking
 
 _logger = logging.getLogger(__name__)
 
@@ -49,12 +53,19 @@ class Worker:
         self.settings: ClusterSettings = writer_settings(config.bootstrap_servers, config.client_options())
         self._stores: dict[str, OffsetStore] = {}
         self._stores_lock = threading.Lock()
-        self._backing: Backing = MemoryBacking()
+        self._topics = TopicBacking(self.settings, config) if config.distributed else None
+        self._backing: Backing = self._topics or MemoryBacking()
+        self._member: GroupMember | None = None
         self.herder = Herder(config, self.plugins, self._backing, lambda given: self._resolve(given)[0])
         self.supervisor = Supervisor(
             config, self.herder, self._backing, self.settings, self._store_of, self._resolve
         )
         self._backing.on_change = self._changed
+        if config.distributed:
+            self.herder.leader_url = self._leader_url
+            self.supervisor.owns = lambda name: name in self._assignment.connectors
+            self.supervisor.generation = lambda: self._assignment.generation
+        self._assignment = Assignment()
         self._servers: list[RestServer] = []
         self._ready = threading.Event()
 
@@ -73,6 +84,9 @@ class Worker:
                 )
             self._store_of({})
             self.supervisor.start()
+            if self._topics is not None:
+                self._topics.open()
+                self._join()
             for server in self._servers:
                 server.start()
         except BaseException:
@@ -87,6 +101,8 @@ class Worker:
 
     def stop(self) -> None:
         """Stops connectors, then REST, then connections."""
+        if self._member is not None:
+            self._member.stop()
         self.supervisor.stop()
         for server in self._servers:
             server.stop()
@@ -105,10 +121,56 @@ class Worker:
         finally:
             brokers.close()
 
+    # -- the group
+
+    def _join(self) -> None:
+        values = self.config.values
+        scheme = self.config.listeners[0].scheme
+        self._member = GroupMember(
+            self.settings,
+            self.config.group_id,
+            f"{scheme}://{self.worker_id}/",
+            session_timeout_ms=values["session.timeout.ms"],
+            rebalance_timeout_ms=values["rebalance.timeout.ms"],
+            heartbeat_ms=values["heartbeat.interval.ms"],
+            connectors=self._all_connectors,
+            on_assignment=self._assigned,
+        )
+        self._member.start()
+
+    def _all_connectors(self) -> list[str]:
+        self._backing.refresh()
+        return self.herder.connectors()
+
+    def _leader_url(self) -> str | None:
+        """None if this worker leads, "" if nobody is known to."""
+        found = self._assignment
+        return None if found.leads else found.leader_url
+
+    def _assigned(self, assignment: Assignment) -> None:
+        """A new generation: what this worker no longer owns stops, what it owns now starts."""
+        before, self._assignment = self._assignment, assignment
+        if assignment.generation < 0:
+            # The connectors go on: the next owner's transactional ids fence them.
+            self._assignment = replace(assignment, connectors=before.connectors)
+            return
+        assert self._topics is not None
+        if assignment.leads:
+            self._topics.lead()
+            for name in self.herder.connectors():
+                self.supervisor.changed(Change("tasks", name))
+        else:
+            self._topics.follow()
+        for name in sorted(before.connectors | assignment.connectors):
+            self.supervisor.changed(Change("config", name))
+
     def health(self) -> tuple[str, str]:
         """KIP-1017: whether the worker is ready."""
         if not self._ready.is_set():
             return "starting", "Worker is still starting up."
+        if self._member is not None and self._assignment.generation < 0:
+            refused = self._member.refused
+            return "starting", str(refused) if refused else "Worker is joining its group."
         return "healthy", "Worker has completed startup and is ready to handle requests."
 
     # -- stores and providers
@@ -142,8 +204,13 @@ class Worker:
             from ottla.connect.rest.admin import set_level
 
             set_level(change.name, str(change.detail))
-        elif change.what != "tasks":
-            self.supervisor.changed(change)
+            return
+        if change.what == "tasks" and not self.config.distributed:
+            return
+        self.supervisor.changed(change)
+        known = set(self._assignment.owners)
+        if self._member is not None and self._assignment.leads and known != set(self.herder.connectors()):
+            self._member.rejoin()
 
     # -- what REST asks
 
