@@ -69,6 +69,7 @@ AREAS: Final = (
         "Pipelines",
         {
             "connect": "Run a Connect worker; validate and try connectors.",
+            "connectors": "Look at connectors and change them, on any Connect cluster.",
             "spark": "A local Spark for Streams, Connect and Mirror.",
             "streams": "Run Streams applications on Spark; look at them, stop and reset them.",
         },

@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "completion": "ottla.cli.completion",
     "connect": "ottla.connect.cli",
     "console": "ottla.console.cli",
+    "connectors": "ottla.connect.connectors_cli",
     "demo": "ottla.demo.cli",
     "profile": "ottla.cli.profile",
     "secure": "ottla.cli.secure.commands",

@@ -111,3 +111,22 @@ def validate(file: str, offline: bool) -> None:
     bad = sum(not good for good, _ in lines)
     click.echo(f"{name}: {bad} findings" if bad else f"{name}: in order")
     sys.exit(1 if bad else 0)
+
+
+@connect.command("test")
+@click.argument("file")
+@click.option(
+    "--records", default=5, show_default=True, type=click.IntRange(1, 1000), help="How many to show."
+)
+def try_connector(file: str, records: int) -> None:
+    """Read a few records of a source and show them raw, after each transform, and as bytes. Writes nothing."""
+    from ottla.connect.trial import trial
+    from ottla.connect.worker import read_connector_file
+
+    try:
+        _, config, _ = read_connector_file(Path(file))
+        for line in trial({key: value for key, value in config.items() if value is not None}, records):
+            click.echo(line)
+    except (ConnectError, ApiException, PipelineError) as error:
+        click.echo(f"ottla connect: {error}", err=True)
+        sys.exit(1)

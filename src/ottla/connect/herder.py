@@ -126,7 +126,7 @@ class Herder:
         except ConnectError as error:
             raise BadRequest(str(error)) from None
         resolved.update({key: None for key, value in config.items() if value is None})
-        return validate_connector(self.plugins, resolved, bool(self.config.values["topic.creation.enable"]))
+        return validate_connector(self.plugins, resolved, self.config.originals)
 
     def put_config(
         self, name: str, config: Mapping[str, str | None], *, replace: bool, initial_state: str | None = None

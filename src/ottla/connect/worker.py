@@ -61,6 +61,9 @@ class Worker:
             config, self.herder, self._backing, self.settings, self._store_of, self._resolve
         )
         self._backing.on_change = self._changed
+        self._session: Any = None
+        if config.values["ottla.spark.master"] != "none":
+            self.supervisor.spark = self._spark
         if config.distributed:
             self.herder.leader_url = self._leader_url
             self.supervisor.owns = lambda name: name in self._assignment.connectors
@@ -194,6 +197,17 @@ class Worker:
                     )
                 self._stores[key] = found
             return found
+
+    def _spark(self) -> Any:
+        """The Spark session of this worker; the first large cycle makes it."""
+        from ottla.pipeline.session import spark_session
+
+        with self._stores_lock:
+            if self._session is None:
+                settings = {"spark.ui.enabled": "false", **self.config.prefixed("ottla.spark.conf.")}
+                master = self.config.values["ottla.spark.master"]
+                self._session = spark_session("ottla-connect", master=master, settings=settings)
+            return self._session
 
     def _resolve(self, config: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
         """A configuration with providers' values, and those values, which must not be shown."""

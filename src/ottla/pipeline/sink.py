@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 MOST_ATTEMPTS: Final = 5
 _METADATA_MAX_AGE_S: Final = 60.0
 
-_LOST: Final = (
+PASSING: Final = (
     RETRIED,
     "Python worker exited unexpectedly",
     "ExecutorLostFailure",
@@ -51,7 +51,10 @@ _LOST: Final = (
 )
 """Texts of failures that are not the batch's fault: it is written again, in the next epoch."""
 
-_OUR_ERROR: Final = re.compile(r"^ottla\.(?:errors|pipeline\.failures)\.\w+: (.+)$", re.MULTILINE)
+OUR_ERROR: Final = re.compile(
+    r"^ottla\.(?:errors|pipeline\.failures|connect\.[\w.]+)\.\w+: (.+)$", re.MULTILINE
+)
+"""The last line of a task's traceback, if the error is one of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +251,7 @@ class KafkaSink:
             raise
         except Exception as error:
             driver.abort()
-            if any(text in str(error) for text in _LOST):
+            if any(text in str(error) for text in PASSING):
                 raise _Again(str(error)) from error
             raise
         driver.commit()
@@ -280,7 +283,7 @@ class KafkaSink:
             records = self._run_tasks(self._for_kafka(finished), grant, extra)
         except Exception as error:
             # The last line of a task's traceback is the message for the user.
-            if (messages := _OUR_ERROR.findall(str(error))) and RETRIED not in str(error):
+            if (messages := OUR_ERROR.findall(str(error))) and RETRIED not in str(error):
                 raise PipelineError(messages[-1]) from error
             raise
         self._small.learn(read, records)

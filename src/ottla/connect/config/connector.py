@@ -26,6 +26,7 @@ from ottla.connect.spi import Connector
 _logger = logging.getLogger(__name__)
 
 LONGEST_NAME: Final = 1000
+_SIMPLE_HEADER: Final = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _CONVERTERS: Final = (
     ("header.converter", "header_converter"),
     ("key.converter", "converter"),
@@ -99,7 +100,7 @@ def framework_keys(kind: str) -> ConfigDef:
 
 
 def validate_connector(
-    plugins: Plugins, props: Mapping[str, str | None], topic_creation: bool = True
+    plugins: Plugins, props: Mapping[str, str | None], worker: Mapping[str, str] | None = None
 ) -> ConfigInfos:
     """Everything that is wrong with a configuration; BadRequest if not even its class is known."""
     class_name = props.get("connector.class")
@@ -107,8 +108,7 @@ def validate_connector(
         raise BadRequest(f"Connector config {sorted(props)} contains no connector type")
     connector = plugins.connector(class_name)
     definition = _enriched(plugins, framework_keys(connector.kind), props)
-    if connector.kind == "source" and topic_creation:
-        definition = _with_topic_creation(definition, props)
+    definition = _with_plugins(plugins, definition, class_name, props, worker or {})
     own = connector.config_def()
     result = ConfigInfos(class_name)
     result.groups = list(dict.fromkeys([*definition.groups(), *own.groups()]))
@@ -129,8 +129,44 @@ def validate_connector(
             merged.setdefault(key, ConfigValue(key)).errors.append(message)
     result.configs = [(keys.get(name), value) for name, value in merged.items()]
     result.configs += _override_infos(given, connector.kind) + converters
+    result.groups += [
+        group
+        for group in dict.fromkeys(key.group for key, _ in converters if key is not None and key.group)
+        if group not in result.groups
+    ]
     result.unknown = _unknown(given, keys)
     return result
+
+
+def _with_plugins(
+    plugins: Plugins,
+    definition: ConfigDef,
+    class_name: str,
+    props: Mapping[str, str | None],
+    worker: Mapping[str, str],
+) -> ConfigDef:
+    """With the versions of plugins and the worker's converters as defaults, and with what could be chosen."""
+    changed = []
+    version = plugins.find(class_name, "source", "sink").version
+    versions = (version,) if version else ()
+    changed.append(
+        replace(definition.keys["connector.plugin.version"], default=version, recommended=versions)
+    )
+    for name, kind in _CONVERTERS:
+        fallback = _SIMPLE_HEADER if name.startswith("header") else None
+        known = sorted(one.name for one in plugins.specs(kind))
+        default = worker.get(name, fallback)
+        changed.append(replace(definition.keys[name], default=default, recommended=tuple(known)))
+        number = None
+        chosen = props.get(name) or default
+        if chosen:
+            try:
+                number = plugins.find(chosen, kind).version
+            except NotFound:
+                number = None
+        key = definition.keys[f"{name}.plugin.version"]
+        changed.append(replace(key, default=number, recommended=(number,) if number else ()))
+    return definition | ConfigDef(changed)
 
 
 def _check_name(value: ConfigValue) -> None:
@@ -148,7 +184,7 @@ def _enriched(plugins: Plugins, definition: ConfigDef, props: Mapping[str, str |
         ("predicates", "predicate", "Predicates"),
     ):
         singular = word[:-1]
-        names = tuple(one.name for one in plugins.specs(kind))
+        names = tuple(sorted(one.name for one in plugins.specs(kind)))
         base = "Transformation" if kind == "transformation" else "Predicate"
         for alias in dict.fromkeys(parse_type(word, props.get(word) or "", "LIST")):
             prefix, group = f"{word}.{alias}.", f"{label}: {alias}"
@@ -175,19 +211,22 @@ def _enriched(plugins: Plugins, definition: ConfigDef, props: Mapping[str, str |
                 documentation=f"Version of the '{alias}' {singular}.",
             )
             definition = definition | ConfigDef([type_key, version_key])
-            inner = ConfigDef()
-            if kind == "transformation":
-                inner = ConfigDef(
-                    [
-                        ConfigKey("predicate", default="", group="Predicates", width="NONE"),
-                        ConfigKey("negate", "BOOLEAN", False, group="Predicates"),
-                    ]
-                )
             chosen = props.get(f"{prefix}type")
-            if chosen and _missing_plugin(plugins, chosen, kind) is None:
-                inner = inner | plugins.find(chosen, kind).load().config_def()
+            if not chosen or _missing_plugin(plugins, chosen, kind) is not None:
+                continue
+            inner = plugins.find(chosen, kind).load().config_def()
+            if kind == "transformation":
+                inner = inner | _CONDITION
             definition = definition.embed(prefix, group, 2, inner)
     return definition
+
+
+_CONDITION: Final = ConfigDef(
+    [
+        ConfigKey("predicate", default=None, group="Predicates"),
+        ConfigKey("negate", "BOOLEAN", False, group="Predicates"),
+    ]
+)
 
 
 def _plugin_validator(plugins: Plugins, kind: str) -> Validator:
@@ -199,50 +238,34 @@ def _missing_plugin(plugins: Plugins, value: Any, kind: str) -> str | None:
         return f"Not a {kind.capitalize()}"
     try:
         plugins.find(str(value), kind)
-    except NotFound as error:
-        return str(error).partition("; available")[0]
+    except NotFound:
+        return f"Class {value} could not be found."
     return None
-
-
-def _with_topic_creation(definition: ConfigDef, props: Mapping[str, str | None]) -> ConfigDef:
-    """With the keys of `topic.creation.*`, where there are any."""
-    if not any(key.startswith("topic.creation.") for key in props):
-        return definition
-    default = kafka_keys("topic.creation.default")
-    definition = definition.embed("topic.creation.default.", "Topic Creation: default", 0, default)
-    for name in dict.fromkeys(parse_type("groups", props.get("topic.creation.groups") or "", "LIST")):
-        group = kafka_keys("topic.creation.group")
-        definition = definition.embed(f"topic.creation.{name}.", f"Topic Creation: {name}", 0, group)
-    return definition
 
 
 def _check_sink_topics(values: dict[str, ConfigValue], given: Mapping[str, str]) -> None:
     """Kafka's rules about `topics`, `topics.regex` and the topic of dead letters."""
     topics = parse_type("topics", given.get("topics", ""), "LIST")
     regex = given.get("topics.regex", "")
-    both = "topics and topics.regex are mutually exclusive options, but both are set."
-    none = "Must configure one of topics or topics.regex"
+    text = None
     if topics and regex:
-        for name, value in (("topics", topics), ("topics.regex", regex)):
-            shown = f"[{', '.join(topics)}]" if name == "topics" else value
-            values[name].errors.append(
-                f"Invalid value {shown} for configuration {name}: {both[0].upper()}{both[1:]}"
-            )
+        text = "topics and topics.regex are mutually exclusive options, but both are set."
     elif not topics and not regex:
-        for name, shown in (("topics", "[]"), ("topics.regex", "")):
-            values[name].errors.append(f"Invalid value {shown} for configuration {name}: {none}")
+        text = "Must configure one of topics or topics.regex"
+    if text is not None:
+        values["topics"].errors.append(text)
+        values["topics.regex"].errors.append(text)
     dead = given.get("errors.deadletterqueue.topic.name", "").strip()
-    if dead and (dead in topics or (regex and _fully(regex, dead))):
-        name = "topics" if dead in topics else "topics.regex"
-        shown = f"[{', '.join(topics)}]" if name == "topics" else regex
-        what = (
-            f"The DLQ topic '{dead}' may not be included in the list of topics (\"topics\"={shown}) consumed by the "
-            "connector"
-            if name == "topics"
-            else f"The DLQ topic '{dead}' may not be included in the regex matching the topics "
-            f'("topics.regex"={regex}) consumed by the connector'
+    if dead and dead in topics:
+        values["topics"].errors.append(
+            f"The DLQ topic '{dead}' may not be included in the list of topics ('topics=[{', '.join(topics)}]') "
+            "consumed by the connector"
         )
-        values[name].errors.append(f"Invalid value {shown} for configuration {name}: {what}")
+    if dead and regex and _fully(regex, dead):
+        values["topics.regex"].errors.append(
+            f"The DLQ topic '{dead}' may not be included in the regex matching the topics ('topics.regex={regex}') "
+            "consumed by the connector"
+        )
 
 
 def _fully(regex: str, text: str) -> bool:

@@ -25,6 +25,9 @@ Validator = Callable[[str, Any], str | None]
 
 _WHOLE: Final = {"INT": (31, "INT"), "LONG": (63, "LONG"), "SHORT": (15, "SHORT")}
 
+_RANGE: Final = re.compile(r"\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\]")
+_IMPORTANCE: Final = ("HIGH", "MEDIUM", "LOW")
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
@@ -106,16 +109,10 @@ class ConfigDef:
     def embed(self, prefix: str, group: str, order: int, other: ConfigDef) -> ConfigDef:
         """With the keys of another definition under a prefix."""
         added = []
-        for number, one in enumerate(other.keys.values()):
-            name = prefix + one.name
+        for number, one in enumerate(sorted(other.keys.values(), key=_rank)):
+            shown = one.display_name or one.name
             added.append(
-                replace(
-                    one,
-                    name=name,
-                    group=group,
-                    order=order + number,
-                    display_name=prefix + (one.display_name or one.name),
-                )
+                replace(one, name=prefix + one.name, group=group, order=order + number, display_name=shown)
             )
         return ConfigDef([*self.keys.values(), *added])
 
@@ -137,6 +134,12 @@ class ConfigDef:
         return parsed
 
 
+def _rank(key: ConfigKey) -> tuple[Any, ...]:
+    """Kafka's order of keys: without a group first, then required ones, then by importance and name."""
+    importance = _IMPORTANCE.index(key.importance) if key.importance in _IMPORTANCE else 2
+    return (key.group or "", key.order, not key.required, importance, key.name)
+
+
 def _validated(key: ConfigKey, props: Mapping[str, str | None]) -> ConfigValue:
     found = ConfigValue(key.name, recommended=list(key.recommended))
     if key.name not in props:
@@ -149,6 +152,8 @@ def _validated(key: ConfigKey, props: Mapping[str, str | None]) -> ConfigValue:
         found.value = key.parse(props[key.name])
     except ConfigInvalid as error:
         found.errors.append(str(error))
+        if key.valid is not None and _RANGE.fullmatch(key.valid):
+            found.errors.append(f"Invalid value null for configuration {key.name}: Value must be non-null")
         return found
     reason = key.check(found.value)
     if reason is not None:
@@ -212,7 +217,7 @@ def _violates(name: str, value: Any, valid: str) -> str | None:
                 else "must not be null"
             )
         return None
-    span = re.fullmatch(r"\[(-?[\d.]+),\.\.\.(?:,(-?[\d.]+))?\]", valid)
+    span = _RANGE.fullmatch(valid)
     if span is not None:
         if float(value) < float(span[1]):
             return f"Value must be at least {span[1]}"

@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ottla.connect.config.connector import framework_keys
 from ottla.connect.config.definitions import ConfigDef, kafka_keys
 from ottla.connect.failures import BadRequest, NotFound
 from ottla.connect.rest.errors import json_body, text_map
@@ -45,9 +44,7 @@ async def plugin_config(request: Request) -> Response:
     except NotFound:
         raise NotFound(f"Unknown plugin {name}.") from None
     definition: ConfigDef
-    if spec.kind in ("source", "sink"):
-        definition = framework_keys(spec.kind) | spec.load().config_def()
-    elif spec.kind in ("converter", "header_converter"):
+    if spec.kind in ("converter", "header_converter"):
         definition = kafka_keys(spec.name.removeprefix("org.apache.kafka.connect."))
     else:
         definition = spec.load().config_def()

@@ -88,6 +88,18 @@ def rows_batch(rows: Iterable[Row]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*arrays, pa.array(headers, HEADERS)], schema=ROWS)
 
 
+def as_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows with all columns of `ROWS`, in their order."""
+    count = batch.num_rows
+    arrays = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(count, field.type)
+        for field in ROWS
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+
+
 def size_of(record: ConnectRecord, key: bytes | None, value: bytes | None) -> int:
     """Bytes of a record, about."""
     return len(key or b"") + len(value or b"") + 40

@@ -16,6 +16,8 @@ class Progress:
 
     records: int = 0
     cycles: int = 0
+    jobs: int = 0
+    """Cycles that ran as Spark jobs."""
     skipped: int = 0
     bytes: int = 0
     last_cycle_ms: float = 0.0
@@ -46,6 +48,7 @@ class Progress:
             "records_per_second": round(self.rate(), 1),
             "bytes": self.bytes,
             "cycles": self.cycles,
+            "spark_jobs": self.jobs,
             "skipped_records": self.skipped,
             "last_cycle_ms": self.last_cycle_ms,
             "last_cycle_at": self.last_cycle_at_ms,

@@ -112,7 +112,10 @@ class SourceRun:
         assert store is not None and store.topic is not None
         try:
             writer = BatchWriter(driver.brokers, driver.grant())
-            records = self._write_splits(writer, driver.grant(), reader, splits)
+            if self._is_job(reader):
+                records = self._run_job(driver, reader, splits)
+            else:
+                records = self._write_splits(writer, driver.grant(), reader, splits)
             append_dead_letters(writer, driver.brokers, context, self._chain.tolerance.take_failures())
             append(writer, store.topic, store.partitions, offset_entries(context.name, changes))
             writer.flush()
@@ -123,6 +126,33 @@ class SourceRun:
             driver.abort()
             raise
         driver.commit()
+        return records
+
+    def _is_job(self, reader: SourceReader) -> bool:
+        """Large cycles run on Spark. Dead letters are written by the driver, which tasks of a job do not reach."""
+        if self._context.spark is None or self._chain.tolerance.keep_failures:
+            return False
+        assert self._plan is not None
+        large = reader.size(self._offsets, self._plan) > self._context.inline_max_bytes
+        return large or self._connector.needs_jvm
+
+    def _run_job(self, driver: TransactionDriver, reader: SourceReader, splits: Sequence[Any]) -> int:
+        from ottla.connect.run.jobs import run_source_job
+
+        assert self._context.spark is not None and self._topics is not None
+        records, topics = run_source_job(
+            self._context.spark(),
+            reader,
+            splits,
+            self._context.chain,
+            driver.grant(),
+            driver.brokers,
+            set(self._topics.known),
+        )
+        for topic in topics:
+            if self._topics.ensure(topic):
+                self._context.uses_topic(topic)
+        self._context.progress.jobs += 1
         return records
 
     def _was_committed(self, driver: TransactionDriver, changes: OffsetChanges) -> bool:

@@ -26,19 +26,19 @@ class TopicMaker:
 
     def __init__(self, brokers: Cluster, config: Mapping[str, str], *, enabled: bool = True) -> None:
         self._brokers = brokers
-        self._known: set[str] = set()
+        self.known: set[str] = set()
         names = parse_type("topic.creation.groups", config.get(f"{_PREFIX}groups", ""), "LIST")
         self._enabled = enabled and f"{_PREFIX}{_DEFAULT}.replication.factor" in config
         self._groups = {name: _group(config, name) for name in [*names, _DEFAULT]}
 
     def ensure(self, topic: str) -> bool:
         """Makes a topic unless it exists; True if this connector had not used it yet."""
-        if topic in self._known:
+        if topic in self.known:
             return False
         if self._enabled:
             self._make(topic)
         count_partitions(self._brokers, topic)
-        self._known.add(topic)
+        self.known.add(topic)
         return True
 
     def _make(self, topic: str) -> None:
