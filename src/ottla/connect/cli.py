@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -34,6 +35,8 @@ def _worker_keys(path: str | None, master: str | None, bootstrap: str | None) ->
         keys["ottla.spark.master"] = master
     if bootstrap is not None:
         keys["bootstrap.servers"] = bootstrap
+    elif path is None and "OTTLA_BOOTSTRAP" in os.environ:
+        keys["bootstrap.servers"] = os.environ["OTTLA_BOOTSTRAP"]
     return keys, path is not None
 
 
@@ -61,7 +64,7 @@ def run(
     try:
         keys, from_file = _worker_keys(worker_file, master, bootstrap_server)
         if port is not None:
-            keys["listeners"] = f"http://127.0.0.1:{port}"
+            keys["listeners"] = f"http://localhost:{port}"
         worker = Worker(worker_config(keys, from_file=from_file))
         worker.start()
     except (ConnectError, ApiException, PipelineError) as error:
@@ -70,7 +73,7 @@ def run(
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    click.echo(f"Connect worker ready on port {worker.port}", err=True)
+    click.echo(f"Connect worker ready at http://localhost:{worker.port}", err=True)
     try:
         for path in connector_files:
             name = worker.load_file(Path(path))

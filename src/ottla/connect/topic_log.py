@@ -38,6 +38,7 @@ _FETCH_BYTES: Final = 4 << 20
 _FETCH_BY_NAME: Final = 12
 _TOPIC_RESOURCE: Final = 2
 _RETRY_S: Final = 60.0
+_USUAL_REPLICATION: Final = 3
 
 Apply = Callable[[bytes, bytes | None], None]
 """Takes a committed record: its key and its value."""
@@ -62,7 +63,7 @@ class TopicLog:
         self._parts: dict[int, _Part] = {}
 
     def open(self, partitions: int, replication: int, configs: dict[str, str]) -> None:
-        """Creates the topic if it is missing; refuses one that is not compacted."""
+        """Creates the topic if it is missing; refuses one that is not compacted. 0 replicas stands for three at most."""
         self._brokers.retrying(lambda: self._make(partitions, replication, configs), _RETRY_S)
         self._check_policy()
         self._brokers.retrying(self._find_parts, _RETRY_S)
@@ -79,6 +80,8 @@ class TopicLog:
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
         there = len(self._brokers.nodes())
+        if not replication:
+            replication = min(_USUAL_REPLICATION, there)
         if replication > there:
             _logger.warning(
                 "topic %s gets %d replicas, not %d: there are no more brokers", self.topic, there, replication

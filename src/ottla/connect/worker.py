@@ -193,7 +193,7 @@ class Worker:
                         self.settings,
                         own or worker.offsets_topic,
                         partitions=int(worker.originals.get("offset.storage.partitions", 25)),
-                        replication=int(worker.originals.get("offset.storage.replication.factor", 3)),
+                        replication=int(worker.originals.get("offset.storage.replication.factor", 0)),
                     )
                 self._stores[key] = found
             return found
