@@ -63,7 +63,7 @@ class TopicLog:
         self._parts: dict[int, _Part] = {}
 
     def open(self, partitions: int, replication: int, configs: dict[str, str]) -> None:
-        """Creates the topic if it is missing; refuses one that is not compacted. 0 replicas stands for three at most."""
+        """Creates the topic if it is missing; refuses one that is not compacted. 0 replicas means up to three."""
         self._brokers.retrying(lambda: self._make(partitions, replication, configs), _RETRY_S)
         self._check_policy()
         self._brokers.retrying(self._find_parts, _RETRY_S)
