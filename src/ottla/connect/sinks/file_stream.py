@@ -1,26 +1,32 @@
 """FileStreamSink: the values of records as lines of a file, each once, or on standard output.
 
 `<file>.ottla` holds the file's length at the last commit and the offsets that it stands for. What is behind that
-length was written by a cycle that did not end: it is cut off at the start.
+length was written by a cycle that did not end: it is cut off at the start. A lock on that note is held from the first
+byte of a cycle to its commit, so that an older run that wakes up late cannot write beside a newer one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Final
 
 from ottla.connect.config.definitions import ConfigDef, kafka_keys
 from ottla.connect.converters.simple import java_string
 from ottla.connect.data.record import SinkRecord
-from ottla.connect.failures import TaskFailed
+from ottla.connect.failures import Retriable, TaskFailed
 from ottla.connect.spi import Finding, Place, Refuse, SinkConnector, SinkCycle, SinkWriter
 
 _logger = logging.getLogger(__name__)
+
+_LOCK_ATTEMPTS: Final = 50
+_LOCK_PAUSE_S: Final = 0.1
 
 
 class FileStreamSink(SinkConnector):
@@ -60,17 +66,49 @@ class _FileWriter(SinkWriter):
         self._offsets: dict[str, int] = {}
         self._length = 0
         self._lineage = -1
+        self._lock: BinaryIO | None = None
 
     def positions(self, places: Iterable[Place], lineage: int) -> Mapping[Place, int]:
         """The offsets that the file stands for, after what is behind them was cut off."""
         if self._lineage != lineage:
-            self._open(lineage)
+            self._acquire()
+            try:
+                self._open(lineage)
+            finally:
+                self._release()
         found = {}
         for place in places:
             offset = self._offsets.get(f"{place.topic}-{place.partition}")
             if offset is not None:
                 found[place] = offset
         return found
+
+    def _acquire(self) -> None:
+        """Retriable while another run holds the lock: it writes, or it was stopped in the middle of a cycle."""
+        if self._lock is not None:
+            return
+        lock = self._note.with_name(self._note.name + ".lock").open("ab")
+        for _ in range(_LOCK_ATTEMPTS):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_LOCK_PAUSE_S)
+                continue
+            self._lock = lock
+            return
+        lock.close()
+        raise Retriable(f"another run of the connector is writing to {self._path}")
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _noted_length(self) -> int | None:
+        try:
+            return int(json.loads(self._note.read_text())["length"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def _open(self, lineage: int) -> None:
         self._lineage = lineage
@@ -101,7 +139,11 @@ class _FileWriter(SinkWriter):
             self._offsets = offsets
 
     def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> int:
-        """Appends the lines; returns how many bytes they have."""
+        """Appends the lines; returns the length of the file."""
+        self._acquire()
+        noted = self._noted_length()
+        if noted is not None and noted != self._length:
+            raise Retriable(f"another run of the connector has written to {self._path} meanwhile")
         with self._path.open("ab") as file:
             file.truncate(self._length)
             for record in records:
@@ -122,11 +164,20 @@ class _FileWriter(SinkWriter):
             os.fsync(file.fileno())
         temporary.replace(self._note)
         self._length = messages[0]
+        self._release()
 
     def abort(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
-        """Cuts the lines of a failed cycle off."""
-        if self._path.exists() and self._path.stat().st_size > self._length:
+        """Cuts the lines of a failed cycle off, if it is still this run that writes."""
+        if self._lock is None:
+            return
+        ours = self._noted_length() in (None, self._length)
+        if ours and self._path.exists() and self._path.stat().st_size > self._length:
             os.truncate(self._path, self._length)
+        self._release()
+
+    def stop(self) -> None:
+        """Gives the lock back."""
+        self._release()
 
 
 class _StdoutWriter(SinkWriter):

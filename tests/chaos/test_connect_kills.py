@@ -1,0 +1,135 @@
+"""Connect workers are killed and paused while a file grows: each line arrives once, and the copy equals the file."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from integration.connect_rest import STRINGS, Rest, eventually
+from ottla import KafkaConsumer
+from ottla.testing.ports import free_ports
+from ottla.testing.running import running_broker
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = int(os.environ.get("OTTLA_CONNECT_KILLS", "5"))
+
+
+def keys(bootstrap, port):
+    return {
+        **STRINGS,
+        "bootstrap.servers": bootstrap,
+        "listeners": f"http://127.0.0.1:{port}",
+        "group.id": "kills",
+        "config.storage.topic": "kills-configs",
+        "offset.storage.topic": "kills-offsets",
+        "status.storage.topic": "kills-status",
+        "offset.storage.partitions": "2",
+        "heartbeat.interval.ms": "300",
+        "session.timeout.ms": "6000",
+        "ottla.cycle.max.bytes": "2000",
+        "ottla.poll.interval.ms": "5",
+    }
+
+
+class WorkerProcess:
+    def __init__(self, bootstrap, folder):
+        (self.port,) = free_ports(1)
+        self.rest = Rest(f"http://127.0.0.1:{self.port}")
+        self._file = folder / f"worker-{self.port}.properties"
+        self._file.write_text(
+            "".join(f"{key}={value}\n" for key, value in keys(bootstrap, self.port).items())
+        )
+        self._log = folder / f"worker-{self.port}.log"
+        self._process = None
+
+    def start(self):
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "ottla", "connect", "run", str(self._file)], stdout=log, stderr=log
+            )
+        return self
+
+    def ready(self):
+        def healthy():
+            try:
+                return self.rest.call("GET", "/health")[0] == 200
+            except OSError:
+                return False
+
+        eventually(healthy, 60)
+        return self
+
+    def signal(self, number):
+        self._process.send_signal(number)
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+
+def position(worker):
+    code, answer = worker.rest.call("GET", "/connectors/grow/offsets")
+    return answer["offsets"][0]["offset"]["position"] if code == 200 and answer["offsets"] else 0
+
+
+def test_each_line_arrives_once_though_workers_are_killed_and_paused(tmp_path):
+    source, copy = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.touch()
+    drawn = random.Random(7)
+    written = threading.Event()
+    lines = 0
+
+    def write():
+        nonlocal lines
+        with source.open("a", buffering=1) as file:
+            while not written.wait(0.002):
+                file.write(f"line {lines}\n")
+                lines += 1
+
+    with running_broker() as broker:
+        workers = [WorkerProcess(broker.bootstrap, tmp_path).start().ready() for _ in range(2)]
+        writer = threading.Thread(target=write)
+        try:
+            rest = workers[0].rest
+            rest.create("grow", connector_class="FileStreamSource", file=str(source), topic="grow")
+            rest.create("copy", connector_class="FileStreamSink", file=str(copy), topics="grow")
+            writer.start()
+            for number in range(ROUNDS):
+                before = copy.stat().st_size if copy.exists() else 0
+                eventually(lambda before=before: copy.exists() and copy.stat().st_size > before + 200, 60)
+                victim = drawn.choice(workers)
+                if number % 2:
+                    # Longer than the session: the others take over, and it wakes as a zombie.
+                    victim.signal(signal.SIGSTOP)
+                    other = workers[1 - workers.index(victim)]
+                    before = position(other.ready())
+                    eventually(lambda other=other, before=before: position(other) > before + 200, 60)
+                    victim.signal(signal.SIGCONT)
+                else:
+                    victim.kill()
+                    victim.start()
+            written.set()
+            writer.join()
+            eventually(lambda: copy.read_bytes() == source.read_bytes(), 60)
+        finally:
+            written.set()
+            for one in workers:
+                one.signal(signal.SIGCONT)
+                one.kill()
+        consumer = KafkaConsumer(
+            "grow",
+            bootstrap_servers=broker.bootstrap,
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=3000,
+            isolation_level="read_committed",
+        )
+        found = [record.value.decode() for record in consumer]
+        consumer.close()
+        assert found == [f"line {number}" for number in range(lines)]
