@@ -143,7 +143,7 @@ def test_topics_beyond_the_mutation_quota_are_refused(broker: BrokerProcess, top
     with closing(cluster(broker, topic)) as admin:
         done = create_topics(admin, [NewTopic(f"{topic}-{n}", 12, 1) for n in range(2)])
         assert [each.error_code for each in done.topics] == [0, ErrorCode.THROTTLING_QUOTA_EXCEEDED]
-        assert done.throttle_time_ms == pytest.approx(1000, abs=100)
+        assert 0 < done.throttle_time_ms <= 1000
         # The connection is muted meanwhile; then there is room again.
         done = create_topics(admin, [NewTopic(f"{topic}-1", 1, 1)])
         assert [each.error_code for each in done.topics] == [0]
@@ -159,7 +159,7 @@ def test_old_requests_are_done_and_then_wait(broker: BrokerProcess, topic: str) 
     with closing(cluster(broker, topic)) as admin:
         done = admin.any().ask(request, max_version=5)
     assert done.topics[0].error_code == 0
-    assert done.throttle_time_ms == pytest.approx(1000, abs=100)
+    assert 0 < done.throttle_time_ms <= 1000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of the machine, 127.0.0.2")
