@@ -149,7 +149,9 @@ def _create_token(
     from ottla.controller.tokens import create_token
 
     who, clock = inputs.requester.principal, inputs.clock
-    return create_token(inputs.image, request, inputs.settings, who, clock.now_ms(), clock.random_uuid())
+    return create_token(
+        inputs.image, request, inputs.settings, who, clock.now_ms(), clock.random_uuid(), inputs.version
+    )
 
 
 def _renew_token(

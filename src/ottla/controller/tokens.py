@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 MAX_SWEPT: Final = 1000
 """Expired tokens that one operation removes."""
 MAX_RENEWERS: Final = 10_000
+NAMES_REQUESTER_FROM: Final = 3
+"""The version of CreateDelegationToken and DescribeDelegationToken from which responses name the requester."""
 _FOREVER_MS: Final = 2**63 - 1
 
 
@@ -38,16 +40,17 @@ def owner_of(request: CreateDelegationTokenRequest, requester: str) -> str:
     return requester
 
 
-def new_response(request: CreateDelegationTokenRequest, requester: str) -> CreateDelegationTokenResponse:
-    """A response that names the owner and the requester, and no token yet."""
+def new_response(
+    request: CreateDelegationTokenRequest, requester: str, version: int
+) -> CreateDelegationTokenResponse:
+    """A response that names the owner and, where the version can, the requester, and no token yet."""
     kind, _, name = owner_of(request, requester).partition(":")
-    requester_kind, _, requester_name = requester.partition(":")
-    return CreateDelegationTokenResponse(
-        principal_type=kind,
-        principal_name=name,
-        token_requester_principal_type=requester_kind,
-        token_requester_principal_name=requester_name,
-    )
+    response = CreateDelegationTokenResponse(principal_type=kind, principal_name=name)
+    if version >= NAMES_REQUESTER_FROM:
+        requester_kind, _, requester_name = requester.partition(":")
+        response.token_requester_principal_type = requester_kind
+        response.token_requester_principal_name = requester_name
+    return response
 
 
 def _why_disabled(image: MetadataImage, settings: Settings) -> ErrorCode:
@@ -65,9 +68,10 @@ def create_token(
     requester: str,
     now_ms: int,
     random_uuid: bytes,
+    version: int = NAMES_REQUESTER_FROM,
 ) -> ControllerResult[CreateDelegationTokenResponse]:
     """Make a token. Its secret follows from its id and the cluster's key."""
-    response = new_response(request, requester)
+    response = new_response(request, requester, version)
     response.error_code = _why_disabled(image, settings)
     if response.error_code == ErrorCode.NONE and len(request.renewers) > MAX_RENEWERS:
         response.error_code = ErrorCode.INVALID_REQUEST

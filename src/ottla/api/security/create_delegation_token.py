@@ -44,7 +44,7 @@ def handle(
 def on_error(
     ctx: RequestContext, request: CreateDelegationTokenRequest, error: ApiException
 ) -> CreateDelegationTokenResponse:
-    response = new_response(request, ctx.principal)
+    response = new_response(request, ctx.principal, ctx.version)
     response.error_code = error.code
     response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = _NO_TIME
     return response

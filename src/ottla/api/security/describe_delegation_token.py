@@ -14,6 +14,7 @@ from ottla.api.authorization import allowed
 from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.api.security.delegation_tokens import check_allowed
 from ottla.broker.services import Node
+from ottla.controller.tokens import NAMES_REQUESTER_FROM
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import AclOperation, ResourceType
@@ -39,7 +40,7 @@ def handle(node: Node, ctx: RequestContext, request: DescribeDelegationTokenRequ
         owners = {f"{each.principal_type}:{each.principal_name}" for each in request.owners}
     return _Response(
         tokens=[
-            _described(token, key)
+            _described(token, key, ctx.version)
             for token in node.image.tokens.values()
             if (owners is None or owners & _parties(token)) and _may_describe(node, ctx, token)
         ]
@@ -58,14 +59,11 @@ def _may_describe(node: Node, ctx: RequestContext, token: DelegationToken) -> bo
     )
 
 
-def _described(token: DelegationToken, key: TokenKey) -> _Response.DescribedDelegationToken:
+def _described(token: DelegationToken, key: TokenKey, version: int) -> _Response.DescribedDelegationToken:
     kind, _, name = token.owner.partition(":")
-    requester_kind, _, requester_name = token.requester.partition(":")
-    return _Response.DescribedDelegationToken(
+    described = _Response.DescribedDelegationToken(
         principal_type=kind,
         principal_name=name,
-        token_requester_principal_type=requester_kind,
-        token_requester_principal_name=requester_name,
         issue_timestamp=token.issue_timestamp,
         expiry_timestamp=token.expiration_timestamp,
         max_timestamp=token.max_timestamp,
@@ -76,6 +74,11 @@ def _described(token: DelegationToken, key: TokenKey) -> _Response.DescribedDele
             for kind, _, name in (renewer.partition(":") for renewer in token.renewers)
         ],
     )
+    if version >= NAMES_REQUESTER_FROM:
+        requester_kind, _, requester_name = token.requester.partition(":")
+        described.token_requester_principal_type = requester_kind
+        described.token_requester_principal_name = requester_name
+    return described
 
 
 API = Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, handle, needs=BY_HANDLER)
