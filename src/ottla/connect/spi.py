@@ -2,7 +2,7 @@
 
 The shape is that of Spark's Python Data Source API: a reader plans offsets on the driver and reads splits in tasks, a
 writer writes in tasks and commits on the driver. Readers and writers are pickled into Spark's tasks, so they hold
-plain settings and open connections when first used. `spark_source.py` adapts Spark's own classes.
+plain settings and open connections when first used.
 """
 
 from __future__ import annotations
