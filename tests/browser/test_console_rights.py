@@ -237,6 +237,16 @@ def test_lag_for_prometheus_in_three_spellings(seeded, start_console):
     assert httpx.get(f"{exporter.root}/health/ready").json() == {"ready": True, "problems": {}}
 
 
+def test_names_that_a_role_may_not_see_are_nowhere(sign_in):
+    narrow, looker = sign_in("narrow"), sign_in("looker")
+    assert looker.get("/metrics").status_code == 200
+    assert narrow.get("/metrics").status_code == 403, "its samples name every topic and group"
+    for path in ("/c/local/", *(f"/api/v1/c/local/{name}" for name in ("findings", "groups", "topics"))):
+        answer = narrow.get(path)
+        assert answer.status_code == 200
+        assert "billing" not in answer.text and "orders" not in answer.text
+
+
 def test_sign_in_never_leads_to_another_site_and_guessing_is_slowed(console):
     client = httpx.Client(base_url=console.root, headers={"origin": console.root})
     token = re.search(r'name="token" value="([0-9a-f]+)"', client.get("/signin").text)[1]

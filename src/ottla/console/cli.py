@@ -47,8 +47,6 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--read-only", is_flag=True, help="Nothing can be changed.")
 @click.option("--no-auth", is_flag=True, help="Another address than this machine's, without users.")
 @click.option("--no-pages", is_flag=True, help="Only /metrics and /health: an exporter of lag.")
-@click.option("--connect", multiple=True, metavar="URL", help="A Connect cluster's REST address.")
-@click.option("--applications", multiple=True, metavar="URL", help="A Streams application's address.")
 @click.option("--open", "open_browser", is_flag=True, help="Open a browser.")
 @click.option("--log-level", type=click.Choice(_LOG_LEVELS), default="warning", show_default=True)
 @click.pass_context
@@ -65,8 +63,6 @@ def console(
     read_only: bool,
     no_auth: bool,
     no_pages: bool,
-    connect: tuple[str, ...],
-    applications: tuple[str, ...],
     open_browser: bool,
     log_level: str,
 ) -> None:
@@ -87,8 +83,6 @@ def console(
             read_only=read_only,
             open_to_all=no_auth,
             pages=not no_pages,
-            connect=connect,
-            applications=applications,
         )
         check_address(settings)
         run(settings, open_browser=open_browser)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from ottla.console.security.roles import SEE
+
 if TYPE_CHECKING:
     from starlette.requests import Request
 
@@ -216,13 +218,17 @@ def endpoint(console: Console) -> Callable[[Request], Awaitable[Response]]:
     """`/metrics`. Several clusters: `?cluster=NAME`; the first one otherwise."""
 
     async def metrics(request: Request) -> Response:
-        if console.principal(request) is None:
+        principal = console.principal(request)
+        if principal is None:
             return PlainTextResponse("Sign in first.\n", 401)
         name = request.query_params.get("cluster", console.clusters.first.name)
         spelling = _SPELLINGS.get(request.query_params.get("names", ""))
         cluster = console.clusters.by_name.get(name)
         if cluster is None or spelling is None:
             return PlainTextResponse("There is no such cluster, or no such spelling of names.\n", 404)
+        # Its samples name every topic and group.
+        if not all(principal.may(SEE, name, each) for each in ("cluster", "topic:*", "group:*")):
+            return PlainTextResponse(f"{principal.name} may not see all of {name}.\n", 403)
         cluster.sampler.touch()
         if not await console.wait_ready(cluster):
             return PlainTextResponse(f"{cluster.state.problem}\n", 503)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ottla.console.sampler.why import BAD, WARN, Finding
@@ -14,15 +15,19 @@ _NO_SPACE: Final = 0.05
 _SHOWN: Final = 3
 
 
-def cluster_findings(state: ClusterState) -> list[Finding]:
-    """The findings about nodes, partitions, disks and groups."""
+Sees = Callable[[str], bool]
+"""Whether somebody may see a resource, `topic:NAME` or `group:ID`."""
+
+
+def cluster_findings(state: ClusterState, sees: Sees) -> list[Finding]:
+    """The findings about nodes and disks, and about the partitions and groups that somebody may see."""
     found: list[Finding] = []
     if state.problem:
         found.append(Finding(BAD, "answer", "No broker answers.", state.problem, "See `ottla doctor`."))
     found += _nodes(state)
-    found += _partitions(state)
+    found += _partitions(state, sees)
     found += _disks(state)
-    found += _groups(state)
+    found += _groups(state, sees)
     found.sort(key=lambda each: each.severity != BAD)
     return found
 
@@ -61,9 +66,10 @@ def _names(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
-def _partitions(state: ClusterState) -> list[Finding]:
-    headless = [f"{topic.name}-{number}" for topic in state.topics.values() for number in topic.headless]
-    lacking = [f"{topic.name}-{number}" for topic in state.topics.values() for number in topic.lacking]
+def _partitions(state: ClusterState, sees: Sees) -> list[Finding]:
+    topics = [topic for topic in state.topics.values() if sees(f"topic:{topic.name}")]
+    headless = [f"{topic.name}-{number}" for topic in topics for number in topic.headless]
+    lacking = [f"{topic.name}-{number}" for topic in topics for number in topic.lacking]
     found = []
     if headless:
         count = "1 partition has" if len(headless) == 1 else f"{len(headless):,} partitions have"
@@ -108,8 +114,12 @@ def _disks(state: ClusterState) -> list[Finding]:
     return found
 
 
-def _groups(state: ClusterState) -> list[Finding]:
-    bad = [group for group in state.groups.values() if group.findings and group.findings[0].severity == BAD]
+def _groups(state: ClusterState, sees: Sees) -> list[Finding]:
+    bad = [
+        group
+        for group in state.groups.values()
+        if group.findings and group.findings[0].severity == BAD and sees(f"group:{group.group_id}")
+    ]
     bad.sort(key=lambda group: -group.lag)
     found = [
         Finding(

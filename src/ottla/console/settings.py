@@ -37,8 +37,6 @@ class ConsoleSettings:
     open_to_all: bool = False
     """`--no-auth`: an address beyond this machine, without users."""
     pages: bool = True
-    connect: tuple[str, ...] = ()
-    applications: tuple[str, ...] = ()
 
     @property
     def is_loopback(self) -> bool:

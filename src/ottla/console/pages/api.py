@@ -137,4 +137,5 @@ async def nodes(view: View) -> Response:
 @answer("/api/findings")
 async def findings(view: View) -> Response:
     """What is wrong with the cluster, worst first."""
-    return _sampled(view, {"findings": [asdict(each) for each in cluster_findings(view.state)]})
+    found = cluster_findings(view.state, lambda resource: view.may(SEE, resource))
+    return _sampled(view, {"findings": [asdict(each) for each in found]})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.console.findings import cluster_findings
 from ottla.console.render import short, size
+from ottla.console.security.roles import SEE
 from ottla.console.web import Values, View, page
 
 if TYPE_CHECKING:
@@ -21,16 +22,17 @@ _GROUPS = 8
 async def overview(view: View) -> Values:
     """The first page of a cluster."""
     state = view.state
-    findings = cluster_findings(state)
+    findings = cluster_findings(state, lambda resource: view.may(SEE, resource))
     worst = next((each for each in findings if each.severity in ("bad", "warn")), None)
-    behind = sorted(state.groups.values(), key=lambda group: -group.lag)
+    seen = [group for group in state.groups.values() if view.may(SEE, f"group:{group.group_id}")]
+    behind = sorted(seen, key=lambda group: -group.lag)
     headless, lacking = state.trouble()
     return {
         "findings": findings,
         "worst": worst,
         "more": sum(each.severity in ("bad", "warn") for each in findings) - 1,
         "behind": _worst_first(behind)[:_GROUPS],
-        "lines": busiest(state),
+        "lines": busiest(view),
         "size_lines": [("bytes", state.byte_rate.recent.values())],
         "in_trouble": headless + lacking,
         "partitions": sum(topic.partitions for topic in state.topics.values()),
@@ -49,12 +51,13 @@ def _worst_first(groups: Sequence[GroupState]) -> list[GroupState]:
     )
 
 
-def busiest(state: ClusterState) -> list[tuple[str, list[float]]]:
+def busiest(view: View) -> list[tuple[str, list[float]]]:
     """The topics with the most records in the last ten minutes, and the sum of the others."""
+    state = view.state
     known = [
         (topic.name, topic.history.recent.values())
         for topic in state.topics.values()
-        if topic.history is not None and not topic.internal
+        if topic.history is not None and not topic.internal and view.may(SEE, f"topic:{topic.name}")
     ]
     known.sort(key=lambda each: -sum(each[1]))
     if len(known) <= _LINES + 1:

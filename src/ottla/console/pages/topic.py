@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.admin.configs import describe_configs
-from ottla.console.security.roles import CHANGE, PRODUCE, RESET
+from ottla.console.security.roles import CHANGE, PRODUCE, RESET, SEE
 from ottla.console.web import Values, View, page
 from ottla.wire.enums import ConfigResourceType
 
@@ -65,7 +65,11 @@ async def topic_groups(view: View) -> Values:
     """The tab Groups: who reads this topic."""
     topic = view.topic()
     lags = view.state.topic_lags.get(topic.name, {})
-    groups = [view.state.groups[name] for name in lags if name in view.state.groups]
+    groups = [
+        view.state.groups[name]
+        for name in lags
+        if name in view.state.groups and view.may(SEE, f"group:{name}")
+    ]
     groups.sort(key=lambda group: (-lags[group.group_id], group.group_id))
     return {**base_values(view, "groups"), "groups": groups}
 
