@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,16 @@ def pytest_collection_finish() -> None:
     """Freeze the imported objects: the garbage collector then skips them in all tests."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Where OTTLA_FAILED_TESTS names a file, list the tests that failed in it."""
+    path = os.environ.get("OTTLA_FAILED_TESTS")
+    if path:
+        stats = terminalreporter.stats
+        failed = {report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ())}
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("".join(f"{name}\n" for name in sorted(failed)))
 
 
 @pytest.fixture(scope="module")
