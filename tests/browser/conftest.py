@@ -52,9 +52,12 @@ class ConsoleProcess:
             self._process.stdout.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser process for all tests."""
+    """A browser process for the tests of a module.
+
+    Not for longer: Playwright keeps an event loop running in this thread, and no other test could run its own.
+    """
     path = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if path is None:
         pytest.skip("there is no browser: install Debian's chromium-headless-shell")
