@@ -61,9 +61,9 @@ def test_an_api_that_is_listed_is_served_and_one_that_is_not_closes_the_connecti
 ) -> None:
     with client_of(broker) as client:
         listed = {api.api_key for api in client.ask(messages.ApiVersionsRequest(), 0).api_keys}
-    assert messages.DescribeDelegationTokenRequest.API_KEY not in listed
+    assert messages.UpdateRaftVoterRequest.API_KEY not in listed
     with client_of(broker) as client:
-        client.send(messages.DescribeDelegationTokenRequest(owners=None), 1)
+        client.send(messages.UpdateRaftVoterRequest(), 0)
         assert client.closed_by_broker()
 
 

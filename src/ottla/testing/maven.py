@@ -70,18 +70,18 @@ def _run(command: list[str], name: str) -> tuple[int, str]:
     reporter = ProgressReporter()
     last: deque[str] = deque(maxlen=_LAST_LINES)
     fetched = 0
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    watchdog = threading.Timer(_TIMEOUT_S, process.kill)
-    watchdog.start()
-    assert process.stdout is not None
-    for line in process.stdout:
-        if size := _DOWNLOADED.search(line):
-            fetched += int(float(size["number"]) * _UNITS[size["unit"]])
-            reporter.update(name, fetched)
-        elif not _DOWNLOADING.search(line):
-            last.append(line)
-    code = process.wait()
-    watchdog.cancel()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        watchdog = threading.Timer(_TIMEOUT_S, process.kill)
+        watchdog.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            if size := _DOWNLOADED.search(line):
+                fetched += int(float(size["number"]) * _UNITS[size["unit"]])
+                reporter.update(name, fetched)
+            elif not _DOWNLOADING.search(line):
+                last.append(line)
+        code = process.wait()
+        watchdog.cancel()
     reporter.finish(f"{name}: {fetched / _UNITS['MB']:.0f} MB" if fetched else "")
     return code, "".join(last)
 

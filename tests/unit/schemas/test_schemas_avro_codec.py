@@ -116,16 +116,26 @@ def test_a_readers_schema_is_resolved_as_in_fastavro():
             theirs_reader = fastavro.parse_schema(json.loads(changed))
             data = io.BytesIO(compile_encoder(writer)(value))
             theirs = fastavro.schemaless_reader(data, theirs_writer, theirs_reader)
-        except (InvalidSchema, AmbiguousField, RecursionError):
+        except (InvalidSchema, AmbiguousField, RecursionError, InvalidData):
+            # Bytes that are no text cannot be promoted to a string.
             continue
         except Exception as error:
             # fastavro refuses some pairs that Apache Avro reads, and some names.
             if type(error).__module__.startswith("fastavro") or isinstance(error, KeyError):
                 continue
             raise
-        assert ours == theirs, (text, changed)
+        assert as_text(ours) == as_text(theirs), (text, changed)
         compared += 1
     assert compared > 50
+
+
+def as_text(value):
+    """Bytes as text: of a union with both, Avro takes the writer's own type and fastavro the first that fits."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, dict):
+        return {name: as_text(each) for name, each in value.items()}
+    return [as_text(each) for each in value] if isinstance(value, list) else value
 
 
 LOGICAL = record(
