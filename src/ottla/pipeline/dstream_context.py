@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
     from ottla.pipeline.jvm import JavaObject
 
-_SECRET: Final = re.compile(r"(password|secret|sasl\.jaas\.config|\.key\.pem|\.ssl\.key)$|^ssl\.key\.pem$")
+_SECRET: Final = re.compile(
+    r"(password|secret|sasl\.jaas\.config|sasl\.oauthbearer\.config|ssl\.key\.pem|ssl\.keystore\.key)$"
+)
+"""Settings of librdkafka and of Java's clients that hold a password, a token or a private key."""
 _FROM_ENVIRONMENT: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 E = TypeVar("E")

@@ -83,6 +83,18 @@ def test_two_functions_of_a_checkpoint_share_their_source_until_it_runs() -> Non
     assert pickle.loads(data) is not one, "a second restart from the same checkpoint"
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("ssl.key.password", "ssl.keystore.password", "ssl.key.pem", "ssl.keystore.key"),
+        *("sasl.jaas.config", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config"),
+    ],
+)
+def test_no_kind_of_secret_gets_into_a_checkpoint(key: str) -> None:
+    with pytest.raises(PipelineError, match="the checkpoint would hold"):
+        checked_for_checkpoint({key: "x"})
+
+
 def test_secrets_come_from_the_environment_and_not_from_the_checkpoint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
