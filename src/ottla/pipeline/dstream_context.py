@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ottla.pipeline.failures import PipelineError
-from ottla.pipeline.jvm import java_streaming, jvm_root
+from ottla.pipeline.jvm import java_context, java_streaming, jvm_root
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -130,9 +130,22 @@ def _restore(kind: type[_R], identity: str, state: Mapping[str, object]) -> Rest
     return made
 
 
+def _attach(tick: RDD[object]) -> None:
+    """Give the RDD of `ticks` its SparkContext again.
+
+    A checkpoint keeps the RDD without it, and Spark needs it when it forgets the batch (`spark.streaming.unpersist`).
+    """
+    java = cast("JavaObject", tick._jrdd).rdd()
+    field = jvm_root(tick.context).java.lang.Class.forName("org.apache.spark.rdd.RDD").getDeclaredField("_sc")
+    field.setAccessible(True)
+    if field.get(java) is None:
+        field.set(java, java_context(tick.context))
+
+
 def read_with(
     tick: RDD[object], entries: Sequence[E], read: Callable[[Iterable[E]], Iterable[object]]
 ) -> RDD[object]:
     """An RDD of a batch: one partition for each entry, read by a task."""
+    _attach(tick)
     spread: RDD[E] = tick.context.parallelize(list(entries), max(1, len(entries)))
     return spread.mapPartitions(read)
