@@ -66,8 +66,7 @@ class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
     def call_later(self, delay_s: float, callback: Callable[[*Args], object], *args: *Args) -> Timer:
         if self._loop is None:

@@ -382,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._closing:
                 self._release_own()
                 return False
-            if self._clock.monotonic() >= until:
+            if self.monotonic() >= until:
                 late = True
                 break
         if position:

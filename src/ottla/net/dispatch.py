@@ -137,14 +137,15 @@ class Dispatcher:
         self._fail(request, None, error)
 
     def _handle(self, request: Request, message: WireRequest[WireResponse]) -> None:
+        node, api = self._node, request.api
         try:
-            if self._node.authorizer is not None:
-                check(self._node, request.api, request, message)
-            if request.api.forward and self._node.audit is not None:
-                note_change(self._node, request, message)
-            if request.api.claims is not None:
-                check_sender(self._node, request.api, request, message)
-            answer = request.api.handle(self._node, request, message)
+            if node.authorizer is not None:
+                check(node, api, request, message)
+            if api.forward and node.audit is not None:
+                note_change(node, request, message)
+            if api.claims is not None:
+                check_sender(node, api, request, message)
+            answer = api.handle(node, request, message)
         except ApiException as error:
             self._fail(request, message, error)
         except Exception:

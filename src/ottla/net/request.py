@@ -42,20 +42,14 @@ class Request(RequestContext):
         "api_key",
         "began",
         "buffers",
-        "client_host",
+        "client",
         "client_id",
         "closed_by_client",
         "completed_at",
-        "connection_id",
         "correlation_id",
         "counters",
         "frame",
         "handled_at",
-        "listener_name",
-        "local_host",
-        "local_port",
-        "on_controller_listener",
-        "principal",
         "received_at",
         "size",
         "version",
@@ -90,22 +84,46 @@ class Request(RequestContext):
         self.frame: bytes | None = None
         """The request as it arrived, if it may have to be forwarded to the active controller."""
         self.closed_by_client = False
-        client = connection.client
-        self.principal = client.principal
-        self.client_host = client.client_host
-        self.listener_name = client.listener_name
-        self.local_host = client.local_host
-        self.local_port = client.local_port
-        self.on_controller_listener = client.on_controller_listener
-        self.connection_id = client.connection_id
+        self.client = connection.client
+        """The client as it was known when it sent the request: it may log in again before the response."""
+
+    # Properties, as most requests are asked for none of these.
+
+    @property
+    def principal(self) -> str:  # type: ignore[override]
+        return self.client.principal
+
+    @property
+    def client_host(self) -> str:  # type: ignore[override]
+        return self.client.client_host
+
+    @property
+    def listener_name(self) -> str:  # type: ignore[override]
+        return self.client.listener_name
+
+    @property
+    def local_host(self) -> str:  # type: ignore[override]
+        return self.client.local_host
+
+    @property
+    def local_port(self) -> int:  # type: ignore[override]
+        return self.client.local_port
+
+    @property
+    def on_controller_listener(self) -> bool:  # type: ignore[override]
+        return self.client.on_controller_listener
+
+    @property
+    def connection_id(self) -> str:  # type: ignore[override]
+        return self.client.connection_id
 
     @property
     def token_authenticated(self) -> bool:  # type: ignore[override]
-        return self._connection.client.token_authenticated
+        return self.client.token_authenticated
 
     @property
     def node_ids(self) -> frozenset[int]:  # type: ignore[override]
-        return self._connection.client.node_ids
+        return self.client.node_ids
 
     @property
     def client_software(self) -> tuple[str, str]:  # type: ignore[override]  # asked for by few requests

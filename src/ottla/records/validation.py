@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from enum import Flag, auto
+from enum import IntFlag, auto
 from typing import Final, Protocol
 
 from ottla.errors import ApiException, ErrorCode
@@ -123,7 +123,7 @@ class RecordValidationError(ApiException):
         self.record_errors = record_errors
 
 
-class Pending(Flag):
+class Pending(IntFlag):
     """Why the records have to be walked."""
 
     KEYS = auto()
