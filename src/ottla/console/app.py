@@ -26,6 +26,7 @@ from ottla.console.security.masks import Masks
 from ottla.console.security.roles import SEE, Forbidden, Principal
 from ottla.console.security.sessions import COOKIE, PLAIN_COOKIE, Sessions
 from ottla.console.security.users import Users
+from ottla.console.services import ServiceProblem, Services
 from ottla.console.web import PAGES, BadInput, NotFound, Page, View
 from ottla.errors import ApiException
 
@@ -48,7 +49,11 @@ class Console:
     def __init__(self, settings: ConsoleSettings, targets: dict[str, ClusterSettings]) -> None:
         users = Users.load(settings.users, read_only=settings.read_only) if settings.users else None
         self.settings = settings
-        self.clusters = OpenClusters(targets)
+        services = {
+            each.name: Services.of(each, settings.registry, settings.connect, settings.applications)
+            for each in settings.targets
+        }
+        self.clusters = OpenClusters(targets, services)
         self.sessions = Sessions(users, settings.read_only)
         self.audit = Audit(settings.audit)
         self.masks = Masks.load(settings.masks)
@@ -133,7 +138,9 @@ def _status_of(error: ApiException) -> int:
             return 403
         case BadInput():
             return 400
-        case ConnectionFailed():
+        case ServiceProblem() if error.status == 404:
+            return 404
+        case ConnectionFailed() | ServiceProblem(status=0):
             return 503
     return 502
 

@@ -23,6 +23,7 @@ _LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _NO_EXTRA: Final = "the console needs packages that are not installed: pip install 'ottla[console]'"
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
+_FOLDER: Final = click.Path(file_okay=False, exists=True, path_type=Path)
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["--help", "-h"]})
@@ -44,6 +45,14 @@ _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 @click.option("--users", type=_FILE, help="Users and roles (TOML).")
 @click.option("--masks", type=_FILE, help="What nobody may see in records (TOML).")
 @click.option("--audit", type=_FILE, help="One line of JSON per change and per reading of records.")
+@click.option("--registry", metavar="URL", default="", help="The schema registry; else schema.registry.url.")
+@click.option(
+    "--connect", metavar="URL", default="", help="A Connect worker; else connect.url of the profile."
+)
+@click.option(
+    "--applications", multiple=True, metavar="DIR|URL", help="Streams applications; may be repeated."
+)
+@click.option("--snapshots", type=_FOLDER, help="A directory of snapshots to compare a cluster with.")
 @click.option("--read-only", is_flag=True, help="Nothing can be changed.")
 @click.option("--no-auth", is_flag=True, help="Another address than this machine's, without users.")
 @click.option("--no-pages", is_flag=True, help="Only /metrics and /health: an exporter of lag.")
@@ -60,6 +69,10 @@ def console(
     users: Path | None,
     masks: Path | None,
     audit: Path | None,
+    registry: str,
+    connect: str,
+    applications: tuple[str, ...],
+    snapshots: Path | None,
     read_only: bool,
     no_auth: bool,
     no_pages: bool,
@@ -83,6 +96,10 @@ def console(
             read_only=read_only,
             open_to_all=no_auth,
             pages=not no_pages,
+            registry=registry,
+            connect=connect,
+            applications=applications,
+            snapshots=snapshots,
         )
         check_address(settings)
         run(settings, open_browser=open_browser)

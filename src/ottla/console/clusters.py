@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from ottla.admin.cluster import Cluster
 from ottla.console.reader.fetch import Reader
 from ottla.console.sampler.loop import Sampler
 from ottla.console.sampler.state import ClusterState
+from ottla.console.services import Service, Services
 
 if TYPE_CHECKING:
     from ottla.admin.partitions import Partition
@@ -29,8 +31,11 @@ T = TypeVar("T")
 class OpenCluster:
     """One cluster of the console."""
 
-    def __init__(self, name: str, settings: ClusterSettings, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, name: str, settings: ClusterSettings, pool: ThreadPoolExecutor, services: Services
+    ) -> None:
         self.name = name
+        self.services = services
         self.settings = replace(
             settings, request_timeout_s=min(settings.request_timeout_s, REQUEST_TIMEOUT_S)
         )
@@ -57,6 +62,16 @@ class OpenCluster:
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, run)
 
+    async def ask(self, service: Service, method: str, path: str, body: Any = None) -> Any:
+        """The answer of a service beside the cluster, asked in the pool."""
+        return await self.run(service.ask, method, path, body)
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The result of a function that blocks."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._pool, partial(function, *args, **kwargs)
+        )
+
     async def close(self) -> None:
         await self.reader.close()
         while self._idle:
@@ -66,9 +81,12 @@ class OpenCluster:
 class OpenClusters:
     """All clusters of the console, by name."""
 
-    def __init__(self, targets: dict[str, ClusterSettings]) -> None:
+    def __init__(self, targets: dict[str, ClusterSettings], services: Mapping[str, Services]) -> None:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="console")
-        self.by_name = {name: OpenCluster(name, settings, self._pool) for name, settings in targets.items()}
+        self.by_name = {
+            name: OpenCluster(name, settings, self._pool, services.get(name, Services()))
+            for name, settings in targets.items()
+        }
 
     @property
     def first(self) -> OpenCluster:

@@ -48,7 +48,13 @@ def routes(console: Console) -> list[Route]:
         return plan
 
     def show(view: View, change: Change, plan: Plan, form: dict[str, str], note: str = "") -> Response:
-        values = {"plan": plan, "change": change, "form": form, "note": note, "digest": plan.digest()}
+        values = {
+            "plan": plan,
+            "change": change,
+            "form": form if plan.carried is None else plan.carried,
+            "note": note,
+            "digest": plan.digest(),
+        }
         return console.html(view, "plan.html", values, 409 if note else 200)
 
     async def plan(request: Request) -> Response:

@@ -38,6 +38,8 @@ class Plan:
     then: str = ""
     """Where to go when it is done."""
     warnings: Sequence[str] = field(default_factory=tuple)
+    carried: Form | None = field(default=None, repr=False)
+    """The fields that the page carries to the second step, where they are not those of the form: no secrets."""
 
     def digest(self) -> str:
         """Changes when the plan does: what was seen is what is done."""

@@ -37,6 +37,11 @@ class ConsoleSettings:
     open_to_all: bool = False
     """`--no-auth`: an address beyond this machine, without users."""
     pages: bool = True
+    registry: str = field(default="", repr=False)
+    connect: str = field(default="", repr=False)
+    applications: tuple[str, ...] = ()
+    snapshots: Path | None = None
+    """A directory of cluster snapshots that Compare offers."""
 
     @property
     def is_loopback(self) -> bool:

@@ -157,7 +157,7 @@ class Director:
         if not self._plan.console:
             return
         words = [sys.executable, "-m", "ottla", "console", "--bootstrap-server", self._address]
-        words += ["--listen", self._plan.console]
+        words += ["--listen", self._plan.console, "--applications", str(self._state_dir)]
         self._console = await Child.start(
             words, stderr=asyncio.subprocess.STDOUT, environment=_STOP_WITH_STDIN
         )

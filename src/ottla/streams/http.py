@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -46,9 +47,15 @@ class Application(Protocol):
     def status(self) -> Status:
         """The current status."""
 
+    def picture(self) -> dict[str, list[object]]:
+        """The topology as boxes and arrows."""
+
 
 class HttpEndpoint:
-    """`/status`, `/metrics`, `/stores/NAME/KEY`, `/stores/NAME?from=A&to=B`; port 0 takes any free port."""
+    """`/status`, `/topology`, `/plan`, `/metrics`, `/stores/NAME/KEY`, `/stores/NAME?from=A&to=B`.
+
+    Port 0 takes any free port.
+    """
 
     def __init__(self, app: Application, port: int, host: str = "127.0.0.1") -> None:
         handler = type("Handler", (_Handler,), {"app": app})
@@ -87,6 +94,11 @@ class _Handler(BaseHTTPRequestHandler):
             match parts:
                 case ["status"]:
                     self._respond(self.app.status())
+                case ["topology"]:
+                    self._respond(self.app.picture())
+                case ["plan"]:
+                    path = Path(self.app.status().get("directory", "")) / "plan.json"
+                    self._respond(msgspec.json.decode(path.read_bytes()) if path.is_file() else {})
                 case ["metrics"]:
                     self._send(HTTPStatus.OK, metrics(self.app).encode(), "text/plain; version=0.0.4")
                 case ["stores", name]:

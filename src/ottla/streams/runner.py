@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from ottla.streams import settings as limits
 from ottla.streams.dsl.builder import StreamsBuilder
 from ottla.streams.error_messages import describe, translate_client_errors
 from ottla.streams.errors import StreamsError
+from ottla.streams.graph.draw import picture
 from ottla.streams.graph.operators import Sink
 from ottla.streams.graph.topology import Topology
 from ottla.streams.planner.manifest import Manifest
@@ -76,6 +78,8 @@ class StreamsApp:
         self.directory = self.settings.directory(application_id)
         self.query: StreamingQuery | None = None
         self._spark: SparkSession | None = None
+        self._ui: str | None = None
+        """Where Spark's own pages are."""
         self._starts = 0
         self._start: Callable[[], StreamingQuery] | None = None
 
@@ -109,6 +113,7 @@ class StreamsApp:
             low_latency=self.settings.low_latency,
         )
         self._spark = spark
+        self._ui = spark.sparkContext.uiWebUrl
         tasks = self._tasks(plan, partitions, int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
         reader = (
             spark.readStream.format("kafka")
@@ -203,8 +208,9 @@ class StreamsApp:
                 self._starts += 1
                 self.query = self._start()
                 return False
-            self._write_status()
-            raise StreamsError(describe(problem)) from problem
+            sentence = describe(problem)
+            self._write_status(sentence)
+            raise StreamsError(sentence) from problem
 
     def stop(self) -> None:
         """Stops the query; the next start goes on where this one ended.
@@ -244,10 +250,25 @@ class StreamsApp:
         """
         if self.query is None:
             return read_status(self.directory)
-        return status_of(self.query, self.application_id, self.directory)
+        found = status_of(self.query, self.application_id, self.directory)
+        found["ui"] = self._ui
+        return found
 
-    def _write_status(self) -> None:
-        write_status(self.status(), self.directory)
+    def picture(self) -> dict[str, list[object]]:
+        """The topology as boxes and arrows, for programs that draw it.
+
+        >>> builder = StreamsBuilder()
+        >>> builder.stream("in").to("out")
+        >>> StreamsApp(builder, "copier", StreamsSettings(state_dir=Path("state"))).picture()["arrows"][0][0]
+        'topic in'
+        """
+        return picture(self.topology)
+
+    def _write_status(self, error: str = "") -> None:
+        found = self.status()
+        if error:
+            found["error"] = error
+        write_status(found, self.directory)
 
     def _partitions(self, plan: Plan) -> dict[str, int]:
         """The partition counts of the source topics; a missing topic is created, or named in an error."""
@@ -295,4 +316,5 @@ class StreamsApp:
         if known is not None:
             known.check(now)
         now.write(path)
+        (self.directory / "topology.json").write_text(json.dumps(self.picture()))
         return tasks

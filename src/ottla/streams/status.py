@@ -29,6 +29,16 @@ class Status(TypedDict, total=False):
     state_rows: int
     lag: int
     time: str | None
+    topics: dict[str, TopicStatus]
+    ui: str | None
+    error: str
+
+
+class TopicStatus(TypedDict):
+    """A source topic in the last micro-batch: records read, and records that wait."""
+
+    rows: int
+    lag: int
 
 
 def status_of(query: StreamingQuery, application_id: str, directory: Path) -> Status:
@@ -51,6 +61,7 @@ def status_of(query: StreamingQuery, application_id: str, directory: Path) -> St
         status["state_rows"] = sum(one.get("numRowsTotal", 0) for one in shown.get("stateOperators", []))
         status["lag"] = _lag(shown)
         status["time"] = shown.get("timestamp")
+        status["topics"] = _topics(shown)
     return status
 
 
@@ -86,6 +97,19 @@ def _lag(progress: Mapping[str, Unknown]) -> int:
         latest, done = (_offsets(source.get(name)) for name in ("latestOffset", "endOffset"))
         waiting += sum(max(0, offset - done.get(place, offset)) for place, offset in latest.items())
     return waiting
+
+
+def _topics(progress: Mapping[str, Unknown]) -> dict[str, TopicStatus]:
+    """Records of the last batch and records beyond it, by topic."""
+    found: dict[str, TopicStatus] = {}
+    for source in progress.get("sources", []):
+        names = ("startOffset", "endOffset", "latestOffset")
+        start, end, latest = (_offsets(source.get(name)) for name in names)
+        for place, offset in end.items():
+            topic = found.setdefault(place[0], {"rows": 0, "lag": 0})
+            topic["rows"] += max(0, offset - start.get(place, offset))
+            topic["lag"] += max(0, latest.get(place, offset) - offset)
+    return found
 
 
 def _offsets(shown: str | dict[str, dict[str, int]] | None) -> dict[tuple[str, str], int]:

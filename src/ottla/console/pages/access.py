@@ -1,4 +1,4 @@
-"""Access: ACLs as sentences, a question box, SCRAM users and quotas. Shows; the tools change."""
+"""Access: ACLs as sentences, a question box, SCRAM users and quotas. `access_changes` changes them."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ _IMPLIED: Final = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
 }
+QUOTA_KEYS: Final = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
 _ASKED: Final = ("read", "write", "create", "delete", "alter", "describe")
 _KINDS: Final = ("topic", "group", "cluster", "transactional_id")
 
@@ -120,7 +127,9 @@ async def access(view: View) -> Values:
         elif found["acls"][1].startswith("No Authorizer"):
             verdict = True, "The brokers have no authorizer: everyone may do everything."
     return {
-        "acls": sorted(sentence(pattern, entry) for pattern, entry in acls),
+        "acls": sorted(
+            ((sentence(pattern, entry), _fields(pattern, entry)) for pattern, entry in acls), key=_first
+        ),
         "acls_problem": found["acls"][1],
         "users": found["users"][0],
         "users_problem": found["users"][1],
@@ -129,7 +138,27 @@ async def access(view: View) -> Values:
         "verdict": verdict,
         "asked": _ASKED,
         "kinds": _KINDS,
+        "may_change": view.may(ADMIN),
+        "patterns": ("literal", "prefixed"),
+        "quota_keys": QUOTA_KEYS,
         "commands": [f"ottla acls --bootstrap-server {view.cluster.bootstrap} --list"],
+    }
+
+
+def _first(pair: tuple[str, dict[str, str]]) -> str:
+    return pair[0]
+
+
+def _fields(pattern: Pattern, entry: Entry) -> dict[str, str]:
+    """A rule as the fields of the form that removes it."""
+    return {
+        "principal": entry.principal or "",
+        "host": entry.host or "*",
+        "operation": entry.operation.name.lower(),
+        "permission": entry.permission.name.lower(),
+        "kind": pattern.kind.name.lower(),
+        "name": pattern.name or "",
+        "pattern": pattern.pattern.name.lower(),
     }
 
 

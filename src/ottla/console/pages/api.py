@@ -14,6 +14,7 @@ from ottla.console.findings import cluster_findings
 from ottla.console.pages import topics as topics_page
 from ottla.console.pages.records import find, row
 from ottla.console.reader import records as reading
+from ottla.console.security.audit import reading as reading_of
 from ottla.console.security.roles import READ, SEE
 from ottla.console.web import View, answer
 
@@ -90,7 +91,7 @@ async def records(view: View) -> Response:
         "read records",
         view.cluster.name,
         f"topic:{found_topic.name}",
-        query=str(view.request.query_params),
+        query=reading_of(view.request.query_params),
         records=len(found.records),
     )
     rows = [row(view.console.masks.apply(each, wanted.masks)) for each in found.records]

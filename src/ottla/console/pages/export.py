@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 
 from ottla.console.pages.records import condition, partitions_of, row
 from ottla.console.reader import records as reading
+from ottla.console.security.audit import reading as reading_of
 from ottla.console.security.roles import EXPORT, READ
 from ottla.console.web import BadInput, View, answer
 
@@ -78,7 +79,7 @@ async def export(view: View) -> Response:
         "export",
         view.cluster.name,
         f"topic:{topic.name}",
-        query=str(view.request.query_params),
+        query=reading_of(view.request.query_params),
     )
     write = json_lines if kind == "jsonl" else csv_lines
 

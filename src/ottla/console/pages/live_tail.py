@@ -13,6 +13,7 @@ from ottla.console.live import MAX_STREAMS, event
 from ottla.console.pages.records import condition, partitions_of, row
 from ottla.console.pages.topic import base_values
 from ottla.console.reader.tail import Tail
+from ottla.console.security.audit import reading as reading_of
 from ottla.console.security.roles import READ
 from ottla.console.web import BadInput, Values, View, answer, page
 
@@ -55,9 +56,10 @@ async def tail(view: View) -> Response:
         "follow",
         view.cluster.name,
         f"topic:{topic.name}",
-        query=str(view.request.query_params),
+        query=reading_of(view.request.query_params),
     )
-    following = Tail(view.cluster.reader, topic.name, partitions, found.wanted)
+    committed = view.text("isolation") != "all"
+    following = Tail(view.cluster.reader, topic.name, partitions, found.wanted, committed=committed)
 
     async def events() -> AsyncIterator[bytes]:
         stopping = asyncio.create_task(view.console.stopping.wait())

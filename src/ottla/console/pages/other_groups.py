@@ -15,12 +15,21 @@ from ottla.errors import ApiException
 
 if TYPE_CHECKING:
     from ottla.admin.streams_groups import StreamsGroup
+    from ottla.console.sampler.state import GroupState
+
+
+def _of_kind(view: View, kind: str) -> GroupState:
+    """The group of the query, if it is of this kind."""
+    group = view.group()
+    if group.kind != kind:
+        raise NotFound(f"'{group.group_id}' is not a {kind.lower()} group but a {group.kind.lower()} group.")
+    return group
 
 
 @page("/share", "share.html", resource="group:{id}", live=("rows",), menu="groups")
 async def share(view: View) -> Values:
     """A share group: start offsets, lag, members."""
-    group = view.group()
+    group = _of_kind(view, "Share")
     found = (await view.cluster.call(describe_share_groups, [group.group_id])).get(group.group_id)
     if found is None or isinstance(found, ApiException):
         raise found or NotFound(f"There is no share group '{group.group_id}'.")
@@ -78,7 +87,7 @@ async def plan_reset(view: View, form: Form) -> Plan:
 @page("/streams", "streams.html", resource="group:{id}", live=("rows",), menu="groups")
 async def streams(view: View) -> Values:
     """A Streams group: subtopologies with their topics, tasks by member."""
-    group = view.group()
+    group = _of_kind(view, "Streams")
     _, described = await view.cluster.call(describe_streams_group, group.group_id)
     return {
         "group": group,

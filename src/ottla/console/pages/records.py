@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from ottla.console.pages.topic import base_values
 from ottla.console.reader import records as reading
 from ottla.console.reader.decode import FORMATS, Shown, pretty, show, show_record
 from ottla.console.reader.records import Found, Seen
+from ottla.console.security.audit import reading as reading_of
 from ottla.console.security.roles import EXPORT, PRODUCE, READ
 from ottla.console.web import BadInput, Values, View, page
 from ottla.errors import ApiException
@@ -101,10 +102,13 @@ class Condition:
     masks: list[Mask]
 
 
-def condition(view: View, topic: str) -> Condition:
-    """The condition of the query: a text, a filter, committed or all. Records are masked before it looks at them."""
-    text = view.text("q")[:_MAX_FIND]
-    expression = view.text("filter")
+def condition(view: View, topic: str, given: Mapping[str, str] | None = None) -> Condition:
+    """The condition of the query, or of a form: a text, a filter, committed or all.
+
+    Records are masked before it looks at them.
+    """
+    text = (view.text("q") if given is None else given.get("q", "").strip())[:_MAX_FIND]
+    expression = view.text("filter") if given is None else given.get("filter", "").strip()
     shows_all = view.text("isolation") == "all"
     masks = view.console.masks.for_reader(topic, view.principal)
     spellings = tuple({text.encode(), _escaped(text)}) if text else ()
@@ -208,7 +212,7 @@ async def records(view: View) -> Values:
         "read records",
         view.cluster.name,
         f"topic:{topic.name}",
-        query=str(view.request.query_params),
+        query=reading_of(view.request.query_params),
         records=len(shown),
     )
     more = (

@@ -44,9 +44,17 @@ class Tail:
     """Follows partitions of a topic from their ends on."""
 
     def __init__(
-        self, reader: Reader, topic: str, partitions: list[int], wanted: Callable[[Seen], bool]
+        self,
+        reader: Reader,
+        topic: str,
+        partitions: list[int],
+        wanted: Callable[[Seen], bool],
+        *,
+        committed: bool = False,
     ) -> None:
+        """With `committed`, records come when their transaction has ended, and aborted ones are marked."""
         self._reader = reader
+        self._committed = committed
         self._topic = topic
         self._partitions = partitions
         self._wanted = wanted
@@ -94,7 +102,12 @@ class Tail:
         try:
             while True:
                 answer = await self._reader.fetch(
-                    self._topic, cursor, node=node, connection=connection, wait_ms=_POLL_MS
+                    self._topic,
+                    cursor,
+                    node=node,
+                    connection=connection,
+                    wait_ms=_POLL_MS,
+                    committed=self._committed,
                 )
                 for number, fetched in answer.items():
                     if fetched.error:
@@ -116,7 +129,8 @@ class Tail:
         if self._credit < 1 or len(self._frame.records) >= FRAME_RECORDS:
             # Nobody can read so many: they are counted, and not unpacked.
             return
-        for seen in await asyncio.to_thread(unpack, self._topic, fetched, low, ()):
+        aborted = None if self._committed else ()
+        for seen in await asyncio.to_thread(unpack, self._topic, fetched, low, aborted):
             if seen.control or not self._wanted(seen):
                 continue
             self._frame.matched += 1

@@ -5,9 +5,23 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 _logger = logging.getLogger(__name__)
+
+_PLACES: Final = ("at", "since", "offset", "partition", "rows", "isolation", "cursor", "as", "format")
+"""Fields of a query that say where was read. Texts and conditions stay out: what one looks for may be a secret."""
+
+
+def reading(query: Mapping[str, str]) -> dict[str, object]:
+    """What the log says about a query: its places, and whether a text or a condition chose among the records."""
+    found: dict[str, object] = {name: query[name][:200] for name in _PLACES if query.get(name)}
+    for name, word in (("q", "text"), ("filter", "condition")):
+        if query.get(name):
+            found["by"] = f"{found['by']} and {word}" if "by" in found else word
+    return found
 
 
 class Audit:

@@ -41,6 +41,15 @@ def _written_by(node: Node) -> tuple[str, ...]:
     return (node.operator.topic if isinstance(node.operator.topic, str) else "chosen for each record",)
 
 
+def picture(topology: Topology) -> dict[str, list[object]]:
+    """Boxes and arrows for other programs that draw: the content of `topology.json`."""
+    boxes, arrows = _boxes(topology)
+    return {
+        "boxes": [{"name": name, "label": label, "kind": kind} for name, (label, kind) in boxes.items()],
+        "arrows": [[one, other] for one, other in arrows],
+    }
+
+
 def svg(topology: Topology) -> str:
     """Boxes in rows, each below its parents, with topics at both ends."""
     boxes, arrows = _boxes(topology)
