@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.admin.errors import raise_for
+from ottla.credentials.secret_keys import holds_secret
 from ottla.errors import ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import AlterConfigOp, ConfigResourceType, ConfigSource
@@ -39,6 +40,11 @@ class ConfigEntry:
     is_sensitive: bool
     is_read_only: bool
     synonyms: tuple[tuple[str, str | None, ConfigSource], ...]
+
+    @property
+    def hidden(self) -> bool:
+        """Whether a page must not show the value, whatever the broker says."""
+        return self.is_sensitive or holds_secret(self.name)
 
     @property
     def is_default(self) -> bool:

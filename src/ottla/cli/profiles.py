@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ottla.credentials.secret_keys import holds_secret
 from ottla.errors import ApiException, ErrorCode
 
 _ONLY_OWNER: Final = 0o600
-_SECRET_WORDS: Final = ("password", "secret", "jaas", "token", "key.location")
 
 
 @dataclass(slots=True)
@@ -80,10 +80,6 @@ def save(profiles: Profiles) -> None:
     fresh.replace(file)
 
 
-def is_secret(key: str) -> bool:
-    return any(word in key for word in _SECRET_WORDS)
-
-
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
     """Settings without their secrets, for output."""
-    return {key: "(hidden)" if is_secret(key) else value for key, value in properties.items()}
+    return {key: "(hidden)" if holds_secret(key) else value for key, value in properties.items()}

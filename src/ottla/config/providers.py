@@ -29,6 +29,11 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text.strip()) is not None
 
 
+def has_reference(text: str, provider: str) -> bool:
+    """Whether a value names something of this provider."""
+    return any(found[1] == provider for found in _REFERENCE.finditer(text))
+
+
 class Providers:
     """The providers that a configuration names. Raises ConfigError for one that it cannot have."""
 

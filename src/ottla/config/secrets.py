@@ -8,12 +8,13 @@ from typing import NoReturn
 from ottla.config.definitions import BROKER_KEYS
 from ottla.config.synonyms import base_of_listener_key
 from ottla.credentials.secret import HIDDEN
+from ottla.credentials.secret_keys import holds_secret
 
 
 def is_secret(name: str) -> bool:
     """Whether the value of a key is a password, a private key or a JAAS text."""
     definition = BROKER_KEYS.get(base_of_listener_key(name) or name)
-    return definition is not None and definition.sensitive
+    return holds_secret(name) if definition is None else definition.sensitive
 
 
 class ConfigTexts(Mapping[str, str]):

@@ -6,14 +6,15 @@ they are read back, both must hold the same source again.
 
 from __future__ import annotations
 
-import os
-import re
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
+from ottla.config.errors import ConfigError
+from ottla.config.providers import Providers, has_reference
+from ottla.credentials.secret_keys import holds_secret
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.jvm import java_context, java_streaming, jvm_root
 
@@ -23,11 +24,9 @@ if TYPE_CHECKING:
 
     from ottla.pipeline.jvm import JavaObject
 
-_SECRET: Final = re.compile(
-    r"(password|secret|sasl\.jaas\.config|sasl\.oauthbearer\.config|ssl\.key\.pem|ssl\.keystore\.key)$"
+_ENVIRONMENT: Final = Providers(
+    {"config.providers": "env", "config.providers.env.class": "EnvVarConfigProvider"}
 )
-"""Settings of librdkafka and of Java's clients that hold a password, a token or a private key."""
-_FROM_ENVIRONMENT: Final = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
 
 E = TypeVar("E")
 
@@ -72,7 +71,7 @@ def remembered_ms(running: JavaObject) -> int:
 def checked_for_checkpoint(settings: Settings) -> Settings:
     """The settings; raises if a checkpoint would hold a secret."""
     for key, value in settings.items():
-        if _SECRET.search(key) and not _FROM_ENVIRONMENT.search(str(value)):
+        if holds_secret(key) and not has_reference(str(value), "env"):
             raise PipelineError(
                 f"the checkpoint would hold {key}: give it as ${{env:NAME}}, and the value in the environment"
             )
@@ -85,13 +84,10 @@ def resolved(settings: Settings) -> Settings:
 
 
 def _resolve(key: str, value: str) -> str:
-    def found(match: re.Match[str]) -> str:
-        name = match.group(1)
-        if name not in os.environ:
-            raise PipelineError(f"{key} refers to the environment variable {name}, which is not set")
-        return os.environ[name]
-
-    return _FROM_ENVIRONMENT.sub(found, value)
+    try:
+        return _ENVIRONMENT.resolve(key, value)
+    except ConfigError as error:
+        raise PipelineError(error.message) from None
 
 
 class Restorable:

@@ -7,24 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.connect.config.definitions import HIDDEN
+from ottla.credentials.secret_keys import holds_secret
 
-_SECRET_KEYS: Final = re.compile(
-    r"(?:^|[._-])(?:password|passwd|secret|token|credentials?|passphrase|api[._-]?key|private[._-]?key)(?:$|[._-])"
-    r"|sasl\.jaas\.config$|basic\.auth\.user\.info$",
-    re.IGNORECASE,
-)
 _SHORTEST: Final = 4
 """Shorter secrets are not looked for in texts: they would be found in every word."""
 
 
-def is_secret_key(name: str) -> bool:
-    """Whether the value of a key is a secret, by its name."""
-    return _SECRET_KEYS.search(name) is not None
-
-
 def masked(config: Mapping[str, str]) -> dict[str, str]:
     """A configuration for logs and pages."""
-    return {key: HIDDEN if is_secret_key(key) and value else value for key, value in config.items()}
+    return {key: HIDDEN if holds_secret(key) and value else value for key, value in config.items()}
 
 
 class Redactor:
@@ -40,5 +31,5 @@ class Redactor:
 
 def secrets_of(resolved: Mapping[str, str], from_providers: Iterable[str]) -> Redactor:
     """The redactor of a connector's configuration."""
-    named = [value for key, value in resolved.items() if value and is_secret_key(key)]
+    named = [value for key, value in resolved.items() if value and holds_secret(key)]
     return Redactor([*named, *from_providers])
