@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -242,51 +240,6 @@ def test_a_session_with_an_end_is_renewed_while_the_client_works(secured: Secure
     got = round_trip(secured.librdkafka("SSL"), f"{topic}-other", values)
     assert got == values
     assert "its session has expired" not in secured.broker.log
-
-
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_aiokafka_comes_in(secured: Secured, topic: str, mechanism: str) -> None:
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-
-    user = "bob" if mechanism.endswith("512") else "alice"
-    options: dict[str, Any] = {
-        "bootstrap_servers": secured.bootstrap("SASL_SSL"),
-        "security_protocol": "SASL_SSL",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": user,
-        "sasl_plain_password": f"{user}-secret",
-        "ssl_context": ssl.create_default_context(cafile=str(secured.trust)),
-    }
-
-    async def work() -> list[bytes]:
-        async with AIOKafkaProducer(**options) as producer:
-            for number in range(20):
-                await producer.send_and_wait(topic, b"%d" % number)
-        async with AIOKafkaConsumer(
-            topic, **options, group_id=topic, auto_offset_reset="earliest"
-        ) as consumer:
-            return [(await consumer.getone()).value for _ in range(20)]
-
-    assert asyncio.run(work()) == [b"%d" % number for number in range(20)]
-
-
-def test_kafka_python_comes_in(secured: Secured, topic: str) -> None:
-    from kafka import KafkaConsumer, KafkaProducer
-
-    options: dict[str, Any] = {
-        "bootstrap_servers": secured.bootstrap("SASL_SSL"),
-        "security_protocol": "SASL_SSL",
-        "sasl_mechanism": "SCRAM-SHA-256",
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": "alice-secret",
-        "ssl_cafile": str(secured.trust),
-    }
-    producer = KafkaProducer(**options)
-    producer.send(topic, b"hello").get(60)
-    producer.close()
-    consumer = KafkaConsumer(topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=60_000)
-    assert next(iter(consumer)).value == b"hello"
-    consumer.close()
 
 
 @pytest.mark.parametrize("kind", ["PEM", "PKCS12"])
