@@ -7,6 +7,7 @@ PYSPARK := $(VENV)/.ready-pyspark
 SPARK  := $(VENV)/.ready-spark
 DOCS   := $(VENV)/.ready-docs
 KAFKA  := $(VENV)/.ready-kafka
+KERBEROS := $(VENV)/.ready-kerberos
 # pip with a progress bar for the 450 MB of Spark, and little else to read.
 INSTALL := $(BIN)/python scripts/install.py
 # Each test process would compile everything again where the environment forbids to keep what was compiled.
@@ -54,7 +55,12 @@ run-broker: setup  ## start a broker alone on localhost:9092, data under ./ottla
 run-cluster: setup  ## start three brokers on localhost:9092 to 9094, data under ./ottla-cluster
 	@exec $(BIN)/ottla start --brokers 3 --data ottla-cluster
 
-test: setup-spark $(KAFKA)  ## all tests
+# Kerberos, where the headers are that its library is built with: the tests then log in with real tickets.
+$(KERBEROS): requirements/kerberos.txt $(STAMP)
+	@if command -v krb5-config >/dev/null; then $(INSTALL) --require-hashes -r requirements/kerberos.txt || echo "The tests of Kerberos are skipped"; fi
+	@touch $@
+
+test: setup-spark $(KAFKA) $(KERBEROS)  ## all tests
 	$(PYTEST) -n 2 --dist loadfile
 
 test-fast: setup-spark  ## the tests that take under two minutes together
@@ -107,6 +113,7 @@ lock: setup  ## pin the dependencies again, with hashes
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra dev pyproject.toml -o requirements/dev.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra spark --constraint requirements/dev.txt pyproject.toml -o requirements/spark.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra docs --constraint requirements/dev.txt pyproject.toml -o requirements/docs.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --no-emit-index-url --extra kerberos --constraint requirements/dev.txt pyproject.toml -o requirements/kerberos.txt
 
 clean:  ## remove what was built, keep the data
 	rm -rf $(VENV) build dist .ruff_cache .mypy_cache .hypothesis

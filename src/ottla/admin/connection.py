@@ -228,8 +228,9 @@ class Connection:
             )
         from ottla.credentials.sasl_client import LoginFailed
 
-        exchange = self._security.login().begin()
+        login = self._security.login()
         try:
+            exchange = login.begin(self.node.host)
             message: bytes | None = exchange.first()
             while message is not None:
                 message = exchange.next(self._sasl_step(message))
@@ -240,7 +241,8 @@ class Connection:
 
     @property
     def _checked_for_login(self) -> str:
-        return "the token" if self._security.mechanism == "OAUTHBEARER" else "the user, the password"
+        checked = {"OAUTHBEARER": "the token", "GSSAPI": "the Kerberos principal, sasl.kerberos.service.name"}
+        return checked.get(self._security.mechanism, "the user, the password")
 
     def _sasl_step(self, message: bytes) -> bytes:
         """Send a message of the SASL exchange; the broker's next message."""

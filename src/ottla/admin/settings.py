@@ -14,11 +14,12 @@ from ottla.errors import ApiException, ErrorCode
 if TYPE_CHECKING:
     import ssl
 
+    from ottla.credentials.kerberos import KerberosLogin
     from ottla.credentials.oauth import OAuthLogin
     from ottla.credentials.sasl_client import Login
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 """The SASL mechanisms that a connection of this package supports."""
 
 
@@ -48,6 +49,8 @@ class SecuritySettings:
     """... and the options of its JAAS entry."""
     token_provider: Callable[[], str] | None = field(default=None, repr=False)
     """Gives tokens of OAUTHBEARER in the place of those keys."""
+    kerberos: KerberosLogin | None = None
+    """Where the tickets of GSSAPI come from."""
 
     @property
     def uses_sasl(self) -> bool:
@@ -57,6 +60,8 @@ class SecuritySettings:
         """How connections log in. Raises ApiException for settings that cannot work."""
         from ottla.credentials.sasl_client import ClientLogin
 
+        if self.kerberos is not None:
+            return self.kerberos
         if self.mechanism != "OAUTHBEARER":
             return ClientLogin(self.mechanism, self.user, self.password, token=self.token)
         from ottla.credentials.errors import CredentialsError

@@ -86,6 +86,12 @@ class ServedApis(Mapping[int, AnyApi]):
             found = self._loaded[key] = api
         return found
 
+    def instead(self, api: AnyApi) -> ServedApis:
+        """The same APIs with this one in the place of the one with its key."""
+        changed = ServedApis(self._modules)
+        changed._loaded[api.key] = api
+        return changed
+
     def module_name(self, key: int) -> str:
         """The module that declares an API."""
         return self._modules[key]

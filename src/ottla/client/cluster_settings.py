@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.admin.retries import RETRIABLE_FOR_WRITERS
 from ottla.admin.settings import SASL_MECHANISMS, SECURITY_PROTOCOLS, ClusterSettings, SecuritySettings
 from ottla.client.errors import KafkaConfigurationError
 from ottla.client.settings import COMMON, RENAMED, Settings, merge, servers
+
+if TYPE_CHECKING:
+    from ottla.credentials.kerberos import KerberosLogin
 
 JAVA_SECURITY = frozenset(
     {
@@ -69,26 +72,34 @@ def writer_settings(bootstrap_servers: str, options: Mapping[str, object] | None
         retry_backoff_s=_WRITERS_BACKOFF_S,
         retry_backoff_max_s=_WRITERS_BACKOFF_MAX_S,
         retriable=RETRIABLE_FOR_WRITERS,
-        security=_with_stores(_security(settings), java),
+        security=_with_stores(_security(settings, _login_options(java)), java),
     )
 
 
 def _from_java(java: Mapping[str, str]) -> Settings:
     """What Java's names say that has a name of ours: the login, and whether host names are checked."""
     given: Settings = {}
-    if (jaas := java.get("sasl.jaas.config")) is not None:
-        from ottla.credentials.errors import CredentialsError
-        from ottla.credentials.jaas import parse_modules
-
-        try:
-            login = parse_modules(jaas)[0].options
-        except CredentialsError as error:
-            raise KafkaConfigurationError(f"sasl.jaas.config: {error}") from None
+    if "sasl.jaas.config" in java:
+        login = _login_options(java)
         given["sasl_plain_username"] = login.get("username")
         given["sasl_plain_password"] = login.get("password")
     if (algorithm := java.get("ssl.endpoint.identification.algorithm")) is not None:
         given["ssl_check_hostname"] = algorithm.strip().lower() not in ("", "none")
     return given
+
+
+def _login_options(java: Mapping[str, str]) -> dict[str, str]:
+    """The options of `sasl.jaas.config`; none without it."""
+    jaas = java.get("sasl.jaas.config")
+    if jaas is None:
+        return {}
+    from ottla.credentials.errors import CredentialsError
+    from ottla.credentials.jaas import parse_modules
+
+    try:
+        return parse_modules(jaas)[0].options
+    except CredentialsError as error:
+        raise KafkaConfigurationError(f"sasl.jaas.config: {error}") from None
 
 
 def _with_stores(security: SecuritySettings, java: Mapping[str, str]) -> SecuritySettings:
@@ -106,7 +117,7 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _security(settings: Settings) -> SecuritySettings:
+def _security(settings: Settings, jaas: Mapping[str, str] | None = None) -> SecuritySettings:
     protocol = str(settings["security_protocol"]).upper()
     if protocol not in SECURITY_PROTOCOLS:
         known = ", ".join(SECURITY_PROTOCOLS)
@@ -138,7 +149,21 @@ def _security(settings: Settings) -> SecuritySettings:
         user=settings["sasl_plain_username"] or "",
         password=settings["sasl_plain_password"] or "",
         token_provider=_token_provider(settings["sasl_oauth_token_provider"]),
+        kerberos=_kerberos(settings, jaas or {})
+        if protocol.startswith("SASL") and mechanism == "GSSAPI"
+        else None,
     )
+
+
+def _kerberos(settings: Settings, jaas: Mapping[str, str]) -> KerberosLogin:
+    """The tickets of GSSAPI: those of `kinit`, or of the key table that a JAAS entry names."""
+    from ottla.credentials.errors import CredentialsError
+    from ottla.credentials.kerberos import SERVICE_KEY, kerberos_login
+
+    try:
+        return kerberos_login({SERVICE_KEY: settings["sasl_kerberos_service_name"]}, jaas)
+    except CredentialsError as error:
+        raise KafkaConfigurationError(str(error)) from None
 
 
 def _token_provider(provider: Any) -> Callable[[], str] | None:

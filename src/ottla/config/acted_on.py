@@ -190,6 +190,8 @@ _SECURITY: Final = frozenset(
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
         "sasl.enabled.mechanisms",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
         "sasl.mechanism.controller.protocol",
         "sasl.mechanism.inter.broker.protocol",
         "sasl.oauthbearer.assertion.algorithm",

@@ -14,6 +14,7 @@ from ottla.credentials.jaas import parse_modules
 
 _logger = logging.getLogger(__name__)
 
+_JAAS_KEY = ".sasl.jaas.config"
 _CLUSTER_WIDE_LISTENER_KEYS = frozenset(
     {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 )
@@ -73,10 +74,15 @@ def check_dynamic(name: str, value: str | None, *, per_broker: bool) -> None:
 
 def _check_login(name: str, value: str) -> None:
     """Refuse login modules that are not known: a class that a client names is never loaded, here or later."""
+    listener, _, mechanism = name.removesuffix(_JAAS_KEY).rpartition(".")
     try:
-        for module in parse_modules(value):
+        modules = parse_modules(value)
+        for module in modules:
             # Raises for a module that is not known.
-            _ = module.mechanism
+            if not mechanism.upper().startswith(module.mechanism) and listener:
+                raise CredentialsError(f"the login module {module.name} is not for {mechanism.upper()}")
+        if listener and len(modules) > 1:
+            raise CredentialsError(f"expected one login module, found {len(modules)}")
     except CredentialsError as error:
         raise ConfigError(f"Invalid configuration {name}: {error}", key=name) from None
 

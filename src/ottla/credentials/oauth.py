@@ -90,8 +90,8 @@ class OAuthLogin:
     extensions: Mapping[str, str] = field(default_factory=dict)
     mechanism: str = MECHANISM
 
-    def begin(self) -> SaslClient:
-        """A new exchange."""
+    def begin(self, host: str = "") -> SaslClient:
+        """A new exchange. Tokens are the same for every host."""
         return OAuthBearerClient(lambda: self.source.token().value, self.extensions)
 
 

@@ -40,8 +40,8 @@ class Login(Protocol):
     @property
     def mechanism(self) -> str: ...
 
-    def begin(self) -> SaslClient:
-        """A new exchange."""
+    def begin(self, host: str) -> SaslClient:
+        """A new exchange with the broker at this host. Raises LoginFailed."""
         ...
 
 
@@ -61,8 +61,8 @@ class ClientLogin:
         object.__setattr__(self, "token", token)
         object.__setattr__(self, "password", password if isinstance(password, Secret) else Secret(password))
 
-    def begin(self) -> SaslClient:
-        """A new exchange."""
+    def begin(self, host: str = "") -> SaslClient:
+        """A new exchange. Passwords are the same for every host."""
         if self.mechanism == "PLAIN":
             return PlainClient(self.user, self.password)
         return ScramClient(self.mechanism, self.user, self.password, token=self.token)

@@ -7,6 +7,7 @@ node can answer.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Iterator
 from itertools import chain
@@ -17,6 +18,8 @@ from ottla.broker.services import Node
 from ottla.clock import Clock
 from ottla.config import listeners
 from ottla.config.broker import BrokerConfig
+from ottla.config.errors import ConfigError
+from ottla.config.security_profile import is_strict
 from ottla.net.admission import Admission, Limits, ListenerLimits
 from ottla.net.buffers import ReceiveBuffers
 from ottla.net.busy_poll import BusyPoller, busy_poll
@@ -31,6 +34,10 @@ if TYPE_CHECKING:
     from ottla.net.entrance import Entrance
     from ottla.security.listener_security import ListenerSecurity
     from ottla.security.tls_material import TlsEndpoint
+
+_logger = logging.getLogger(__name__)
+
+_WITHOUT_TLS = (listeners.SecurityProtocol.PLAINTEXT, listeners.SecurityProtocol.SASL_PLAINTEXT)
 
 
 class ListenerSet:
@@ -85,6 +92,10 @@ class ListenerSet:
             now = self._clock.monotonic()
             self._admission.add_listener(configured.name, _limits(self._config, configured.name), now)
             apis = supported(on_controller_listener=controllers)
+            if is_strict(self._config) and configured.protocol in _WITHOUT_TLS:
+                from ottla.api.security.alter_user_scram_credentials import IN_THE_CLEAR
+
+                apis = apis.instead(IN_THE_CLEAR)
             dispatcher = Dispatcher(node, apis, node.gate, node.counters)
             listener = Listener(
                 _settings(self._config, configured),
@@ -129,11 +140,16 @@ class ListenerSet:
         return [security.tls for security in self._security.values() if security.tls is not None]
 
     def update(self, config: BrokerConfig) -> None:
-        """Apply changed limits; open connections stay."""
+        """Apply changed limits and logins; open connections stay."""
         now = self._clock.monotonic()
         self._admission.update(Limits.of(config), now)
         for name in self._listeners:
             self._admission.add_listener(name, _limits(config, name), now)
+        for security in self._security.values():
+            try:
+                security.update(config)
+            except ConfigError as error:
+                _logger.error("%s. The logins of listener %s stay as they were", error.message, security.name)
         self._room()
 
     async def stop(self, grace_s: float, *, controllers: bool) -> None:

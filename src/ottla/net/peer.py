@@ -211,7 +211,9 @@ class SocketPeer:
         from ottla.net.peer_login import AuthenticationFailed, log_in
 
         try:
-            lifetime_ms = await log_in(self._ask, self._security.login, asyncio.to_thread)
+            lifetime_ms = await log_in(
+                self._ask, self._security.login, self._endpoint.host, asyncio.to_thread
+            )
         except AuthenticationFailed as error:
             self._drop_connection()
             self._attempt_failed(error.failure, str(error))

@@ -73,16 +73,16 @@ class TlsClient:
             self._shaken.set_exception(AuthenticationFailed(f"the TLS handshake failed: {why}"))
 
 
-async def log_in(ask: Ask, login: Login, in_thread: Callable[..., Awaitable[bytes | None]]) -> int:
+async def log_in(ask: Ask, login: Login, host: str, in_thread: Callable[..., Awaitable[bytes | None]]) -> int:
     """Authenticate by SASL; gives the lifetime of the session in ms, 0 for no end. Raises AuthenticationFailed."""
     handshake = await ask(SaslHandshakeRequest(mechanism=login.mechanism), _HANDSHAKE_VERSION)
     if handshake.error_code:
         enabled = ", ".join(handshake.mechanisms)
         raise AuthenticationFailed(f"it does not take the SASL mechanism {login.mechanism}, only {enabled}")
-    client = login.begin()
     lifetime_ms = 0
     try:
-        # A token of OAUTHBEARER may have to be fetched.
+        client = login.begin(host)
+        # A token of OAUTHBEARER or a ticket of Kerberos may have to be fetched.
         token = await in_thread(client.first)
     except LoginFailed as error:
         raise AuthenticationFailed(str(error)) from None

@@ -40,13 +40,15 @@ from ottla.wire.enums import ScramMechanism
 if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.metadata.image import MetadataImage, ScramCredential
+    from ottla.security.sasl.gssapi import KerberosAcceptor
     from ottla.security.sasl.jwt_validation import TokenValidator
     from ottla.security.tokens import TokenCredentials
 
-MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES, "OAUTHBEARER")
+MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES, "OAUTHBEARER", "GSSAPI")
 """What a SASL listener can offer."""
 MAX_SUBJECT_BYTES: Final = 4096
 
+_JAAS_KEY: Final = ".sasl.jaas.config"
 _JAAS_FILE_FLAG: Final = "-Djava.security.auth.login.config="
 
 
@@ -71,6 +73,7 @@ class ListenerSecurity:
         self.mechanisms: tuple[str, ...] = ()
         self._plain_users: dict[str, Secret] = {}
         self._tokens: TokenValidator | None = None
+        self._kerberos: KerberosAcceptor | None = None
         if self.uses_tls:
             self._load_tls(config, keys)
         if self.uses_sasl:
@@ -126,15 +129,38 @@ class ListenerSecurity:
         for mechanism in self.mechanisms:
             if mechanism not in MECHANISMS:
                 raise ConfigError.bad_value(key, enabled, "mechanisms of " + ", ".join(MECHANISMS))
-        if "PLAIN" in self.mechanisms:
-            self._plain_users = users_of(self._module("PLAIN").options)
+        self._load_logins(keys)
         if "OAUTHBEARER" in self.mechanisms:
             from ottla.security.sasl.oauth_settings import token_validator
 
-            self._tokens = token_validator(listener, keys, self._module("OAUTHBEARER").options)
+            module = login_module(keys, self.name, "OAUTHBEARER")
+            self._tokens = token_validator(listener, keys, module.options)
 
-    def _module(self, mechanism: str) -> LoginModule:
-        return login_module(self._keys, self.name, mechanism)
+    def _load_logins(self, keys: Mapping[str, str]) -> None:
+        """Who may log in by PLAIN, and this node's own key for GSSAPI: what can change while the node runs."""
+        users, kerberos = self._plain_users, self._kerberos
+        if "PLAIN" in self.mechanisms:
+            users = users_of(login_module(keys, self.name, "PLAIN").options)
+        if "GSSAPI" in self.mechanisms:
+            kerberos = self._acceptor(keys)
+        self._plain_users, self._kerberos = users, kerberos
+
+    def _acceptor(self, keys: Mapping[str, str]) -> KerberosAcceptor:
+        from ottla.security.sasl.gssapi import KerberosAcceptor
+
+        try:
+            return KerberosAcceptor(keys, login_module(keys, self.name, "GSSAPI").options)
+        except CredentialsError as error:
+            raise ConfigError(f"Listener {self.name} cannot use GSSAPI: {error}") from None
+
+    def update(self, config: BrokerConfig) -> None:
+        """Use a changed JAAS configuration for new logins. Raises ConfigError, and then nothing has changed."""
+        if not self.uses_sasl:
+            return
+        keys = listener_keys(config, self.name)
+        if jaas_texts(keys) != jaas_texts(self._keys):
+            self._load_logins(keys)
+            self._keys = keys
 
     def new_exchange(
         self,
@@ -158,6 +184,11 @@ class ListenerSecurity:
             elif mechanism == "OAUTHBEARER":
                 assert self._tokens is not None
                 servers[mechanism] = partial(OAuthBearerServer, self._tokens, lambda: now_ms() / 1000)
+            elif mechanism == "GSSAPI":
+                from ottla.security.sasl.gssapi import GssapiServer
+
+                assert self._kerberos is not None
+                servers[mechanism] = partial(GssapiServer, self._kerberos)
             else:
                 find = partial(_scram_credential, image, mechanism)
                 servers[mechanism] = partial(
@@ -190,7 +221,8 @@ class ClientSecurity:
         self, config: BrokerConfig, name: str, protocol: SecurityProtocol, mechanism_key: str
     ) -> None:
         """`mechanism_key` is `sasl.mechanism.inter.broker.protocol` or `sasl.mechanism.controller.protocol`."""
-        keys = listener_keys(config, name)
+        self._name = name
+        self._keys = keys = listener_keys(config, name)
         self.tls: TlsEndpoint | None = None
         self.login: Login | None = None
         if protocol in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL):
@@ -205,15 +237,26 @@ class ClientSecurity:
                 )
             self.login = _node_login(keys, name, mechanism)
 
+    def update(self, config: BrokerConfig) -> None:
+        """Use a changed JAAS configuration for new connections. Raises ConfigError, and then nothing has changed."""
+        keys = listener_keys(config, self._name)
+        if self.login is None or self.login.mechanism == "OAUTHBEARER":
+            # Where tokens come from is said in the file only.
+            return
+        if jaas_texts(keys) != jaas_texts(self._keys):
+            self.login = _node_login(keys, self._name, self.login.mechanism)
+            self._keys = keys
+
 
 def _node_login(keys: Mapping[str, str], name: str, mechanism: str) -> Login:
     """How a node logs in to listeners of one name."""
     options = login_module(keys, name, mechanism).options
-    if mechanism == "OAUTHBEARER":
+    if mechanism in ("OAUTHBEARER", "GSSAPI"):
+        from ottla.credentials.kerberos import kerberos_login
         from ottla.credentials.oauth import oauth_login
 
         try:
-            return oauth_login(keys, options)
+            return oauth_login(keys, options) if mechanism == "OAUTHBEARER" else kerberos_login(keys, options)
         except CredentialsError as error:
             raise ConfigError(f"Connections to listener {name} cannot log in: {error}") from None
     if "username" not in options or "password" not in options:
@@ -222,6 +265,11 @@ def _node_login(keys: Mapping[str, str], name: str, mechanism: str) -> Login:
             "which connections between nodes need"
         )
     return ClientLogin(mechanism, options["username"], options["password"])
+
+
+def jaas_texts(keys: Mapping[str, str]) -> dict[str, str]:
+    """The JAAS entries among the keys of a listener."""
+    return {key: text for key, text in keys.items() if key.endswith(_JAAS_KEY)}
 
 
 def login_module(keys: Mapping[str, str], name: str, mechanism: str) -> LoginModule:

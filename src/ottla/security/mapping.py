@@ -18,14 +18,14 @@ _PARSER: Final = re.compile(_RULE)
 _REFERENCE: Final = re.compile(r"\\(.)|\$(\d+)", re.DOTALL)
 
 
-class _Pattern(Protocol):
+class Pattern(Protocol):
     """The part of RE2's compiled patterns that rules use."""
 
     groups: int
 
     def fullmatch(self, text: str) -> re.Match[str] | None: ...
 
-    def sub(self, replacement: Callable[[re.Match[str]], str], text: str) -> str: ...
+    def sub(self, replacement: Callable[[re.Match[str]], str], text: str, count: int = 0) -> str: ...
 
 
 class NoMatchingRule(Exception):
@@ -33,7 +33,7 @@ class NoMatchingRule(Exception):
 
 
 class _Rule(NamedTuple):
-    pattern: _Pattern | None
+    pattern: Pattern | None
     """None is `DEFAULT`."""
     replacement: str
     case: str
@@ -44,19 +44,23 @@ class _Rule(NamedTuple):
             return subject
         if self.pattern.fullmatch(subject) is None:
             return None
-        name = self.pattern.sub(self._expand, subject)
+        name = self.pattern.sub(expand(self.replacement, self.pattern.groups), subject)
         if self.case == "L":
             return name.lower()
         return name.upper() if self.case == "U" else name
 
-    def _expand(self, match: re.Match[str]) -> str:
-        count = 0 if self.pattern is None else self.pattern.groups
 
+def expand(replacement: str, groups: int) -> Callable[[re.Match[str]], str]:
+    """Java's replacement text as a function of what a pattern with this many groups has matched."""
+
+    def expanded(match: re.Match[str]) -> str:
         def piece(reference: re.Match[str]) -> str:
             escaped, number = reference.groups()
-            return str(escaped) if escaped is not None else _group(match, number, count)
+            return str(escaped) if escaped is not None else _group(match, number, groups)
 
-        return _REFERENCE.sub(piece, self.replacement)
+        return _REFERENCE.sub(piece, replacement)
+
+    return expanded
 
 
 def _group(match: re.Match[str], number: str, count: int) -> str:

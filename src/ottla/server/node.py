@@ -194,7 +194,7 @@ class Server:
         if self._authorizer is not None:
             loader.add_publisher(authorizer_publisher(self._authorizer))
         loader.add_publisher(quotas_publisher(node.quotas))
-        for publisher in node_publishers(node, listeners, settings, self._tls):
+        for publisher in node_publishers(node, listeners, settings, self._tls, to_peers):
             loader.add_publisher(publisher)
         self._start_quorum(listeners, node, raft, loader)
         await monitoring.open(self._sources(node, loader, reserver))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
+from ottla.config.errors import ConfigError
 from ottla.config.listeners import SecurityProtocol, parse_protocol_map
 from ottla.raft.contacts import FETCHES, VOTES
 
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from ottla.config.broker import BrokerConfig
     from ottla.security.listener_security import ClientSecurity
     from ottla.security.tls_material import TlsEndpoint
+
+_logger = logging.getLogger(__name__)
 
 _TO_CONTROLLERS: Final = frozenset({FETCHES, VOTES, "to-controller"})
 """Purposes of connections to the controllers' listener."""
@@ -25,6 +29,15 @@ class PeerSecurity:
 
     def of(self, purpose: str) -> ClientSecurity | None:
         return self._to_controllers if purpose in _TO_CONTROLLERS else self._to_brokers
+
+    def update(self, config: BrokerConfig) -> None:
+        """Log in with changed JAAS configurations from now on; one that cannot work changes nothing."""
+        for each in (self._to_controllers, self._to_brokers):
+            try:
+                if each is not None:
+                    each.update(config)
+            except ConfigError as error:
+                _logger.error("%s. This node logs in to others as before", error.message)
 
     def tls_endpoints(self) -> list[TlsEndpoint]:
         """The TLS of both, as far as they use it."""

@@ -10,12 +10,13 @@ from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.image import ENTITY_DEFAULT, MetadataImage
 from ottla.metadata.publisher import Publisher
 from ottla.server.environment import Listeners
+from ottla.server.peer_security import PeerSecurity
 from ottla.server.tls_reload import TlsReloader
 from ottla.wire.enums import ConfigResourceType
 
 
 def node_publishers(
-    node: Node, listeners: Listeners, settings: Settings, tls: TlsReloader
+    node: Node, listeners: Listeners, settings: Settings, tls: TlsReloader, to_peers: PeerSecurity
 ) -> Iterable[Publisher]:
     """For a node of any role: its effective settings, and the image that requests see."""
     own = _own_resources(node)
@@ -24,6 +25,7 @@ def node_publishers(
         if delta.changed_configs & own:
             node.config = settings.current(image)
             listeners.update(node.config)
+            to_peers.update(node.config)
             tls.update(node.config)
 
     def publish_image(delta: MetadataDelta, image: MetadataImage) -> None:

@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (key 51), version 0.
 
 Adds, changes and removes the SCRAM credentials of users (KIP-554). The request carries salted passwords: it is never
-logged.
+logged, and `ottla.security.profile=strict` refuses it on listeners without TLS.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from ottla.api.base import Api, Outcome, RequestContext, Right
 from ottla.api.controller.forwarding_to_controller import forward_to_controller
 from ottla.broker.services import Node
-from ottla.errors import ApiException
+from ottla.config.security_profile import PROFILE_KEY
+from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import ApiKey
 from ottla.wire.enums import AclOperation
 from ottla.wire.messages import AlterUserScramCredentialsResponse
@@ -24,6 +25,16 @@ def handle(
     node: Node, ctx: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse | Outcome:
     return forward_to_controller(node, ctx, request, on_error)
+
+
+def refuse(
+    node: Node, ctx: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    raise ApiException(
+        ErrorCode.POLICY_VIOLATION,
+        f"{PROFILE_KEY}=strict refuses passwords on listener {ctx.listener_name}, which has no TLS: send them to a "
+        "listener with SSL or SASL_SSL",
+    )
 
 
 def on_error(
@@ -47,3 +58,6 @@ API = Api(
     forward=True,
     needs=(Right(AclOperation.ALTER),),
 )
+
+IN_THE_CLEAR = Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, refuse, on_error, needs=API.needs)
+"""What a strict node serves on listeners without TLS."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.admin.settings import SASL_MECHANISMS, SECURITY_PROTOCOLS, SecuritySettings
 from ottla.cli.tools.failures import UsageProblem
 
+if TYPE_CHECKING:
+    from ottla.credentials.kerberos import KerberosLogin
+
 OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
 _STORES: Final = ("ssl.keystore", "ssl.truststore")
 _PEM_START: Final = b"-----BEGIN "
 
@@ -40,8 +44,11 @@ def security(properties: Mapping[str, str]) -> SecuritySettings:
     mechanism, user, password = "PLAIN", "", ""
     oauth: dict[str, str] = {}
     jaas: dict[str, str] = {}
+    kerberos: KerberosLogin | None = None
     if protocol.startswith("SASL"):
         mechanism, user, password = _credentials(properties)
+        if mechanism == GSSAPI:
+            kerberos = _kerberos(properties)
         if mechanism == OAUTHBEARER:
             oauth = {key: text for key, text in properties.items() if key.startswith("sasl.oauthbearer.")}
             jaas = jaas_options(properties.get("sasl.jaas.config", ""))
@@ -60,8 +67,19 @@ def security(properties: Mapping[str, str]) -> SecuritySettings:
         oauth=tuple(oauth.items()),
         oauth_jaas=tuple(jaas.items()),
         token=_is_token(properties),
+        kerberos=kerberos,
         stores=_java_stores(properties) if protocol.endswith("SSL") else (),
     )
+
+
+def _kerberos(properties: Mapping[str, str]) -> KerberosLogin:
+    from ottla.credentials.errors import CredentialsError
+    from ottla.credentials.kerberos import kerberos_login
+
+    try:
+        return kerberos_login(properties, jaas_options(properties.get("sasl.jaas.config", "")))
+    except CredentialsError as error:
+        raise UsageProblem(str(error)) from None
 
 
 def _java_stores(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -96,7 +114,7 @@ def _credentials(properties: Mapping[str, str]) -> tuple[str, str, str]:
         raise UsageProblem(
             f"sasl.mechanism={mechanism} is not supported by this tool: {', '.join(SASL_MECHANISMS)} are"
         )
-    if mechanism == OAUTHBEARER:
+    if mechanism in (OAUTHBEARER, GSSAPI):
         return mechanism, "", ""
     options = jaas_options(properties.get("sasl.jaas.config", ""))
     user = properties.get("sasl.username", options.get("username"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from ottla import __version__
 from ottla.admin.connection import ConnectionFailed, Node
-from ottla.credentials.sasl_client import ClientLogin, LoginFailed
+from ottla.credentials.sasl_client import LoginFailed
 from ottla.errors import ApiException, ErrorCode
 from ottla.wire.apis import API_VERSIONS
 from ottla.wire.codec import decode_response
@@ -83,15 +83,16 @@ class AsyncConnection:
                 ErrorCode.of(hello.error_code),
                 f"{self.node.address} does not support the SASL mechanism {security.mechanism}",
             )
-        exchange = ClientLogin(security.mechanism, security.user, security.password).begin()
-        message: bytes | None = exchange.first()
         try:
+            exchange = security.login().begin(self.node.host)
+            # In a thread: a proof of SCRAM takes milliseconds, and a ticket of Kerberos has to be fetched.
+            message: bytes | None = await asyncio.to_thread(exchange.first)
             while message is not None:
                 answer = await self.ask(SaslAuthenticateRequest(auth_bytes=message))
                 if answer.error_code:
                     text = answer.error_message or f"{self.node.address} refuses the user"
                     raise ApiException(ErrorCode.of(answer.error_code), text)
-                message = exchange.next(bytes(answer.auth_bytes))
+                message = await asyncio.to_thread(exchange.next, bytes(answer.auth_bytes))
         except (LoginFailed, ValueError) as error:
             raise ApiException(
                 ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.node.address}: {error}"
