@@ -57,13 +57,13 @@ class Confluent:
         while len(got) < len(VALUES):
             message = consumer.poll(60)
             assert message is not None and message.error() is None
-            got.append(message.value())
+            got.append(message.value() or b"")
         consumer.commit(asynchronous=False)
         consumer.close()
         return got
 
     def complaint(self, way: Way, topic: str) -> str:
-        errors: list[KafkaError] = []
+        errors: list[KafkaError | None] = []
         producer = Producer(
             self.settings(way)
             | {"error_cb": errors.append, "message.timeout.ms": 5_000, "reconnect.backoff.ms": 50}
@@ -94,7 +94,7 @@ class KafkaPython:
         if way.token:
             from kafka.net.sasl.oauth import AbstractTokenProvider
 
-            class Provider(AbstractTokenProvider):
+            class Provider(AbstractTokenProvider):  # type: ignore[misc]
                 def token(self) -> str:
                     return way.token
 
@@ -165,7 +165,7 @@ class AioKafka:
         if way.token:
             from aiokafka.abc import AbstractTokenProvider
 
-            class Provider(AbstractTokenProvider):
+            class Provider(AbstractTokenProvider):  # type: ignore[misc]
                 async def token(self) -> str:
                     return way.token
 
