@@ -1,5 +1,5 @@
 # Everything a newcomer needs: `make run` and `make test` set themselves up.
-PYTHON ?= python3
+PYTHON ?= $(shell sh scripts/python.sh)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready

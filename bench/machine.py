@@ -16,6 +16,7 @@ from typing import Any
 
 from crc32c import crc32c
 
+from ottla.interpreter import description
 from ottla.testing.apache import VERSION as KAFKA_VERSION
 
 _CHUNK = 1 << 20
@@ -38,7 +39,7 @@ def facts() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_gb": round(memory / 1e9, 1),
         "kernel": platform.release(),
-        "python": platform.python_version(),
+        "python": description(),
         "java": _java_version(),
         "kafka": KAFKA_VERSION,
         "librdkafka": f"confluent-kafka {metadata.version('confluent-kafka')}",

@@ -37,13 +37,14 @@ def kafka_server_start(words: tuple[str, ...]) -> None:
     if not arguments or arguments[0].startswith("-"):
         refuse(_START_USAGE)
     file, overrides = arguments[0], _overrides(arguments[1:])
-    config = node_config(file, parse_assignments(overrides, "--override"))
+    settings = parse_assignments(overrides, "--override")
+    config = node_config(file, settings)
     if "-daemon" in words:
         _start_daemon(arguments)
         return
     from ottla.cli.start import run_node
 
-    run_node(config, "warning", file)
+    run_node(config, "warning", file, settings=settings)
 
 
 def _overrides(words: list[str]) -> list[str]:

@@ -10,13 +10,14 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ottla import __version__
+from ottla.cli.child_node import IN_SYNC, REPORT_IN_SYNC
 from ottla.cli.console_child import DEFAULT_CONSOLE, STOP_WITH_STDIN, console_beside
 from ottla.cli.file_modes import keep_files_private
 from ottla.cli.log_format import FORMATS, set_up_logging
@@ -36,12 +37,11 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("ottla")
 
-"""Set for a node whose standard input is held open by its supervisor: its end is the node's."""
-
 _TRACE = 5
 _LOG_LEVELS = ("trace", "debug", "info", "warning", "error")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")
 _WATCHDOG_FILE = "OTTLA_LOOP_WATCHDOG"
+_LOOK_IN_SYNC_S = 0.5
 _SWITCH_INTERVAL_S = 0.0001
 """How long a thread that computes (a compaction) may keep the interpreter from the event loop; Python's own 5 ms
 would double the latency of every request beside it."""
@@ -57,6 +57,11 @@ would double the latency of every request beside it."""
     type=int,
     metavar="N",
     help="Run a cluster of N processes, on ports counted up from --listen.",
+)
+@click.option(
+    "--processes",
+    metavar="N|auto",
+    help="Run the node of the file as N broker processes (ottla.processes); auto is one for each core.",
 )
 @click.option(
     "--http",
@@ -78,6 +83,7 @@ def start(
     listen: str | None,
     settings: tuple[str, ...],
     brokers: int | None,
+    processes: str | None,
     http: str | None,
     console: str | None,
     log_level: str,
@@ -86,19 +92,23 @@ def start(
     """Run a node: on its own a whole cluster of one, broker and controller."""
     try:
         if brokers is not None:
-            from ottla.cli.supervisor import plan_cluster, supervise
+            from ottla.cli.supervisor import plan_cluster, supervise_cluster
 
             given = read_properties(file) if file is not None else {}
             given.update(parse_assignments(settings, "--set"))
-            supervise(plan_cluster(brokers, data, listen, given, http), log_level, log_format, console)
+            supervise_cluster(
+                plan_cluster(brokers, data, listen, given, http), log_level, log_format, console
+            )
             return
         own = parse_assignments(settings, "--set")
         if http is not None:
             own["ottla.http.listen"] = format_address(*http_address(http))
+        if processes is not None:
+            own["ottla.processes"] = processes
         config = node_config(file, own, data, listen)
     except ApiException as error:
         refuse(error.message)
-    run_node(config, log_level, file, log_format, console)
+    run_node(config, log_level, file, log_format, console, own)
 
 
 def run_node(
@@ -107,8 +117,17 @@ def run_node(
     file: str | None = None,
     log_format: str = "text",
     console: str | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a node until it gets a stop signal; exit code 0 after a clean stop. `file` is its properties file."""
+    """Run a node until it gets a stop signal; exit code 0 after a clean stop.
+
+    `file` is its properties file, and `settings` has what counts in place of the file's.
+    """
+    if config.str("ottla.processes") != "1":
+        from ottla.cli.machine import run_processes
+
+        run_processes(config, file, settings or {}, log_level, log_format, console)
+        return
     logging.addLevelName(_TRACE, "TRACE")
     set_up_logging(log_level, log_format, config.node_id)
     keep_files_private()
@@ -175,13 +194,25 @@ async def _run_server(
         _, port = server.addresses[first_listener(config).name]
         click.echo(ready_line(config, port, server.cluster_id))
         loading = asyncio.get_running_loop().run_in_executor(None, _finish_start)
+        reporting = asyncio.create_task(_report_in_sync(server)) if os.environ.get(REPORT_IN_SYNC) else None
         async with console_beside(client_address(config, port), console):
             failure = await _first_of(stopping, server)
+        if reporting is not None:
+            reporting.cancel()
         await loading
     finally:
         await server.stop()
     if failure is not None:
         refuse(f"the node stopped because of an error: {failure}")
+
+
+async def _report_in_sync(server: Server) -> None:
+    """Print a line for the supervisor when every replica of this node has caught up."""
+    while True:
+        if server.in_sync:
+            click.echo(IN_SYNC)
+            return
+        await asyncio.sleep(_LOOK_IN_SYNC_S)
 
 
 def _finish_start() -> None:

@@ -1,17 +1,14 @@
-"""`ottla start --brokers N`: a cluster of separate processes on this machine, and the one that looks after them.
+"""Several nodes as processes of this machine, and the one that looks after them.
 
-A node that dies is started again, after a pause that grows; one that cannot live at all ends the cluster with a clear
-line. Where nodes listen and have their data is `ottla.cli.local_cluster`.
+`ottla start --brokers N` makes a cluster of its own (`ottla.cli.local_cluster`), `ottla.processes=N` members of any
+cluster (`ottla.cli.machine`). A node that dies is started again; one that cannot live at all ends all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -19,7 +16,8 @@ from typing import Final
 import click
 
 from ottla import __version__
-from ottla.cli.console_child import STOP_WITH_STDIN, console_beside
+from ottla.cli.child_node import ChildNode, GaveUp
+from ottla.cli.console_child import console_beside
 from ottla.cli.local_cluster import Address, NodePlan, plan_nodes, prepare_nodes
 from ottla.cli.refuse import describe_os_error, refuse
 from ottla.cli.settings import DEFAULT_LISTEN, http_address
@@ -34,101 +32,8 @@ MAX_BROKERS: Final = 100
 
 _CONTROLLERS: Final = 3
 """So many of the nodes are voters of the quorum: one may be lost, and more voters would only be slower."""
-_LIVED_S: Final = 5.0
-"""A node that ran for this long was no failed start."""
-_FAILURES: Final = 5
-"""Starts in a row that may fail before the supervisor gives up."""
-_FIRST_PAUSE_S: Final = 0.25
-_LONGEST_PAUSE_S: Final = 8.0
-_STOP_TIMEOUT_S: Final = 60.0
-_LAST_WORDS: Final = 2000
-
-
-class GaveUp(Exception):
-    """A node fails again and again; the text says which one and why."""
-
-
-class Child:
-    """One node and its process, over all restarts."""
-
-    def __init__(self, plan: NodePlan, log_level: str, log_format: str = "text") -> None:
-        self.plan = plan
-        self.ready = asyncio.Event()
-        self._log_level = log_level
-        self._log_format = log_format
-        self._process: asyncio.subprocess.Process | None = None
-        self._stopping = False
-        self._failures = 0
-
-    async def run(self) -> None:
-        """Keep it running until it is asked to stop. Raises GaveUp."""
-        while not self._stopping:
-            began = asyncio.get_running_loop().time()
-            code = await self._live()
-            if self._stopping:
-                return
-            lived_s = asyncio.get_running_loop().time() - began
-            self._failures = self._failures + 1 if lived_s < _LIVED_S else 0
-            name = f"node {self.plan.node_id}"
-            if self._failures >= _FAILURES:
-                raise GaveUp(
-                    f"{name} failed {self._failures} times in a row right after its start "
-                    f"({_how(code)}); its log is {self.plan.log} and ends with: {self._last_words()}"
-                )
-            pause_s = 0.0
-            if self._failures > 1:
-                pause_s = min(_FIRST_PAUSE_S * 2 ** (self._failures - 2), _LONGEST_PAUSE_S)
-            when = f"in {pause_s:g} s" if pause_s else "at once"
-            click.echo(f"ottla: {name} ended ({_how(code)}); starting it again {when}", err=True)
-            await asyncio.sleep(pause_s)
-
-    async def _live(self) -> int:
-        """One life of the process, to its end."""
-        words = [sys.executable, "-m", "ottla", "start", "--config", str(self.plan.file)]
-        with self.plan.log.open("ab") as log:
-            self._process = process = await asyncio.create_subprocess_exec(
-                *words,
-                "--log-level",
-                self._log_level,
-                "--log-format",
-                self._log_format,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, STOP_WITH_STDIN: "1"},
-                # Ctrl-C in a terminal goes to the whole group; nodes are to stop one after the other.
-                start_new_session=True,
-            )
-        self.plan.pid_file.write_text(f"{process.pid}\n")
-        assert process.stdout is not None
-        if await process.stdout.readline():
-            self.ready.set()
-        code = await process.wait()
-        with contextlib.suppress(FileNotFoundError):
-            self.plan.pid_file.unlink()
-        return code
-
-    async def stop(self) -> None:
-        self._stopping = True
-        process = self._process
-        if process is None or process.returncode is not None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(process.wait(), _STOP_TIMEOUT_S)
-        except TimeoutError:
-            click.echo(f"ottla: node {self.plan.node_id} does not stop; it is killed", err=True)
-            process.kill()
-            await process.wait()
-
-    def _last_words(self) -> str:
-        text = self.plan.log.read_bytes()[-_LAST_WORDS:].decode("utf-8", "replace").strip()
-        return text.splitlines()[-1] if text else "nothing"
-
-
-def _how(code: int) -> str:
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+_IN_SYNC_WITHIN_S: Final = 600.0
+"""How long a rolling restart waits for the replicas of one node."""
 
 
 def plan_cluster(
@@ -214,15 +119,41 @@ def _shared(properties: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in properties.items() if key not in _EACH_ITS_OWN}
 
 
-def supervise(
+def supervise_cluster(
     plans: list[NodePlan], log_level: str, log_format: str = "text", console: str | None = None
 ) -> None:
-    """Run the cluster until it gets a stop signal; exit code 0 after a clean stop."""
+    """Run a cluster of its own until it gets a stop signal; exit code 0 after a clean stop."""
     try:
         cluster_id = prepare_nodes(plans)
-        asyncio.run(_supervise(plans, cluster_id, log_level, log_format, console))
     except ApiException as error:
         refuse(error.message)
+    except OSError as error:
+        refuse(describe_os_error(error))
+    addresses = ",".join(str(plan.broker) for plan in plans if plan.broker is not None)
+    data = plans[0].data.parent
+    supervise(
+        lambda: [
+            ChildNode(
+                plan.node_id,
+                ["--config", str(plan.file), "--log-level", log_level, "--log-format", log_format],
+                votes=plan.controller is not None,
+                log=plan.log,
+                pid_file=plan.pid_file,
+            )
+            for plan in plans
+        ],
+        f"Ottla {__version__} is ready on {addresses} (data in {data}, cluster {cluster_id})",
+        addresses,
+        console,
+    )
+
+
+def supervise(
+    make: Callable[[], Sequence[ChildNode]], announcement: str, addresses: str, console: str | None
+) -> None:
+    """Run these nodes until a stop signal; exit code 0 after a clean stop. SIGUSR1 restarts one after the other."""
+    try:
+        asyncio.run(_supervise(make, announcement, addresses, console))
     except OSError as error:
         refuse(describe_os_error(error))
     except GaveUp as error:
@@ -230,25 +161,30 @@ def supervise(
 
 
 async def _supervise(
-    plans: list[NodePlan], cluster_id: str, log_level: str, log_format: str, console: str | None
+    make: Callable[[], Sequence[ChildNode]], announcement: str, addresses: str, console: str | None
 ) -> None:
-    stopping = asyncio.Event()
+    stopping, restarting = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    children = [Child(plan, log_level, log_format) for plan in plans]
+    loop.add_signal_handler(signal.SIGUSR1, restarting.set)
+    children = make()
+    # A node reads its key and trust stores again.
+    loop.add_signal_handler(signal.SIGHUP, _to_all, children, signal.SIGHUP)
     lives = [asyncio.create_task(child.run()) for child in children]
-    announcement = asyncio.create_task(_announce_when_ready(children, cluster_id))
+    beside = [
+        asyncio.create_task(_announce_when_ready(children, announcement)),
+        asyncio.create_task(_restart_on_request(children, restarting)),
+    ]
     stopped = asyncio.create_task(stopping.wait())
-    addresses = ",".join(str(plan.broker) for plan in plans if plan.broker is not None)
     try:
         async with console_beside(addresses, console):
             await asyncio.wait([stopped, *lives], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        announcement.cancel()
-        stopped.cancel()
+        for task in (*beside, stopped):
+            task.cancel()
         # Those without a vote first: as long as most voters run, leadership can be handed over.
-        for child in sorted(children, key=lambda each: each.plan.controller is not None):
+        for child in sorted(children, key=lambda each: each.votes):
             await child.stop()
     for life in lives:
         life.cancel()
@@ -258,9 +194,36 @@ async def _supervise(
             raise outcome
 
 
-async def _announce_when_ready(children: list[Child], cluster_id: str) -> None:
+def _to_all(children: Sequence[ChildNode], number: int) -> None:
+    for child in children:
+        child.pass_on(number)
+
+
+async def _announce_when_ready(children: Sequence[ChildNode], announcement: str) -> None:
     for child in children:
         await child.ready.wait()
-    addresses = ",".join(str(child.plan.broker) for child in children)
-    data = children[0].plan.data.parent
-    click.echo(f"Ottla {__version__} is ready on {addresses} (data in {data}, cluster {cluster_id})")
+    click.echo(announcement)
+
+
+async def _restart_on_request(children: Sequence[ChildNode], request: asyncio.Event) -> None:
+    """A rolling restart for each request: the next node stops when the replicas of the one before are in sync."""
+    while True:
+        await request.wait()
+        request.clear()
+        click.echo("ottla: restarting the nodes one after the other", err=True)
+        for child in children:
+            try:
+                async with asyncio.timeout(_IN_SYNC_WITHIN_S):
+                    await child.in_sync.wait()
+                    await child.restart()
+                    await child.in_sync.wait()
+            except TimeoutError:
+                click.echo(
+                    f"ottla: the replicas of node {child.node_id} are not in sync after {_IN_SYNC_WITHIN_S:.0f} s;"
+                    " the other nodes are not restarted",
+                    err=True,
+                )
+                break
+            click.echo(f"ottla: node {child.node_id} has restarted, and its replicas are in sync", err=True)
+        else:
+            click.echo("ottla: all nodes have restarted", err=True)

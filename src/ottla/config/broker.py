@@ -33,6 +33,7 @@ class BrokerConfig(TypedValues):
 
     __slots__ = (
         "advertised_listeners",
+        "bootstrap_listeners",
         "controller_listener_names",
         "dynamic",
         "dynamic_default",
@@ -80,6 +81,10 @@ class BrokerConfig(TypedValues):
             "advertised.listeners", self.list("advertised.listeners"), protocols, names
         )
         """Only the entries of `advertised.listeners`; empty if it is unset."""
+        self.bootstrap_listeners: tuple[Listener, ...] = parse_listeners(
+            "ottla.bootstrap.listeners", self.list("ottla.bootstrap.listeners"), protocols
+        )
+        """More addresses of listeners, which the processes of a machine share (`ottla.processes`)."""
         self.voters: tuple[Voter, ...] = parse_voters(self.list("controller.quorum.voters"))
         self.inter_broker_listener_name: str = checks.inter_broker_listener_name(self)
         self.log_dirs: tuple[str, ...] = self.list("log.dirs") or self.list("log.dir")

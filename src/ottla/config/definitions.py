@@ -161,6 +161,12 @@ def _own(name: str, type: ConfigType, default: str | None, valid: str | None = N
 OWN_KEYS: Final = {
     key.name: key
     for key in (
+        _own("ottla.bootstrap.listeners", ConfigType.LIST, ""),
+        _own("ottla.processes", ConfigType.STRING, "1"),
+        _own("ottla.processes.log.dirs", ConfigType.STRING, None),
+        _own("ottla.processes.node.id.step", ConfigType.INT, "1000", "[1,...]"),
+        _own("ottla.processes.pinned", ConfigType.BOOLEAN, "true"),
+        _own("ottla.processes.port.step", ConfigType.INT, "100", "[1,...]"),
         _own("ottla.http.listen", ConfigType.STRING, None),
         _own("ottla.http.token", ConfigType.PASSWORD, None),
         _own("ottla.http.ssl", ConfigType.BOOLEAN, "false"),

@@ -23,6 +23,8 @@ class UsableBroker:
     id: BrokerId
     rack: str | None
     fenced: bool
+    machine: str | None = None
+    """The host that it advertises: brokers of one machine should not have replicas of one partition."""
 
 
 class _Ring:
@@ -139,4 +141,39 @@ def place_replicas(
             f"{len(usable)} broker(s) are registered and take new replicas.",
         )
     stripes = _Stripes(usable, rng)
-    return [stripes.place(replication_factor) for _ in range(partition_count)]
+    placed = [stripes.place(replication_factor) for _ in range(partition_count)]
+    machines = {broker.machine for broker in usable}
+    if 1 < len(machines) < len(usable) and replication_factor > 1:
+        apart = _Machines(usable)
+        placed = [apart.separate(replicas) for replicas in placed]
+    return placed
+
+
+class _Machines:
+    """Brokers that share a machine. Kafka's placement knows racks only, and may put two replicas on one machine."""
+
+    __slots__ = ("_brokers", "_used")
+
+    def __init__(self, brokers: list[UsableBroker]) -> None:
+        self._brokers = {broker.id: broker for broker in brokers}
+        self._used = dict.fromkeys(sorted(self._brokers), 0)
+        """How many replicas each broker got in place of another one."""
+
+    def separate(self, replicas: list[BrokerId]) -> list[BrokerId]:
+        """Move replicas to other machines of their racks, as far as there are such."""
+        kept: list[BrokerId] = []
+        for replica in replicas:
+            taken = {self._brokers[other].machine for other in kept}
+            if self._brokers[replica].machine not in taken:
+                kept.append(replica)
+                continue
+            taken |= {self._brokers[other].machine for other in replicas}
+            free = [broker for broker in self._used if self._fits(broker, replica, taken)]
+            chosen = min(free, key=self._used.__getitem__, default=replica)
+            self._used[chosen] += 1
+            kept.append(chosen)
+        return kept
+
+    def _fits(self, broker: BrokerId, replica: BrokerId, taken: set[str | None]) -> bool:
+        other, own = self._brokers[broker], self._brokers[replica]
+        return other.machine not in taken and other.rack == own.rack and other.fenced <= own.fenced

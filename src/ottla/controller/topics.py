@@ -251,9 +251,13 @@ def _takes_replicas(broker: BrokerRegistration) -> bool:
     return not broker.directories or bool(set(broker.directories) - set(broker.cordoned_directories))
 
 
+def _machine(broker: BrokerRegistration) -> str | None:
+    return next((listener.host for listener in broker.listeners.values()), None)
+
+
 def _place(image: MetadataImage, count: int, replication_factor: int, clock: Clock) -> list[_Assignment]:
     usable = [
-        UsableBroker(broker.id, broker.rack, broker.fenced)
+        UsableBroker(broker.id, broker.rack, broker.fenced, _machine(broker))
         for broker in image.brokers.values()
         if _takes_replicas(broker)
     ]

@@ -71,6 +71,9 @@ class ListenerSet:
         try:
             for listener in config.listeners:
                 self._sockets[listener.name] = bind(listener.host, listener.port)
+            for shared in config.bootstrap_listeners:
+                if shared.name in self._sockets:
+                    self._sockets[shared.name] += bind(shared.host, shared.port, shared=True)
         except OSError:
             self.discard()
             raise

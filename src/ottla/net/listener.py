@@ -55,8 +55,11 @@ class BindError(OSError):
     """A listener cannot use its address; the message says which address and why."""
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
-    """Bind, without listening, every address of the host; all get the same port."""
+def bind(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
+    """Bind, without listening, every address of the host; all get the same port.
+
+    Several processes of one user may bind a shared port: the system hands each connection to one of them.
+    """
     sockets: list[socket.socket] = []
     try:
         for family, address in _addresses(host):
@@ -65,6 +68,8 @@ def bind(host: str, port: int) -> list[socket.socket]:
             sockets.append(sock)
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if host == "" else 1)
             try:
@@ -315,7 +320,8 @@ class Listener:
             connection_id=f"{local_host}:{local_port}-{ip}:{port}-{self._count}",
             client_host=ip,
             local_host=local_host,
-            local_port=local_port,
+            # Not the port that several processes share: clients must come back to this one.
+            local_port=self.address[1],
             listener_name=self.settings.name,
             on_controller_listener=self.settings.on_controller_listener,
         )

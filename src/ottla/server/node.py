@@ -119,6 +119,21 @@ class Server:
         if failed is not None:
             raise failed
 
+    @property
+    def in_sync(self) -> bool:
+        """The broker is not fenced, and is in the in-sync set of each of its partitions."""
+        if self.node is None:
+            return False
+        image, own = self.node.image, self.node.node_id
+        registration = image.brokers.get(own)
+        if self._config.is_broker and (registration is None or registration.fenced):
+            return False
+        return not any(
+            own in partition.replicas and own not in partition.isr
+            for topic in image.topics.by_name.values()
+            for partition in topic.partitions.values()
+        )
+
     def reload_tls(self) -> None:
         """Load the key and trust stores again; what cannot be used changes nothing."""
         if self.node is not None:

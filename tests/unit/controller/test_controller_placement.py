@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.controller.placement import UsableBroker, place_replicas
 from ottla.errors import ApiException, ErrorCode
+from ottla.ids import BrokerId
 
 
 def brokers(count: int, racks: int = 0, fenced: frozenset[int] = frozenset()) -> list[UsableBroker]:
@@ -74,3 +75,24 @@ def test_every_placement_is_sound(
         assert replicas[0] not in fenced
         # A fenced broker is used only when there is no other left in its rack.
         assert set(replicas) <= set(range(count))
+
+
+def test_replicas_of_a_partition_are_on_different_machines_of_a_rack() -> None:
+    brokers = [
+        UsableBroker(BrokerId(machine + 1000 * process), f"zone-{machine % 2}", False, f"host-{machine}")
+        for machine in (1, 2, 3, 4)
+        for process in range(2)
+    ]
+    machine_of = {broker.id: broker.machine for broker in brokers}
+    for seed in range(50):
+        for replicas in place_replicas(brokers, 16, 4, random.Random(seed)):
+            assert len({machine_of[replica] for replica in replicas}) == 4
+            assert len(set(replicas)) == 4
+
+
+def test_brokers_that_all_share_a_machine_or_none_are_placed_as_kafka_places_them() -> None:
+    for machine in (lambda number: "host", lambda number: f"host-{number}"):
+        here = [UsableBroker(BrokerId(number), None, False, machine(number)) for number in range(6)]
+        kafka = [UsableBroker(BrokerId(number), None, False) for number in range(6)]
+        placed = place_replicas(here, 20, 3, random.Random(7))
+        assert placed == place_replicas(kafka, 20, 3, random.Random(7))

@@ -16,6 +16,7 @@ from ottla.admin.log_dirs import describe_log_dirs
 from ottla.admin.quorum import describe_quorum
 from ottla.cli.tools.base import Flags, Session, parse_bootstrap, tool
 from ottla.errors import ApiException, ErrorCode
+from ottla.interpreter import is_optimised
 from ottla.wire.apis import ApiKey
 
 _OK, _WARN, _FAIL = "ok", "warn", "fail"
@@ -96,6 +97,13 @@ def _here() -> Iterator[Finding]:
 
     versions = f"Ottla {__version__}, Python {platform.python_version()}, librdkafka {confluent_kafka.libversion()[0]}"
     yield Finding("versions here", _OK, versions)
+    if not is_optimised():
+        yield Finding(
+            "Python here",
+            _WARN,
+            "it was built without profile-guided optimisation: a broker spends 9 to 25 % more CPU on a request",
+            "run Ottla on your distribution's Python, or build yours with --enable-optimizations",
+        )
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _FEW_FILES:
         yield Finding(
