@@ -29,7 +29,7 @@ def test_a_build_with_optimisations_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_distributions_own_is_optimised_and_a_plain_build_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     build(monkeypatch, "/usr", CONFIG_ARGS="'--enable-shared'")
     assert interpreter.is_optimised()
-    build(monkeypatch, "/home/me/versions/3.11.7", CONFIG_ARGS="'--enable-shared'")
+    build(monkeypatch, "/opt/versions/3.11.7", CONFIG_ARGS="'--enable-shared'")
     assert not interpreter.is_optimised()
     assert interpreter.description().endswith("built without profile-guided optimisation")
 
