@@ -55,6 +55,7 @@ FORM = {
     "acl.remove": {"principal": "ann", "kind": "topic", "name": "orders", "operation": "read"},
     "user.set": {"user": "ann", "mechanism": "SCRAM-SHA-256", "password": "long enough"},
     "user.delete": {"user": "ann", "mechanism": "SCRAM-SHA-256"},
+    "replay.begin": {"group": "billing", "new": "billing-v2", "moment": "1h"},
     "quota.set": {"user": "ann", "key": "producer_byte_rate", "value": "1000"},
 }
 GROUPS = {"/share": "shared", "/streams": "streaming"}

@@ -75,6 +75,8 @@ def test_create_a_topic_and_find_its_first_record(console, open_page, topic):
     expect(page.locator(".command")).to_contain_text(f"--create --topic {topic}")
     page.get_by_role("button", name="Create the topic").click()
     expect(page.get_by_role("status").first).to_have_text(f"The topic {topic} is there.")
+    page.get_by_role("link", name="Settings", exact=True).click()
+    expect(page.get_by_role("region", name="Set for this topic")).to_contain_text("retention.ms")
     page.get_by_role("link", name="Write a record").click()
     page.get_by_label("Key", exact=True).fill("first")
     page.get_by_label("Value", exact=True).fill('{"hello": 9007199254740993}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -11,15 +12,18 @@ from starlette.routing import Route
 from ottla.console.forms import read_form
 from ottla.console.security.roles import Forbidden
 from ottla.console.security.sessions import COOKIE, LASTS_S, PLAIN_COOKIE
+from ottla.console.web import NotFound
 from ottla.errors import ApiException, ErrorCode
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from ottla.console.app import Console
+    from ottla.console.security.roles import Principal
 
 _SLOWLY = "Too many attempts failed. Wait a minute, then try again."
 _WRONG = "The name or the password is wrong."
+_STATE = "ottla-oidc"
 
 
 class SignInFirst(ApiException):
@@ -37,9 +41,13 @@ def _there(text: str) -> str:
 def routes(console: Console) -> list[Route]:
     """The routes of this module."""
 
+    oidc = console.sessions.users.oidc if console.sessions.users is not None else None
+
     def form(request: Request, to: str, problem: str = "", status: int = 200) -> Response:
         token = console.sessions.token(None)
-        text = console.templates.page("signin.html", {"to": to, "problem": problem, "token": token})
+        text = console.templates.page(
+            "signin.html", {"to": to, "problem": problem, "token": token, "oidc": oidc}
+        )
         return HTMLResponse(text, status)
 
     async def show(request: Request) -> Response:
@@ -68,16 +76,58 @@ def routes(console: Console) -> list[Route]:
             return form(request, to, _WRONG, 403)
         console.audit.note(principal.name, "sign in", "", "", address=address)
         response = RedirectResponse(to, 303)
-        secure = request.url.scheme == "https" or console.settings.is_loopback
+        enter(request, response, principal)
+        return response
+
+    def enter(request: Request, response: Response, principal: Principal) -> None:
+        secure = is_secure(request)
         response.set_cookie(
             COOKIE if secure else PLAIN_COOKIE,
-            sessions.open(principal),
+            console.sessions.open(principal),
             max_age=int(LASTS_S),
             path="/",
             secure=secure,
             httponly=True,
             samesite="strict",
         )
+
+    def is_secure(request: Request) -> bool:
+        return request.url.scheme == "https" or console.settings.is_loopback
+
+    async def oidc_start(request: Request) -> Response:
+        if oidc is None:
+            raise NotFound("There is no such page.")
+        root = f"{request.url.scheme}://{request.headers.get('host', '')}"
+        to = _there(request.query_params.get("to", "/"))
+        state, address = await asyncio.to_thread(oidc.begin, to, root)
+        response = RedirectResponse(address, 303)
+        # Lax: the browser comes back from the issuer's site. It binds the sign-in to this browser.
+        response.set_cookie(
+            _STATE, state, max_age=600, path="/oidc", secure=is_secure(request), httponly=True, samesite="lax"
+        )
+        return response
+
+    async def oidc_done(request: Request) -> Response:
+        if oidc is None:
+            raise NotFound("There is no such page.")
+        state, code = request.query_params.get("state", ""), request.query_params.get("code", "")
+        address = request.client.host if request.client else ""
+        if not state or not hmac.compare_digest(request.cookies.get(_STATE, "").encode(), state.encode()):
+            return form(
+                request, "/", "This sign-in began in another browser, or too long ago: begin again.", 403
+            )
+        if not code:
+            return form(request, "/", "The issuer refuses the sign-in.", 403)
+        try:
+            principal, to = await asyncio.to_thread(oidc.finish, state, code)
+        except ApiException as error:
+            console.audit.note("", "sign in", "", "", "refused", address=address)
+            return form(request, "/", error.message, 403)
+        console.audit.note(principal.name, "sign in", "", "", address=address, by="oidc")
+        # A page of our own leads on: a strict cookie does not travel with the redirect of another site.
+        response = HTMLResponse(console.templates.page("entered.html", {"to": to}))
+        enter(request, response, principal)
+        response.delete_cookie(_STATE, path="/oidc")
         return response
 
     async def sign_out(request: Request) -> Response:
@@ -95,4 +145,6 @@ def routes(console: Console) -> list[Route]:
         Route("/signin", show, methods=["GET"]),
         Route("/signin", sign_in, methods=["POST"]),
         Route("/signout", sign_out, methods=["POST"]),
+        Route("/oidc/start", oidc_start, methods=["GET"]),
+        Route("/oidc/done", oidc_done, methods=["GET"]),
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.admin.configs import describe_configs
 from ottla.console.security.roles import CHANGE, PRODUCE, RESET, SEE
 from ottla.console.web import Values, View, page
-from ottla.wire.enums import ConfigResourceType
+from ottla.wire.enums import ConfigResourceType, ConfigSource
 
 if TYPE_CHECKING:
     from ottla.admin.configs import ConfigEntry
@@ -19,6 +19,8 @@ TABS: Final = (
     ("groups", "Groups", "groups"),
     ("settings", "Settings", "settings"),
     ("log", "Log", "log"),
+    ("numbers", "Numbers", "numbers"),
+    ("time", "Time", "time"),
 )
 
 
@@ -96,4 +98,4 @@ def topic_settings(cluster: Any, name: str) -> list[ConfigEntry]:
 
 
 def _is_default(entry: ConfigEntry) -> bool:
-    return entry.source.name != "TOPIC_CONFIG"
+    return entry.source != ConfigSource.DYNAMIC_TOPIC_CONFIG

@@ -32,7 +32,7 @@ async def new(view: View) -> Values:
     settings = ""
     if like is not None:
         entries = await view.cluster.call(topic_settings, like.name)
-        own = [each for each in entries if each.source.name == "TOPIC_CONFIG"]
+        own = [each for each in entries if each.source == ConfigSource.DYNAMIC_TOPIC_CONFIG]
         settings = "\n".join(f"{each.name}={each.value}" for each in own)
     return {
         "like": like,
@@ -50,7 +50,7 @@ async def change_page(view: View) -> Values:
     return {
         "topic": topic,
         "names": [each.name for each in entries if not each.is_read_only],
-        "own": [each for each in entries if each.source.name == "TOPIC_CONFIG"],
+        "own": [each for each in entries if each.source == ConfigSource.DYNAMIC_TOPIC_CONFIG],
         "may_delete": view.may(ADMIN, f"topic:{topic.name}"),
         "crumbs": [("Topics", view.url("topics")), (topic.name, view.url("t", topic.name))],
     }

@@ -9,10 +9,13 @@ import secrets
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ottla.console.security.roles import Principal, Role
 from ottla.errors import ApiException, ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.console.security.oidc import Oidc
 
 _N, _R, _P = 2**14, 8, 1
 _MEMORY: Final = 64 << 20
@@ -48,6 +51,8 @@ class Users:
 
     principals: dict[str, Principal]
     hashes: dict[str, str] = field(repr=False)
+    oidc: Oidc | None = None
+    """The issuer that people may sign in with, beside the users of the file."""
 
     @classmethod
     def load(cls, path: Path, *, read_only: bool) -> Users:
@@ -69,12 +74,17 @@ class Users:
                 )
             principals[name] = Principal(name, tuple(roles[role] for role in wanted), read_only)
             hashes[name] = str(fields.get("password", ""))
-        if not principals:
+        oidc = None
+        if "oidc" in document:
+            from ottla.console.security.oidc import Oidc
+
+            oidc = Oidc.of(document["oidc"], roles, read_only=read_only)
+        if not principals and oidc is None:
             raise ApiException(
                 ErrorCode.INVALID_REQUEST,
                 f"{path} has no users; `ottla console passwd NAME` prints a line for one",
             )
-        return cls(principals, hashes)
+        return cls(principals, hashes, oidc)
 
     def check(self, name: str, password: str) -> Principal | None:
         """The principal, if the password fits. An unknown name takes as long as a wrong password."""
