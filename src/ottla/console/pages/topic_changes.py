@@ -14,7 +14,7 @@ from ottla.console.pages.topic import topic_settings
 from ottla.console.plans import Form, Plan, change
 from ottla.console.security.roles import ADMIN, CHANGE
 from ottla.console.web import BadInput, Values, View, page, whole
-from ottla.wire.enums import ConfigResourceType
+from ottla.wire.enums import ConfigResourceType, ConfigSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
