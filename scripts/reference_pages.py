@@ -7,7 +7,7 @@ The documentation build puts them where a page says `<!-- generated: NAME -->` (
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,9 @@ from ottla.cli.areas import by_area
 from ottla.cli.main import main as ottla_command
 from ottla.config.acted_on import ACTED_ON
 from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS, ConfigDef
+from ottla.config.documentation import Scope, documentation
 from ottla.config.synonyms import TOPIC_SYNONYMS
+from ottla.controller.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS
 
 _TABLE: Final = Path(ottla.config.__file__).with_name("configs.jsonl")
 _ROWS: Final = [msgspec.json.decode(line) for line in _TABLE.read_bytes().splitlines()]
@@ -29,7 +31,7 @@ _VALID: Final = {(row["scope"], row["name"]): row.get("valid") or "" for row in 
 def broker_keys() -> str:
     """The broker keys that have an effect."""
     rows = [_key_row("broker", BROKER_KEYS[name]) for name in sorted(ACTED_ON)]
-    return _table(("Key", "Type", "Default", "Valid values", "Changes"), rows)
+    return _table(("Key", "Type", "Default", "Valid values", "Changes", "Meaning"), rows)
 
 
 def topic_keys() -> str:
@@ -37,14 +39,29 @@ def topic_keys() -> str:
     rows = []
     for name, key in sorted(TOPIC_KEYS.items()):
         synonyms = ", ".join(f"`{synonym.name}`" for synonym in TOPIC_SYNONYMS.get(name, ()))
-        rows.append([*_key_row("topic", key)[:-1], synonyms])
-    return _table(("Key", "Type", "Default", "Valid values", "Falls back to"), rows)
+        rows.append([*_key_row("topic", key)[:-2], synonyms, documentation("topic", name)])
+    return _table(("Key", "Type", "Default", "Valid values", "Falls back to", "Meaning"), rows)
+
+
+def group_keys() -> str:
+    """The keys of one group."""
+    return _own_keys("group", GROUP_KEYS)
+
+
+def client_metrics_keys() -> str:
+    """The keys of a subscription to clients' metrics."""
+    return _own_keys("client-metrics", CLIENT_METRICS_KEYS)
+
+
+def _own_keys(scope: Scope, keys: Mapping[str, ConfigDef]) -> str:
+    rows = [[*_key_row(scope, key)[:3], documentation(scope, name)] for name, key in sorted(keys.items())]
+    return _table(("Key", "Type", "Default", "Meaning"), rows)
 
 
 def keys_without_effect() -> str:
     """Kafka's broker keys that are accepted with a warning."""
     names = sorted(name for name, key in BROKER_KEYS.items() if name not in ACTED_ON and not key.internal)
-    return "\n".join(f"- `{name}`" for name in names)
+    return "\n".join(f"- `{name}`: {documentation('broker', name)}" for name in names)
 
 
 def commands() -> str:
@@ -87,15 +104,16 @@ def _option(option: click.Option, context: click.Context) -> tuple[str, str]:
     return " ".join(flags.split()), " ".join(text.split())
 
 
-def _key_row(scope: str, key: ConfigDef) -> list[str]:
+def _key_row(scope: Scope, key: ConfigDef) -> list[str]:
     default = "required" if key.required else "null" if key.default is None else f"`{key.default}`"
-    valid = _VALID[scope, key.name]
+    valid = _VALID.get((scope, key.name), "")
     return [
         f"`{key.name}`",
         key.type.name.lower(),
         default if default != "``" else "empty",
         f"`{valid}`" if valid else "",
         key.update_mode.value,
+        documentation(scope, key.name),
     ]
 
 
@@ -116,6 +134,8 @@ def _escaped(text: str) -> str:
 PARTS: Final[dict[str, Callable[[], str]]] = {
     "broker-keys": broker_keys,
     "topic-keys": topic_keys,
+    "group-keys": group_keys,
+    "client-metrics-keys": client_metrics_keys,
     "keys-without-effect": keys_without_effect,
     "commands": commands,
 }

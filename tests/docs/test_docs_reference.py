@@ -18,6 +18,8 @@ from docs.doc_blocks import ROOT
 from ottla.cli.main import main as ottla_command
 from ottla.config.acted_on import ACTED_ON
 from ottla.config.definitions import BROKER_KEYS, TOPIC_KEYS
+from ottla.config.documentation import documentation
+from ottla.controller.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS
 
 REFERENCE = ROOT / "docs" / "reference"
 _ENTRY = re.compile(r"^::: (?P<name>[\w.]+)$", re.MULTILINE)
@@ -44,6 +46,25 @@ def test_the_documentation_lists_the_keys_in_force(pages: ModuleType) -> None:
 def test_the_other_keys_are_named_as_without_effect(pages: ModuleType) -> None:
     internal = {name for name, key in BROKER_KEYS.items() if key.internal}
     assert _first_column(pages.keys_without_effect()) == set(BROKER_KEYS) - ACTED_ON - internal
+
+
+def test_the_meaning_of_each_key_is_what_describe_configs_answers(pages: ModuleType) -> None:
+    shown = {
+        "broker": pages.broker_keys() + "\n" + pages.keys_without_effect(),
+        "topic": pages.topic_keys(),
+        "group": pages.group_keys(),
+        "client-metrics": pages.client_metrics_keys(),
+    }
+    internal = {name for name, key in BROKER_KEYS.items() if key.internal}
+    keys = {
+        "broker": set(BROKER_KEYS) - (internal - ACTED_ON),
+        "topic": set(TOPIC_KEYS),
+        "group": set(GROUP_KEYS),
+        "client-metrics": set(CLIENT_METRICS_KEYS),
+    }
+    for scope, names in keys.items():
+        assert _first_column(shown[scope]) == names
+        assert [name for name in names if documentation(scope, name) not in shown[scope]] == []
 
 
 def test_every_command_and_flag_is_listed(pages: ModuleType) -> None:

@@ -51,6 +51,33 @@ def describe(client: RawClient, kind: int, name: str, keys: list[str] | None = N
     return answer
 
 
+@pytest.mark.parametrize("version", (3, 4))
+@pytest.mark.parametrize(
+    ("kind", "name", "key"),
+    [
+        (BROKER, "1", "num.partitions"),
+        (TOPIC, "", "retention.ms"),
+        (GROUP, "readers", "consumer.session.timeout.ms"),
+        (METRICS, "pushes", "interval.ms"),
+    ],
+)
+def test_every_key_is_described_with_a_sentence_when_asked(
+    client: RawClient, topic: str, kind: int, name: str, key: str, version: int
+) -> None:
+    cls = m.DescribeConfigsRequest
+    if kind == TOPIC:
+        create(client, topic)
+    resource = cls.DescribeConfigsResource(
+        resource_type=kind, resource_name=name or topic, configuration_keys=None
+    )
+    for wanted in (True, False):
+        (answer,) = client.ask(cls(resources=[resource], include_documentation=wanted), version).results
+        assert answer.error_code == 0, answer.error_message
+        described = {config.name: config.documentation for config in answer.configs}
+        assert key in described
+        assert {bool(text) for text in described.values()} == {wanted}
+
+
 def values(answer: Any) -> dict[str, str | None]:
     assert answer.error_code == 0, answer
     return {config.name: config.value for config in answer.configs}

@@ -168,6 +168,12 @@ class Api(msgspec.Struct, Generic[N, Req, Resp], frozen=True):
         known = API_VERSIONS[self.key]
         return range(known.min_version, known.max_stable_version + 1)
 
+    def answers(self, version: int, *, unstable: bool) -> bool:
+        """Whether a version is answered; `unstable` is the setting `unstable.api.versions.enable`."""
+        known = API_VERSIONS[self.key]
+        last = known.max_version if unstable else known.max_stable_version
+        return known.min_version <= version <= last
+
     def error_answer(self, ctx: RequestContext, request: Req, error: ApiException) -> WireResponse:
         """The response that reports that the whole request failed."""
         if self.on_error is not None:
@@ -180,6 +186,9 @@ class Api(msgspec.Struct, Generic[N, Req, Resp], frozen=True):
 
 AnyApi = Api[Any, Any, Any]
 """An API whose messages the caller does not know: the registry and the dispatcher hold these."""
+
+UNSTABLE_VERSIONS: Final = "unstable.api.versions.enable"
+"""The broker key that adds versions in development: of Kafka 4.3, only version 6 of InitProducerId."""
 
 UNEXPECTED: Final = ApiException(
     ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error."

@@ -41,6 +41,8 @@ BOTH_LISTENERS: Final = frozenset(
         ApiKey.CREATE_DELEGATION_TOKEN,
         ApiKey.RENEW_DELEGATION_TOKEN,
         ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         ApiKey.CREATE_TOPICS,
         ApiKey.DELETE_TOPICS,
         ApiKey.CREATE_PARTITIONS,
@@ -58,7 +60,7 @@ BOTH_LISTENERS: Final = frozenset(
         ApiKey.REMOVE_RAFT_VOTER,
     }
 )
-"""APIs that Kafka answers on the listeners of brokers and of controllers."""
+"""APIs that Kafka announces on the listeners of brokers and of controllers."""
 
 _PRODUCE_FROM: Final = 0
 """Kafka advertises Produce from version 0 for old librdkafka clients, but answers from 3."""
@@ -105,12 +107,12 @@ class ServedApis(Mapping[int, AnyApi]):
     def __len__(self) -> int:
         return len(self._modules)
 
-    def advertised(self) -> Iterator[Advertised]:
-        """All of them with their stable versions, without loading any."""
+    def advertised(self, *, unstable: bool = False) -> Iterator[Advertised]:
+        """All of them with their stable versions, without loading any; with `unstable`, also those in development."""
         for key in self._modules:
             versions = API_VERSIONS[key]
             first = _PRODUCE_FROM if key == ApiKey.PRODUCE else versions.min_version
-            yield Advertised(key, first, versions.max_stable_version)
+            yield Advertised(key, first, versions.max_version if unstable else versions.max_stable_version)
 
 
 def _join(*areas: ModuleType) -> dict[int, str]:

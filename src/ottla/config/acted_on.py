@@ -181,6 +181,7 @@ _BROKER: Final = frozenset(
         "transactional.id.expiration.ms",
         "unclean.leader.election.enable",
         "unclean.leader.election.interval.ms",
+        "unstable.api.versions.enable",
     }
 )
 

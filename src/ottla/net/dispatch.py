@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.api.audit import note_change
 from ottla.api.authorization import check
-from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, AnyApi
+from ottla.api.base import NO_RESPONSE, PARKED, UNEXPECTED, UNSTABLE_VERSIONS, AnyApi
 from ottla.api.forwarding.request_forwarding import forward_request
 from ottla.api.node_requests import check_sender
 from ottla.api.throttling import Meter
@@ -114,7 +114,7 @@ class Dispatcher:
     def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
         """The API, if it is served in this version. As in Kafka, the connection of other clients is closed."""
         api = self._apis.get(key)
-        if api is not None and version in api.versions:
+        if api is not None and api.answers(version, unstable=self._node.config.bool(UNSTABLE_VERSIONS)):
             gate = self._gate if api.gated else None
             served = self._served[key, version] = api, request_class(key), gate, self.counters(key)
             return served

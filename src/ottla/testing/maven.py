@@ -32,7 +32,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def classpath(*coordinates: str) -> str:
-    """Return the class path of `group:artifact:version` artifacts with all dependencies."""
+    """Return the class path of `group:artifact:version[:classifier]` artifacts with all dependencies."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ottla"
     cache.mkdir(parents=True, exist_ok=True)
     remembered = cache / f"classpath-{hashlib.sha256(' '.join(coordinates).encode()).hexdigest()[:16]}"
@@ -48,11 +48,7 @@ def classpath(*coordinates: str) -> str:
 
 
 def _resolve(coordinates: tuple[str, ...]) -> str:
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in (escape(one).split(":") for one in coordinates)
-    )
+    dependencies = "".join(map(_dependency, coordinates))
     with tempfile.TemporaryDirectory() as directory:
         pom, out = Path(directory, "pom.xml"), Path(directory, "classpath")
         pom.write_text(_POM.format(dependencies=dependencies))
@@ -63,6 +59,12 @@ def _resolve(coordinates: tuple[str, ...]) -> str:
         if code != 0:
             raise RuntimeError(f"Maven could not resolve {', '.join(coordinates)}:\n{printed}")
         return out.read_text().strip()
+
+
+def _dependency(coordinates: str) -> str:
+    tags = ("groupId", "artifactId", "version", "classifier")
+    words = zip(tags, escape(coordinates).split(":"), strict=False)
+    return "<dependency>" + "".join(f"<{tag}>{word}</{tag}>" for tag, word in words) + "</dependency>"
 
 
 def _run(command: list[str], name: str) -> tuple[int, str]:

@@ -16,6 +16,7 @@ from ottla.api.base import BY_HANDLER, Api, RequestContext
 from ottla.broker.services import Node
 from ottla.config.definitions import BROKER_KEYS, ConfigDef
 from ottla.config.describe import ConfigEntry, describe_broker, describe_broker_defaults, describe_topic
+from ottla.config.documentation import Scope, documentation
 from ottla.controller.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.topic_names import validate_topic_name
@@ -33,6 +34,13 @@ _LOGGER: Final = 6
 _CLIENT_METRICS: Final = 7
 _GROUP: Final = 8
 """Kafka's numbers for the sources that are not a broker's or a topic's."""
+_SCOPES: Final[Mapping[int, Scope]] = {
+    ConfigResourceType.BROKER: "broker",
+    ConfigResourceType.TOPIC: "topic",
+    ConfigResourceType.GROUP: "group",
+    ConfigResourceType.CLIENT_METRICS: "client-metrics",
+}
+"""Where the keys of a resource are documented; loggers have no documentation."""
 
 
 def handle(node: Node, ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
@@ -45,11 +53,20 @@ def handle(node: Node, ctx: RequestContext, request: DescribeConfigsRequest) -> 
             kind, name = resource.resource_type, resource.resource_name
             require_config_right(node, ctx, AclOperation.DESCRIBE_CONFIGS, kind, name)
             result.configs = _describe(node, resource, with_synonyms=request.include_synonyms)
+            if request.include_documentation:
+                _document(result)
         except ApiException as error:
             result.error_code = error.code
             result.error_message = error.message
         results.append(result)
     return DescribeConfigsResponse(results=results)
+
+
+def _document(result: DescribeConfigsResponse.DescribeConfigsResult) -> None:
+    scope = _SCOPES.get(result.resource_type)
+    if scope is not None:
+        for entry in result.configs:
+            entry.documentation = documentation(scope, entry.name)
 
 
 def _describe(

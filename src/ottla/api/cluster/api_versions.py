@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from ottla.api.base import NOTHING, Api, RequestContext
+from ottla.api.base import NOTHING, UNSTABLE_VERSIONS, Api, RequestContext
 from ottla.broker.services import Node
 from ottla.errors import ApiException, ErrorCode
 from ottla.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
@@ -52,7 +52,7 @@ def handle(
     return response(
         api_keys=[
             response.ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
-            for api in apis.advertised()
+            for api in apis.advertised(unstable=broker.config.bool(UNSTABLE_VERSIONS))
             if api.key not in _TELEMETRY or _has_subscriptions(image.configs)
         ],
         # Clients before version 4 cannot handle features whose lowest level is 0.

@@ -45,7 +45,9 @@ def handle(
     info = info_of(ctx, broker)
 
     def failed(error: ApiException) -> None:
-        ctx.respond(ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
+        ctx.respond(
+            ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None)
+        )
 
     broker.groups.write(
         request.group_id,

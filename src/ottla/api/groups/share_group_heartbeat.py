@@ -35,7 +35,7 @@ def handle(
     validate(request)
 
     def failed(error: ApiException) -> None:
-        ctx.respond(ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
+        ctx.respond(ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None))
 
     broker.share.groups.heartbeat(info_of(ctx), request, ctx.respond, failed)
     return PARKED

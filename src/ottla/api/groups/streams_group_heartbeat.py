@@ -66,7 +66,7 @@ def handle(
         ctx.respond(result.response)
 
     def failed(error: ApiException) -> None:
-        ctx.respond(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message))
+        ctx.respond(StreamsGroupHeartbeatResponse(error_code=error.code, error_message=error.message or None))
 
     broker.groups.write(
         request.group_id, lambda shard, now_ms: shard.streams.heartbeat(info, request, now_ms), done, failed

@@ -10,7 +10,6 @@ from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.runtime import CoordinatorRuntime, ReadOperation, WriteOperation, partition_for
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import GroupId
-from ottla.metadata.topic_names import OFFSETS_TOPIC
 from ottla.promise import Done, Failed, Gather
 
 if TYPE_CHECKING:
@@ -36,7 +35,8 @@ class GroupCoordinator:
         """The partition of `__consumer_offsets` that keeps a group. Raises NOT_COORDINATOR before there is one."""
         count = self.runtime.partition_count
         if not count:
-            raise ApiException(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC} does not exist yet")
+            # As in Kafka, without a message: clients look for the coordinator, which creates the topic.
+            raise ApiException(ErrorCode.NOT_COORDINATOR)
         return partition_for(group_id, count)
 
     def write(
