@@ -16,7 +16,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 AGAIN  := $(MAKE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults pictures sim lint format docs docs-serve chaos exactly-once fuzz bench lock clean
+.PHONY: help setup setup-spark run run-broker run-cluster test test-fast test-faults test-kafka-suite pictures sim lint format docs docs-serve chaos exactly-once fuzz bench lock clean
 
 help:  ## what this Makefile can do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -68,6 +68,9 @@ test-fast: setup-spark  ## the tests that take under two minutes together
 
 test-faults: setup-spark  ## exactly once, the long form: 500,000 records, 20 processes killed, on Ottla and Apache Kafka
 	OTTLA_FAULT_RECORDS=500000 OTTLA_FAULT_KILLS=20 $(BIN)/python -m pytest tests/spark/test_pipeline_faults.py
+
+test-kafka-suite: setup $(KAFKA)  ## Apache Kafka's own cluster tests on Ottla, about an hour: make test-kafka-suite [ONLY=OffsetFetch]
+	PYTHONPATH=tests nice $(BIN)/python -m kafka_suite.run $(if $(ONLY),--only "$(ONLY)",--at-least 300)
 
 pictures: setup  ## every page of the console in both themes and two widths, as build/pictures/index.html
 	$(BIN)/python scripts/pictures.py

@@ -168,11 +168,11 @@ class Api(msgspec.Struct, Generic[N, Req, Resp], frozen=True):
         known = API_VERSIONS[self.key]
         return range(known.min_version, known.max_stable_version + 1)
 
-    def answers(self, version: int, *, unstable: bool) -> bool:
-        """Whether a version is answered; `unstable` is the setting `unstable.api.versions.enable`."""
+    @property
+    def unstable_versions(self) -> range:
+        """The versions in development, which are answered only with `unstable.api.versions.enable`."""
         known = API_VERSIONS[self.key]
-        last = known.max_version if unstable else known.max_stable_version
-        return known.min_version <= version <= last
+        return range(known.max_stable_version + 1, known.max_version + 1)
 
     def error_answer(self, ctx: RequestContext, request: Req, error: ApiException) -> WireResponse:
         """The response that reports that the whole request failed."""

@@ -114,7 +114,7 @@ class Dispatcher:
     def _look_up(self, connection: Connection, key: int, version: int) -> _Served | None:
         """The API, if it is served in this version. As in Kafka, the connection of other clients is closed."""
         api = self._apis.get(key)
-        if api is not None and api.answers(version, unstable=self._node.config.bool(UNSTABLE_VERSIONS)):
+        if api is not None and (version in api.versions or self._offers(api, version)):
             gate = self._gate if api.gated else None
             served = self._served[key, version] = api, request_class(key), gate, self.counters(key)
             return served
@@ -128,6 +128,10 @@ class Dispatcher:
             )
             connection.close()
         return None
+
+    def _offers(self, api: AnyApi, version: int) -> bool:
+        """Whether a version is in development and this node offers those."""
+        return version in api.unstable_versions and self._node.config.bool(UNSTABLE_VERSIONS)
 
     def _answer_unknown_version(self, connection: Connection, correlation_id: int, now: float) -> None:
         api = self._apis[ApiKey.API_VERSIONS]

@@ -7,8 +7,8 @@ Gives out a producer id and epoch, for an idempotent producer or a transactional
 3     the producer sends the id and epoch that it has
 4     PRODUCER_FENCED for fenced producers
 5     KIP-890: the client can handle TRANSACTION_ABORTABLE
-6     KIP-939, only with `unstable.api.versions.enable`: two-phase commit, if `transaction.two.phase.commit.enable` allows
-      it; prepared transactions are not kept
+6     KIP-939, only with `unstable.api.versions.enable`: two-phase commit, if `transaction.two.phase.commit.enable`
+      allows it; prepared transactions are not kept
 """
 
 from __future__ import annotations
