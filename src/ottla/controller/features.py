@@ -122,7 +122,7 @@ def _update(
 def _why_unsupported(image: MetadataImage, name: str, level: int) -> str | None:
     own = SUPPORTED_FEATURES.get(name)
     if own is None:
-        return f"Local controller does not support this feature; it knows {', '.join(sorted(SUPPORTED_FEATURES))}."
+        return "Local controller does not support this feature."
     nodes: list[tuple[str, VersionRange | None]] = [("Local controller", own)]
     nodes += [(f"Broker {broker.id}", broker.features.get(name)) for broker in image.brokers.values()]
     nodes += [

@@ -47,7 +47,7 @@ final class BrokerFacade {
                 .answer("groupMetadataTopicConfigs", arguments -> offsetsTopicConfigs(config))
                 .of(GroupCoordinator.class))
             .value("metadataCache", metadataCache(cluster, node))
-            .value("socketServer", sockets(cluster.clientPort(node.id)))
+            .value("socketServer", sockets(config, cluster.clientPort(node.id)))
             .answer("boundPort", arguments -> cluster.clientPort(node.id))
             .answer("brokerState", arguments -> node.running() ? BrokerState.RUNNING : BrokerState.NOT_RUNNING)
             .answer("isShutdown", arguments -> node.stopped())
@@ -83,7 +83,7 @@ final class BrokerFacade {
             .value("clusterId", cluster.clusterId())
             .value("controller", decisions)
             .value("raftManager", raft)
-            .value("socketServer", sockets(cluster.controllerPort(node.id)))
+            .value("socketServer", sockets(config(node), cluster.controllerPort(node.id)))
             .of(ControllerServer.class);
     }
 
@@ -102,8 +102,8 @@ final class BrokerFacade {
         return new KafkaConfig(properties, false);
     }
 
-    private static SocketServer sockets(int port) {
-        return new Facade().value("boundPort", port).of(SocketServer.class);
+    private static SocketServer sockets(KafkaConfig config, int port) {
+        return new Facade().value("boundPort", port).value("config", config).of(SocketServer.class);
     }
 
     private static KRaftMetadataCache metadataCache(OttlaCluster cluster, OttlaNode node) {

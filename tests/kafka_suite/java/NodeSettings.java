@@ -50,6 +50,10 @@ final class NodeSettings {
         settings.put("controller.quorum.voters", controllerPorts.entrySet().stream()
             .map(voter -> voter.getKey() + "@localhost:" + voter.getValue()).collect(Collectors.joining(",")));
         settings.putIfAbsent("log.cleaner.dedupe.buffer.size", "2097152");
+        // Ottla's default adapts to the group; Kafka's tests compare Kafka's.
+        for (String kind : new String[] {"consumer", "share", "streams"}) {
+            settings.putIfAbsent("group." + kind + ".heartbeat.interval.ms", "5000");
+        }
         addLogin(settings, config, client, control);
         if (broker) {
             settings.remove("controller.quorum.auto.join.enable");

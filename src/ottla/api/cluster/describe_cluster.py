@@ -18,7 +18,7 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.enums import CLUSTER_NAME, AclOperation, ResourceType
 
 _BROKERS, _CONTROLLERS = 1, 2
-_TYPES = {_BROKERS: "broker", _CONTROLLERS: "controller"}
+_TYPES = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 
 
 def handle(
@@ -55,10 +55,13 @@ def handle(
 
 def _check_type(ctx: RequestContext, requested: int, here: int) -> None:
     if requested not in _TYPES:
-        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"the endpoint type {requested} is not known"
+        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {requested}"
     elif requested != here:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        text = f"this is a {_TYPES[here]} endpoint, the request is for a {_TYPES[requested]} endpoint"
+        text = (
+            f"The request was sent to an endpoint of type {_TYPES[here]}, "
+            f"but we wanted an endpoint of type {_TYPES[requested]}"
+        )
     else:
         return
     raise ApiException(ErrorCode.INVALID_REQUEST if ctx.version == 0 else code, text)

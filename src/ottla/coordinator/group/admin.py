@@ -42,7 +42,7 @@ class GroupAdmin:
                 group_state=group.state_name,
                 group_type=group.type.value,
             )
-            for group in self._context.groups
+            for group in self._context.groups.listed()
             if (not wanted_states or group.state_name.lower() in wanted_states)
             and (not wanted_types or group.type in wanted_types)
         ]

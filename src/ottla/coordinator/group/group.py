@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ottla.coordinator.records import CoordinatorRecord
 from ottla.ids import GroupId
+from ottla.java_order import updated_timeline_order
 
 if TYPE_CHECKING:
     from ottla.coordinator.group.offset import CommittedOffset
     from ottla.coordinator.timers import Timers
+
+
+V = TypeVar("V")
+
+_MOST_ORDERED: Final = 256
+"""How many groups or members are put into Kafka's order: a hash of each name costs microseconds."""
 
 
 class GroupType(Enum):
@@ -102,3 +109,12 @@ class Group(ABC):
 
     def request_metadata_refresh(self) -> None:  # noqa: B027 - only types that assign on the server need it
         """Topics that the group may use have changed."""
+
+
+def described_order(
+    entries: Mapping[str, V], order: Callable[[Iterable[str]], list[str]] = updated_timeline_order
+) -> list[V]:
+    """Groups or members in the order of Kafka's responses, as far as there are not too many."""
+    if len(entries) > _MOST_ORDERED:
+        return list(entries.values())
+    return [entries[name] for name in order(entries)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-from ottla.coordinator.group.group import Group
+from ottla.coordinator.group.group import Group, described_order
 from ottla.errors import ApiException, ErrorCode
+from ottla.java_order import timeline_order
 
 G = TypeVar("G", bound=Group)
 
@@ -30,6 +31,10 @@ class Groups:
             what = "not found" if group is None else f"is not a {kind.type.value} group"
             raise ApiException(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         return group
+
+    def listed(self) -> list[Group]:
+        """All groups, in the order in which ListGroups shows them."""
+        return described_order(self._groups, timeline_order)
 
     def require(self, group_id: str) -> Group:
         """The group of any type; raises GROUP_ID_NOT_FOUND."""

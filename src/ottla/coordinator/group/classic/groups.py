@@ -12,10 +12,11 @@ from ottla.coordinator.group.classic.rebalance import Rebalances
 from ottla.coordinator.group.classic.records import group_record
 from ottla.coordinator.group.classic.state import ClassicState
 from ottla.coordinator.group.context import GroupContext, Replay, RequestInfo
-from ottla.coordinator.group.group import Group, GroupType
+from ottla.coordinator.group.group import Group, GroupType, described_order
 from ottla.coordinator.result import CoordinatorResult
 from ottla.errors import ApiException, ErrorCode
 from ottla.ids import GroupId
+from ottla.java_order import java_set_order
 from ottla.promise import Promise
 from ottla.wire import messages
 
@@ -247,7 +248,8 @@ class ClassicGroups:
             protocol_type=group.protocol_type,
             protocol_data=group.protocol or "" if stable else "",
             members=[
-                member.describe(group.protocol if stable else None) for member in group.members.values()
+                member.describe(group.protocol if stable else None)
+                for member in described_order(group.members, java_set_order)
             ],
         )
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import ConsumerGroupMember
+from ottla.coordinator.group.group import described_order
 from ottla.metadata.image import MetadataImage
 from ottla.wire import messages
 
@@ -24,7 +25,7 @@ def describe(
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor() or default_assignor,
-        members=[_member(group, member, image) for member in group.members.values()],
+        members=[_member(group, member, image) for member in described_order(group.members)],
     )
 
 

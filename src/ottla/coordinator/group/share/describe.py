@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.coordinator.group.group import described_order
 from ottla.coordinator.group.share import assignor
 from ottla.coordinator.group.share.group import ShareGroup
 from ottla.coordinator.group.share.member import ShareGroupMember
@@ -17,7 +18,7 @@ def describe(group: ShareGroup, image: MetadataImage) -> messages.ShareGroupDesc
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=assignor.NAME,
-        members=[_member(member, image) for member in group.members.values()],
+        members=[_member(member, image) for member in described_order(group.members)],
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.coordinator.group.context import GroupContext, Replay, RequestInfo
-from ottla.coordinator.group.group import GroupType
+from ottla.coordinator.group.group import GroupType, described_order
 from ottla.coordinator.group.heartbeat_interval import heartbeat_interval_ms
 from ottla.coordinator.group.metadata_hash import metadata_hash
 from ottla.coordinator.group.streams.configure import describe_configured
@@ -83,7 +83,9 @@ class StreamsGroups:
             group_epoch=group.epoch,
             assignment_epoch=group.assignment_epoch,
             topology=topology,
-            members=[describe_member(member, group.target(id_)) for id_, member in group.members.items()],
+            members=[
+                describe_member(member, group.target(member.id)) for member in described_order(group.members)
+            ],
         )
 
     def _find_or_new(self, group_id: GroupId, records: list[CoordinatorRecord]) -> StreamsGroup:
