@@ -64,7 +64,8 @@ def _timeline_order(names: list[str], put_again: int) -> list[str]:
     while (len(names) + put_again) * 3 > 4 << bits:
         bits += 1
     # Of the names in one slot, the last comes first.
-    return sorted(reversed(names), key=lambda name: _fibonacci_slot(name, bits))
+    names.reverse()
+    return sorted(names, key=lambda name: _fibonacci_slot(name, bits))
 
 
 def _fibonacci_slot(name: str, bits: int) -> int:
