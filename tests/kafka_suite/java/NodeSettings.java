@@ -45,6 +45,8 @@ final class NodeSettings {
         String controlListener = control + "://localhost:" + controllerPorts.get(id);
         settings.putIfAbsent("listeners",
             broker && controller ? clientListener + "," + controlListener : broker ? clientListener : controlListener);
+        // Without it Ottla answers with the address that the client used; Kafka's tests compare host names.
+        settings.putIfAbsent("advertised.listeners", broker ? clientListener : controlListener);
         settings.putIfAbsent("inter.broker.listener.name", client);
         settings.putIfAbsent("controller.listener.names", control);
         settings.put("controller.quorum.voters", controllerPorts.entrySet().stream()
