@@ -64,6 +64,9 @@ def test_no_block_is_overlooked() -> None:
         ("a ... c", "a b c\n", True),
         ("ready (cluster gLFecZcXQEWBTVXHQ0N7QA)", "ready (cluster AAAAAAAAAAAAAAAAAAAAAA)", True),
         ("1 passed in 0.51s", "1 passed in 2.03s", True),
+        ("a\n...", "a\n", True),
+        ("a\n...", "a\nb\nc\n", True),
+        ("a\n...", "ab\n", False),
         ("greetings 0 0", "greetings 0 1", False),
     ],
 )

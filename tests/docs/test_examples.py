@@ -15,6 +15,7 @@ from ottla.testing import BrokerProcess
 EXAMPLES = ROOT / "examples"
 TESTED_ON_SPARK = {
     "clickstream.py",
+    "dstream_counts.py",
     "kappa_replay.py",
     "sensor_alerts.py",
     "structured_streaming.py",

@@ -147,14 +147,14 @@ def kill_while_it_runs(
         job.kill()
 
 
-def watcher(bootstrap: str, topic: str) -> Consumer:
-    """Reads records as soon as they are written, committed or not."""
+def watcher(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> Consumer:
+    """Reads records from the first one on, as soon as they are written: committed or not, unless it says otherwise."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "watcher",
             "enable.auto.commit": False,
-            "isolation.level": "read_uncommitted",
+            "isolation.level": isolation,
             "fetch.wait.max.ms": 10,
         }
     )

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from spark.killing import Job
+from spark.killing import Job, watcher
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(1800)]
 
-PROGRAM = Path(__file__).with_name("dstream_program.py")
+PROGRAM = Path(__file__).parents[2] / "examples" / "dstream_counts.py"
 VALUES = 5
 DEADLINE_S = 500.0
 
@@ -34,15 +34,18 @@ def results(kafka: Any, target: str) -> list[tuple[str, int, int]]:
 
 def wait_for(kafka: Any, target: str, job: Job, total: int) -> None:
     """Return when the newest counts add up to this many records or more."""
+    consumer = watcher(kafka.bootstrap, target, "read_committed")
     deadline = time.monotonic() + DEADLINE_S
-    while True:
-        newest: dict[str, int] = {}
-        for value, _, count in results(kafka, target):
-            newest[value] = count
-        if sum(newest.values()) >= total:
-            return
-        assert job.poll() is None, job.output()[-3000:]
-        assert time.monotonic() < deadline, (newest, job.output()[-3000:])
+    newest: dict[bytes, int] = {}
+    try:
+        while sum(newest.values()) < total:
+            message: Any = consumer.poll(0.5)
+            if message is not None and not message.error():
+                newest[message.key()] = int(message.value().split()[1])
+            assert job.poll() is None, job.output()[-3000:]
+            assert time.monotonic() < deadline, (newest, job.output()[-3000:])
+    finally:
+        consumer.close()
 
 
 @pytest.mark.parametrize("kind", ["direct", "receiver"])
@@ -50,8 +53,12 @@ def test_counts_go_on_after_the_driver_is_killed(
     ottla_kafka: Any, name: Any, tmp_path: Path, kind: str
 ) -> None:
     source, target = ottla_kafka.make(name("in"), 2), ottla_kafka.make(name("out"), 1)
-    command = [sys.executable, str(PROGRAM), kind, ottla_kafka.bootstrap, source, target]
-    job = Job([*command, (tmp_path / "checkpoint").as_uri()], tmp_path / "driver.log")
+    command = [
+        *(sys.executable, str(PROGRAM), "--bootstrap-server", ottla_kafka.bootstrap, "--interval", "1"),
+        *("--source", source, "--target", target, "--checkpoint", (tmp_path / "checkpoint").as_uri()),
+        *("--rate", "20", "--receivers", "0" if kind == "direct" else "1"),
+    ]
+    job = Job(command, tmp_path / "driver.log")
     fill(ottla_kafka, source, 100)
     job.start()
     try:

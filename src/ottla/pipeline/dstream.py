@@ -165,7 +165,7 @@ class KafkaUtils:
             int(java_streaming(ssc).graph().batchDuration().milliseconds()) / 1000,
             ssc,
         )
-        return ticks(ssc).transform(lambda time, tick: source.batch(time, tick))
+        return _direct_stream(ssc, source)
 
     @staticmethod
     def createStream(  # noqa: N802
@@ -213,6 +213,24 @@ class KafkaUtils:
                 consumer.commit(offsets=ends, asynchronous=False)
         finally:
             consumer.close()
+
+
+def _direct_stream(ssc: StreamingContext, source: DirectSource) -> DStream[object]:
+    """The stream of a source. RDDs have `offsetRanges` in its own `transform` and `foreachRDD`."""
+    stream: DStream[object] = ticks(ssc).transform(lambda time, tick: source.batch(time, tick))
+    for_each = stream.foreachRDD
+
+    def foreach_rdd(func: Callable[..., None]) -> None:
+        takes_time = func.__code__.co_argcount > 1
+
+        def with_ranges(time: datetime, rdd: RDD[object]) -> None:
+            found = source.with_ranges(time, rdd)
+            func(time, found) if takes_time else func(found)
+
+        for_each(with_ranges)
+
+    stream.foreachRDD = foreach_rdd  # type: ignore[method-assign]
+    return stream
 
 
 def _consumer_settings(params: KafkaParams) -> Settings:

@@ -99,28 +99,22 @@ class Restorable:
         """It did something since it was made or restored."""
 
     def state(self) -> Mapping[str, object]:
-        """The arguments from which `restored` makes it."""
-        raise PipelineError(f"{type(self).__name__} has no state")
-
-    @classmethod
-    def restored(cls, **state: object) -> Restorable:
-        """The object of a checkpoint."""
-        raise PipelineError(f"{cls.__name__} cannot be restored")
+        """The arguments of the constructor that make it again. They never change."""
+        return {}
 
     def __reduce__(self) -> tuple[Callable[..., Restorable], tuple[object, ...]]:
         return _restore, (type(self), self.identity, dict(self.state()))
 
 
-_R = TypeVar("_R", bound=Restorable)
 _restored: Final[weakref.WeakValueDictionary[str, Restorable]] = weakref.WeakValueDictionary()
 
 
-def _restore(kind: type[_R], identity: str, state: Mapping[str, object]) -> Restorable:
+def _restore(kind: type[Restorable], identity: str, state: Mapping[str, object]) -> Restorable:
     """All functions of one checkpoint are read before the first batch: they share the object until it has changed."""
     known = _restored.get(identity)
-    if known is not None and not known.changed and dict(known.state()) == dict(state):
+    if known is not None and not known.changed:
         return known
-    made = kind.restored(**state)
+    made = cast("Callable[..., Restorable]", kind)(**state)
     made.identity = identity
     _restored[identity] = made
     return made

@@ -98,8 +98,8 @@ class BatchRate:
             def onBatchCompleted(self, batchCompleted: JavaObject) -> None:  # noqa: N802, N803
                 rate.finished(batchCompleted.batchInfo())
 
-        api = jvm.org.apache.spark.streaming.api
-        wrapped = api.java.JavaStreamingListenerWrapper(api.python.PythonStreamingListenerWrapper(Listener()))
+        java = jvm.org.apache.spark.streaming.api.java
+        wrapped = java.JavaStreamingListenerWrapper(java.PythonStreamingListenerWrapper(Listener()))
         running.addStreamingListener(wrapped)
         self._attached = running
 

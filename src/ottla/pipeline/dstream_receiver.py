@@ -11,28 +11,17 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from ottla.pipeline.batch_log import BatchLog
-from ottla.pipeline.dstream_context import (
-    Restorable,
-    Settings,
-    checked_for_checkpoint,
-    read_with,
-    remembered_ms,
-    resolved,
-    running_context,
-    time_ms,
-)
+from ottla.pipeline.dstream_context import Settings, read_with, resolved
+from ottla.pipeline.dstream_source import BatchSource
 from ottla.pipeline.failures import PipelineError
-from ottla.pipeline.jvm import java_streaming
 from ottla.pipeline.shared_files import SharedFiles
 
 if TYPE_CHECKING:
@@ -89,7 +78,7 @@ def _receivers(topics: Mapping[str, int]) -> list[_Receiver]:
     ]
 
 
-class ReceiverSource(Restorable):
+class ReceiverSource(BatchSource[_Batch]):
     """The driver's side: keeps the receivers running, and deals their blocks to batches."""
 
     def __init__(
@@ -101,91 +90,51 @@ class ReceiverSource(Restorable):
         ssc: StreamingContext | None = None,
         directory: str | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(_Batch, settings, ssc, directory)
         if not topics or any(count < 1 for count in topics.values()):
             raise PipelineError("createStream needs topics with one receiver or more each")
         self._topics = dict(topics)
-        self._settings = settings
         self._decoders = decoders
-        self._ssc = ssc
-        self._directory = directory
-        self._log: BatchLog[_Batch] | None = None
-        self._lock = threading.Lock()
         self._supervisor: _Supervisor | None = None
 
     def state(self) -> Mapping[str, object]:
-        """What a checkpoint holds."""
-        return {
-            "topics": self._topics,
-            "settings": checked_for_checkpoint(self._settings),
-            "decoders": self._decoders,
-            "directory": self._directory or self._block_directory(),
-        }
+        """What a checkpoint holds; the first batch after a restart starts the receivers again."""
+        return {**super().state(), "topics": self._topics, "decoders": self._decoders}
 
-    @classmethod
-    def restored(cls, **state: object) -> ReceiverSource:
-        """The source of a checkpoint; its first batch starts the receivers again."""
-        return cls(
-            cast("dict[str, int]", state["topics"]),
-            cast("Settings", state["settings"]),
-            cast("Decoders", state["decoders"]),
-            directory=cast("str | None", state["directory"]),
-        )
+    def _blocks(self) -> SharedFiles:
+        if self.directory is None:
+            raise PipelineError(
+                "createStream stores what it receives in the checkpoint directory: call ssc.checkpoint(directory)"
+            )
+        return SharedFiles(self.directory)
 
-    def _block_directory(self) -> str | None:
-        checkpoints = None if self._ssc is None else java_streaming(self._ssc).checkpointDir()
-        return None if checkpoints is None else f"{checkpoints}/ottla-received-{self.identity}"
-
-    def batch(self, at: datetime, tick: RDD[object]) -> RDD[object]:
-        """The RDD of a batch: the records of its blocks."""
-        with self._lock:
-            self.changed = True
-            self._directory = self._directory or self._block_directory()
-            if self._directory is None:
-                raise PipelineError(
-                    "createStream stores what it receives in the checkpoint directory: call ssc.checkpoint(directory)"
-                )
-            files = SharedFiles(self._directory)
-            if self._log is None:
-                self._log = BatchLog(_Batch, f"{self._directory}-batches")
-            running = running_context()
-            if running is not None:
-                self._supervise(tick.context, running)
-            blocks = self._blocks_of(self._log, files, time_ms(at))
-            if running is not None:
-                self._clean(self._log, files, time_ms(at) - 2 * remembered_ms(running))
-        directory, decoders = self._directory, self._decoders
-        return read_with(tick, blocks, lambda names: _read_blocks(directory, names, decoders))
-
-    def _blocks_of(self, log: BatchLog[_Batch], files: SharedFiles, at_ms: int) -> list[str]:
-        found = log.get(at_ms)
-        if found is None:
-            last = dict(log.newest.last) if log.newest is not None else {}
-            new = []
-            for name in files.names():
-                receiver, number = _parse(name)
-                if receiver is not None and number > last.get(receiver, -1):
-                    new.append((number, name, receiver))
-            for number, _, receiver in new:
-                last[receiver] = max(last.get(receiver, -1), number)
-            found = _Batch([name for _, name, _ in new], last)
-            log.put(at_ms, found)
-        return found.blocks
-
-    def _clean(self, log: BatchLog[_Batch], files: SharedFiles, before_ms: int) -> None:
-        """Delete blocks of batches that Spark cannot ask for again, but each receiver's last: it counts from there."""
-        newest = log.newest
-        for batch in log.forget(before_ms):
-            for name in batch.blocks:
-                receiver, number = _parse(name)
-                if newest is not None and receiver is not None and number < newest.last.get(receiver, -1):
-                    files.delete(name)
-
-    def _supervise(self, context: SparkContext, running: JavaObject) -> None:
+    def _attach(self, context: SparkContext, running: JavaObject) -> None:
         if self._supervisor is None:
-            assert self._directory is not None
-            self._supervisor = _Supervisor(context, running, self._directory, self._topics, self._settings)
+            self._supervisor = _Supervisor(context, running, self._blocks(), self._topics, self._settings)
             self._supervisor.start()
+
+    def _new_batch(self, at_ms: int, context: SparkContext, newest: _Batch | None) -> _Batch:
+        before: Mapping[str, int] = {} if newest is None else newest.last
+        last = dict(before)
+        names = []
+        for name in self._blocks().names():
+            receiver, number = _parse(name)
+            if receiver is not None and number > before.get(receiver, -1):
+                names.append(name)
+                last[receiver] = max(last.get(receiver, -1), number)
+        return _Batch(names, last)
+
+    def _forgotten(self, batches: Sequence[_Batch], newest: _Batch | None) -> None:
+        """Delete their blocks, but each receiver's last: it counts from there."""
+        files = self._blocks()
+        for name in (name for batch in batches for name in batch.blocks):
+            receiver, number = _parse(name)
+            if newest is not None and receiver is not None and number < newest.last.get(receiver, -1):
+                files.delete(name)
+
+    def _rdd(self, batch: _Batch, tick: RDD[object]) -> RDD[object]:
+        directory, decoders = self._blocks().directory, self._decoders
+        return read_with(tick, batch.blocks, lambda names: _read_blocks(directory, names, decoders))
 
 
 class _Supervisor:
@@ -195,14 +144,13 @@ class _Supervisor:
         self,
         context: SparkContext,
         running: JavaObject,
-        directory: str,
+        files: SharedFiles,
         topics: Mapping[str, int],
         settings: Settings,
     ) -> None:
         self._context = context
         self._running = running
-        self._files = SharedFiles(directory)
-        self._directory = directory
+        self._files = files
         self._receivers = _receivers(topics)
         self._settings = settings
         self._run = uuid.uuid4().hex
@@ -216,7 +164,7 @@ class _Supervisor:
             InheritableThread(target=target, daemon=True).start()
 
     def _run_receivers(self) -> None:
-        directory, settings, run = self._directory, self._settings, self._run
+        directory, settings, run = self._files.directory, self._settings, self._run
         group = f"ottla-receivers-{run}"
         while not self._stopped.is_set():
             try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from ottla.cli.main import main
@@ -16,8 +18,8 @@ b.stream("a").map_values(str.upper).to("b")
 """
 
 
-def ottla(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(main, ["streams", *words])
+def ottla(*words: str, **environment: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["streams", *words], env=environment)
     return done.exit_code, done.output
 
 
@@ -37,6 +39,24 @@ def test_a_file_without_an_application_is_refused_with_a_sentence(tmp_path: Path
     assert code == 1
     assert "defines 0 StreamsBuilders; an application has one" in output
     assert "there is no file" in ottla("describe", str(tmp_path / "no.py"))[1]
+
+
+@pytest.mark.parametrize("command", ["run", "reset"])
+def test_the_environment_names_the_cluster_unless_a_flag_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("ottla.streams.settings.BROKER_TIMEOUT_MS", 100)
+    (app := tmp_path / "app.py").write_text(APP)
+    words = [command, *([str(app)] if command == "run" else []), "--application-id", "a"]
+    words += ["--state-dir", str(tmp_path)]
+    with socket.socket() as one, socket.socket() as two:
+        for unused in (one, two):
+            unused.bind(("127.0.0.1", 0))
+        first, second = (f"127.0.0.1:{unused.getsockname()[1]}" for unused in (one, two))
+        code, output = ottla(*words, OTTLA_BOOTSTRAP=first)
+        assert (code, f"no broker answers at {first} " in output) == (1, True), output
+        code, output = ottla(*words, "--bootstrap-server", second, OTTLA_BOOTSTRAP=first)
+        assert (code, f"no broker answers at {second} " in output) == (1, True), output
 
 
 def test_status_and_stop_speak_to_what_an_application_left_behind(tmp_path: Path) -> None:
