@@ -6,8 +6,8 @@
     echo "to be or not to be" | ottla produce --topic lines
     ottla consume --topic totals --from-beginning --isolation-level read_committed --property print.key=true
 
-Kill it at any moment and start it again: the counts go on, and each batch is in the topic once. `--receivers 1` reads
-with receivers in place of the direct stream. `docs/how-to/dstreams.md` explains the concepts one by one.
+Kill it at any moment and start it again: the counts go on, and each batch is in the topic once. `--received TOPIC`
+reads another topic too, with a receiver. `docs/how-to/dstreams.md` explains the concepts one by one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from ottla.pipeline import spark_session
 from ottla.pipeline.dstream import KafkaUtils, streaming_context, write_exactly_once
 
 
-def read(ssc: StreamingContext, servers: str, topic: str, group: str, receivers: int) -> DStream[str]:
-    """The lines of a topic, by a direct stream or by receivers."""
-    if receivers:
-        reset = {"auto.offset.reset": "earliest"}
-        records = KafkaUtils.createStream(ssc, servers, group, {topic: receivers}, reset)
-    else:
-        params = {"bootstrap.servers": servers, "auto.offset.reset": "earliest", "group.id": group}
-        records = KafkaUtils.createDirectStream(ssc, [topic], params)
+def read(ssc: StreamingContext, servers: str, topic: str, received: str | None, group: str) -> DStream[str]:
+    """The lines of a topic by a direct stream, and those of another by a receiver."""
+    reset = {"auto.offset.reset": "earliest"}
+    params = {**reset, "bootstrap.servers": servers, "group.id": group}
+    records = KafkaUtils.createDirectStream(ssc, [topic], params)
+    if received is not None:
+        records = records.union(KafkaUtils.createStream(ssc, servers, group, {received: 1}, reset))
     return records.map(lambda record: record[1])
 
 
@@ -50,7 +49,7 @@ def main() -> None:
     words.add_argument("--source", default="lines", help="the topic to read")
     words.add_argument("--target", default="totals", help="the topic to write")
     words.add_argument("--checkpoint", required=True, help="a directory that survives this process")
-    words.add_argument("--receivers", type=int, default=0, help="how many; 0 is a direct stream")
+    words.add_argument("--received", help="a topic to read with a receiver")
     words.add_argument("--interval", type=float, default=2.0, help="seconds between batches")
     words.add_argument("--rate", type=int, default=0, help="the most records of a partition in a second")
     words.add_argument("--master", default="local[3]", help="Spark's")
@@ -64,7 +63,7 @@ def main() -> None:
         }
         spark = spark_session("dstream-counts", master=given.master, settings=settings)
         ssc = StreamingContext(spark.sparkContext, given.interval)
-        lines = read(ssc, given.bootstrap_server, given.source, given.target, given.receivers)
+        lines = read(ssc, given.bootstrap_server, given.source, given.received, given.target)
         totals = lines.flatMap(str.split).map(lambda word: (word, 1)).updateStateByKey(add)
         write_exactly_once(
             totals.transform(with_time),
