@@ -13,7 +13,9 @@ reads another topic too, with a receiver. `docs/how-to/dstreams.md` explains the
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from pyspark import RDD
 from pyspark.streaming import DStream, StreamingContext
@@ -26,13 +28,14 @@ def read(ssc: StreamingContext, servers: str, topic: str, received: str | None, 
     """The lines of a topic by a direct stream, and those of another by a receiver."""
     reset = {"auto.offset.reset": "earliest"}
     params = {**reset, "bootstrap.servers": servers, "group.id": group}
-    records = KafkaUtils.createDirectStream(ssc, [topic], params)
+    records: Any = KafkaUtils.createDirectStream(ssc, [topic], params)
     if received is not None:
         records = records.union(KafkaUtils.createStream(ssc, servers, group, {received: 1}, reset))
-    return records.map(lambda record: record[1])
+    lines: DStream[str] = records.map(lambda record: record[1])
+    return lines
 
 
-def add(new: list[int], total: int | None) -> int:
+def add(new: Iterable[int], total: int | None) -> int:
     """The state of a word: how often it was seen so far."""
     return sum(new) + (total or 0)
 

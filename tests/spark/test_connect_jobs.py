@@ -1,20 +1,6 @@
 """Large cycles of a source run as Spark jobs, and write what small ones write."""
 
 from integration.connect_rest import eventually, running_worker
-from ottla import KafkaConsumer
-
-
-def values(bootstrap, topic):
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=2000,
-        isolation_level="read_committed",
-    )
-    found = [record.value for record in consumer]
-    consumer.close()
-    return found
 
 
 def test_a_large_file_goes_through_spark_and_equals_the_resident_run(spark, ottla_kafka, name, tmp_path):
@@ -39,4 +25,4 @@ def test_a_large_file_goes_through_spark_and_equals_the_resident_run(spark, ottl
             )
             jobs = rest.call("GET", f"/ottla/connectors/{topic}")[1]["spark_jobs"]
             assert (jobs > 0) == (master != "none")
-        assert values(bootstrap, topic) == lines
+        assert [one.value() for one in ottla_kafka.read(topic)] == lines

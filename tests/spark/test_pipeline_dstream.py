@@ -195,7 +195,7 @@ def test_all_outputs_of_a_restored_stream_read_the_same_records(
         ssc = streaming_context(checkpoint, setup, "local[2]")
         ssc.start()
         while min(len(SEEN[output]) for output in ("one", "two")) < 50 * (turn + 1):
-            assert not ssc.awaitTerminationOrTimeout(0.1)
+            ssc.awaitTerminationOrTimeout(0.1)
         ssc.stop(stopSparkContext=False, stopGraceFully=False)
     # A batch may run again after the restart, and is the same then.
     expected = sorted(f"{turn}-{n}" for turn in range(2) for n in range(50))
