@@ -30,6 +30,11 @@ CONFLUENT = [
         b'{"keytype":"DELETE_SUBJECT","subject":"old-value","magic":0}',
         b'{"subject":"old-value","version":1}',
     ),
+    (
+        b'{"keytype":"SCHEMA","subject":"odd-value","version":1,"magic":1}',
+        b'{"subject":"odd-value","version":1,"id":40,"schema":"{\\"type\\":\\"record\\",\\"name\\":\\"Odd\\",'
+        b'\\"namespace\\":\\"not-valid\\",\\"fields\\":[]}","deleted":false}',
+    ),
     (b'{"keytype":"MODE","subject":"locked","magic":0}', b'{"mode":"READONLY"}'),
     (b'{"keytype":"ASSOC","x":1,"magic":0}', b'{"any":"thing"}'),
 ]
@@ -44,12 +49,18 @@ def test_a_topic_of_confluents_is_taken_over_and_given_back_unchanged(ottla_brok
     write_records(ottla_broker.bootstrap, CONFLUENT)
     with RegistryProcess(ottla_broker.bootstrap) as registry:
         http = Http(registry.url)
-        assert http.get("/subjects") == ["car-value"]
-        assert http.get("/subjects?deleted=true") == ["car-value", "old-value"]
+        assert http.get("/subjects") == ["car-value", "odd-value"]
+        assert http.get("/subjects?deleted=true") == ["car-value", "odd-value", "old-value"]
         assert http.get("/config") == {"compatibilityLevel": "FULL"}
         assert http.get("/schemas/ids/41")["schema"].startswith('{"type":"record","name":"Car"')
         assert http.register("locked", '"int"')[1]["error_code"] == 42205
         assert http.register("new-value", '"int"')[1]["id"] == 43
+        # What an older registry took in can be changed, to something that is valid now.
+        better = {"type": "record", "name": "Odd", "namespace": "valid", "fields": []}
+        check = "/compatibility/subjects/odd-value/versions/latest"
+        assert http.ask("POST", check, {"schema": json.dumps(better)})[1] == {"is_compatible": True}
+        bad = json.dumps({**better, "namespace": "not-valid", "name": "Other"})
+        assert http.register("other-value", bad)[1]["error_code"] == 42201
     pairs = topic_records(ottla_broker.bootstrap)
     assert pairs[: len(CONFLUENT)] == CONFLUENT
     added = [pair for pair in pairs[len(CONFLUENT) :] if b"NOOP" not in pair[0]]

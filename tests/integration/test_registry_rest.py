@@ -196,6 +196,52 @@ def test_media_types(http):
     assert http.ask("POST", "/subjects/s", {"schema": "1"}, Content_Type="text/plain")[0] == 415
 
 
+def test_weights_and_stars_of_accept_and_character_sets(registry, http):
+    def kind(accept):
+        import urllib.request
+
+        request = urllib.request.Request(registry.url + "/subjects", headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.headers["Content-Type"]
+
+    first = "application/vnd.schemaregistry.v1+json"
+    assert kind("application/json; q=0.2, application/vnd.schemaregistry+json; q=0.9") == (
+        "application/vnd.schemaregistry+json"
+    )
+    assert [kind(one) for one in ("*", "*/any", "application/*", "text/html, */*; q=.2")] == [first] * 4
+    assert http.ask("GET", "/subjects", Accept="application/json; q=0")[0] == 406
+
+    def put(body, content_type):
+        import urllib.error
+        import urllib.request
+
+        headers = {"Content-Type": f"{first}; charset={content_type}"}
+        request = urllib.request.Request(registry.url + "/config/set", body, headers, method="PUT")
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return response.status
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+
+    text = '{"compatibility": "NONE"}'
+    assert [put(text.encode(one), one) for one in ("utf-8", "utf-16", "utf-32")] == [200] * 3
+    assert put(b"\xff", "utf-16") == 400
+    assert put(text.encode(), "ebcdic") == 415
+
+
+def test_the_same_schema_in_another_text_is_found(http):
+    one = http.register("same-json", '{"type": "string", "title": "a"}', schemaType="JSON")[1]
+    other = {"schema": '{"title": "a", "type": "string"}', "schemaType": "JSON"}
+    assert http.ask("POST", "/subjects/same-json", other)[1]["id"] == one["id"]
+    assert http.register("same-json", other["schema"], schemaType="JSON")[1]["version"] == 1
+    # Java's parser ignores the name of a primitive type.
+    named = http.register("same-avro", '{"type": "int", "name": "n"}')[1]
+    assert http.ask("POST", "/subjects/same-avro", {"schema": '{"type": "int"}'})[1]["id"] == named["id"]
+    found = http.get(f"/schemas/ids/{named['id']}?includeSubjects=true")
+    assert found["subjects"] == ["same-avro"]
+
+
 def test_a_body_without_end_is_refused(http):
     status, answer = http.ask("POST", "/subjects/s/versions", {"schema": "x" * 5_000_000})
     assert (status, answer["error_code"]) == (413, 413)

@@ -327,4 +327,123 @@ def test_connects_avro_converter(registry, process):
     assert registry.avro().deserialize("connect", [], written)["price"] == Decimal("1.50")
     with pytest.raises(Exception, match="schema id"):
         converter.to_connect("connect", written[:7])
-    converter._registry.close()
+    converter.registry.close()
+
+
+def test_connects_json_schema_converter(registry, process):
+    import datetime as dt
+    from decimal import Decimal
+
+    from ottla.connect.converters.json_schema_converter import JsonSchemaConverter
+    from ottla.connect.data import schema as data
+    from ottla.connect.failures import DataError
+
+    converter = JsonSchemaConverter({"schema.registry.url": process.url, "json.fail.invalid.schema": "true"})
+    inner = data.struct([("n", data.Schema(data.Type.INT16, default=7))], name="shop.Inner", optional=True)
+    schema = data.struct(
+        [
+            ("zip", data.INT64),
+            ("note", data.optional(data.STRING)),
+            ("price", data.decimal_schema(2)),
+            ("day", data.DATE_SCHEMA),
+            ("at", data.TIMESTAMP_SCHEMA),
+            ("raw", data.BYTES),
+            ("tags", data.array(data.STRING)),
+            ("by_name", data.map_of(data.STRING, data.FLOAT64)),
+            ("by_number", data.map_of(data.INT32, data.BOOLEAN)),
+            ("inner", inner),
+        ],
+        name="shop.Order",
+    )
+    value = data.Struct(
+        schema,
+        {
+            "zip": 1,
+            "price": Decimal("12345678901234567890.50"),
+            "day": dt.date(2026, 11, 17),
+            "at": dt.datetime(2026, 11, 17, 1, 2, 3, 4000, tzinfo=dt.UTC),
+            "raw": b"\0\xff",
+            "tags": ["a"],
+            "by_name": {"x": 0.5},
+            "by_number": {4: True},
+            "inner": data.Struct(inner, {"n": 3}),
+        },
+    )
+    written = converter.from_connect("connect-json", schema, value)
+    read_schema, read = converter.to_connect("connect-json", written)
+    assert read_schema == schema
+    assert read == value
+    # Every reader of JSON understands it.
+    plain = registry.json().deserialize("connect-json", [], written)
+    assert plain["tags"] == ["a"] and plain["inner"] == {"n": 3} and plain["note"] is None
+    # What other writers leave out of `required` may be missing.
+    carts = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "s": {"type": "string"}},
+        "required": ["n"],
+    }
+    foreign = registry.json("foreign-value", carts).serialize("foreign", [], {"n": 1})
+    read_schema, read = converter.to_connect("foreign", foreign)
+    assert read.get("n") == 1 and read.get("s") is None and read_schema.field("s").schema.optional
+    with pytest.raises(DataError, match="schema id"):
+        converter.to_connect("foreign", foreign[:5] + b'{"n":"x"}')
+    with pytest.raises(DataError, match="have no schema id"):
+        converter.to_connect("foreign", b"{}")
+    converter.registry.close()
+
+
+def test_connects_protobuf_converter(registry, process):
+    import datetime as dt
+
+    from ottla.connect.converters.protobuf_converter import ProtobufConverter
+    from ottla.connect.data import schema as data
+    from ottla.connect.failures import DataError
+
+    converter = ProtobufConverter({"schema.registry.url": process.url})
+    inner = data.struct([("n", data.INT32)], name="shop.Order.Inner", optional=True)
+    schema = data.struct(
+        [
+            ("id", data.INT64),
+            ("note", data.optional(data.STRING)),
+            ("empty", data.optional(data.INT32)),
+            ("at", data.optional(data.TIMESTAMP_SCHEMA)),
+            ("raw", data.BYTES),
+            ("tags", data.array(data.STRING)),
+            ("counts", data.map_of(data.STRING, data.INT64)),
+            ("inner", inner),
+        ],
+        name="shop.Order",
+    )
+    value = data.Struct(
+        schema,
+        {
+            "id": 1,
+            "note": "",
+            "at": dt.datetime(2026, 11, 17, 1, 2, 3, 4000, tzinfo=dt.UTC),
+            "raw": b"\0\xff",
+            "tags": ["a", "b"],
+            "counts": {"x": 4},
+            "inner": data.Struct(inner, {"n": 3}),
+        },
+    )
+    written = converter.from_connect("connect-proto", schema, value)
+    read_schema, read = converter.to_connect("connect-proto", written)
+    assert read_schema == schema
+    assert read == value
+    assert converter.to_connect("connect-proto", None) == (None, None)
+    text = Http(process.url).get("/subjects/connect-proto-value/versions/1")["schema"]
+    assert "package shop;" in text and "optional string note" in text
+    priced = data.struct([("d", data.decimal_schema(2))])
+    with pytest.raises(DataError, match="no type for Decimal"):
+        converter.from_connect("t", priced, data.Struct(priced))
+    with pytest.raises(DataError, match="schema id"):
+        converter.to_connect("connect-proto", written[:9])
+    converter.registry.close()
+
+
+def test_connect_knows_confluents_names_of_converters():
+    from ottla.connect.plugins import Plugins
+
+    for name in ("avro.AvroConverter", "json.JsonSchemaConverter", "protobuf.ProtobufConverter"):
+        found = Plugins().find(f"io.confluent.connect.{name}", "converter")
+        assert found.load().__name__ == name.rpartition(".")[2]

@@ -75,3 +75,85 @@ def test_structs_become_records(spark, registry):
     assert [serde.deserialize("t", [], bytes(one)) for one in data] == [{"id": 0}, {"id": 1}, {"id": 2}]
     again = written.select(from_avro("value", registry, "numbers-value").alias("n")).select("n.id").collect()
     assert sorted(row.id for row in again) == [0, 1, 2]
+
+
+CART = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "note": {"oneOf": [{"type": "null"}, {"type": "string"}]},
+        "prices": {"type": "array", "items": {"type": "number"}},
+        "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+    },
+    "required": ["id"],
+}
+
+
+def test_json_with_a_schema_becomes_columns_and_back(spark, registry):
+    from ottla.schemas.spark import from_json_schema, to_json_schema
+
+    serde = registry.json("spark-json", CART)
+    full = serde.serialize("t", [], {"id": 1, "note": "x", "prices": [1.5], "counts": {"a": 2}})
+    least = serde.serialize("t", [], {"id": 2})
+    frame = spark.createDataFrame([(full,), (least,), (None,)], "value binary")
+    carts = frame.select(from_json_schema("value", registry, "spark-json").alias("c"))
+    assert carts.schema["c"].dataType.simpleString() == (
+        "struct<id:bigint,note:string,prices:array<double>,counts:map<string,bigint>>"
+    )
+    rows = carts.select("c.*").collect()
+    assert [tuple(row) for row in rows] == [(1, "x", [1.5], {"a": 2}), (2, None, None, None), (None,) * 4]
+    written = carts.where("c is not null").select(
+        to_json_schema("c", registry, "spark-json", CART).alias("v")
+    )
+    assert [bytes(row.v) for row in written.collect()] == [full, least]
+
+    bad = spark.createDataFrame([(full[:5] + b'{"id":"x"}',), (full,)], "value binary")
+    with pytest.raises(Exception, match=r"schema id \d+ cannot be read"):
+        bad.select(from_json_schema("value", registry, "spark-json")).collect()
+    passed = bad.select(from_json_schema("value", registry, "spark-json", mode="permissive").alias("c"))
+    assert [row.c and row.c.id for row in passed.collect()] == [None, 1]
+
+
+PROTO = """syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+message Order {
+  int64 id = 1;
+  optional string note = 2;
+  google.protobuf.Timestamp at = 3;
+  repeated Item items = 4;
+  map<string, uint64> counts = 5;
+  Size size = 6;
+  google.protobuf.Int32Value rest = 7;
+  message Item { double price = 1; }
+}
+enum Size { SMALL = 0; LARGE = 1; }
+"""
+
+
+def test_protobuf_becomes_columns_and_back(spark, registry):
+    from ottla.schemas.spark import from_protobuf, to_protobuf
+
+    registry.register("spark-proto", PROTO, "PROTOBUF")
+    frame = spark.sql(
+        "select named_struct('id', 7L, 'note', '', 'at', timestamp'2026-11-17 12:00:00Z', 'items',"
+        " array(named_struct('price', 1.5D)), 'counts', map('a', 18446744073709551615), 'size', 'LARGE',"
+        " 'rest', null) as o"
+    )
+    written = frame.select(to_protobuf("o", registry, "spark-proto").alias("value"))
+    data = bytes(written.collect()[0].value)
+    orders = written.select(from_protobuf("value", registry, "spark-proto", "Order").alias("o"))
+    assert orders.schema["o"].dataType.simpleString() == (
+        "struct<id:bigint,note:string,at:timestamp,items:array<struct<price:double>>,"
+        "counts:map<string,decimal(20,0)>,size:string,rest:int>"
+    )
+    row = orders.select("o.*", orders.o.at.cast("long").alias("s")).collect()[0]
+    assert (row["id"], row["note"], row["s"], row["items"][0].price) == (7, "", int(NOON.timestamp()), 1.5)
+    assert (row["counts"], row["size"], row["rest"]) == ({"a": 2**64 - 1}, "LARGE", None)
+
+    bad = spark.createDataFrame([(data[:9],), (data,)], "value binary")
+    with pytest.raises(Exception, match=r"schema id \d+ cannot be read"):
+        bad.select(from_protobuf("value", registry, "spark-proto")).collect()
+    passed = bad.select(from_protobuf("value", registry, "spark-proto", mode="permissive").alias("o"))
+    assert [row.o and row.o.id for row in passed.collect()] == [None, 7]

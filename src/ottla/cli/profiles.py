@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ottla.credentials.secret import hide_login
 from ottla.credentials.secret_keys import holds_secret
 from ottla.errors import ApiException, ErrorCode
 
@@ -82,4 +83,4 @@ def save(profiles: Profiles) -> None:
 
 def shown(properties: Mapping[str, str]) -> dict[str, str]:
     """Settings without their secrets, for output."""
-    return {key: "(hidden)" if holds_secret(key) else value for key, value in properties.items()}
+    return {key: "(hidden)" if holds_secret(key) else hide_login(value) for key, value in properties.items()}

@@ -84,9 +84,13 @@ def _converters() -> Iterable[PluginSpec]:
         f"{_KAFKA}.storage.StringConverter": f"{simple}:StringConverter",
         f"{_KAFKA}.storage.SimpleHeaderConverter": "ottla.connect.converters.simple_header:SimpleHeaderConverter",
     }
-    places["io.confluent.connect.avro.AvroConverter"] = (
-        "ottla.connect.converters.avro_converter:AvroConverter"
-    )
+    for name, module in (
+        ("avro.AvroConverter", "avro_converter"),
+        ("json.JsonSchemaConverter", "json_schema_converter"),
+        ("protobuf.ProtobufConverter", "protobuf_converter"),
+    ):
+        where = f"ottla.connect.converters.{module}:{name.rpartition('.')[2]}"
+        places[f"io.confluent.connect.{name}"] = where
     for name in ("ByteArray", "Boolean", "Short", "Integer", "Long", "Float", "Double"):
         places[f"{_KAFKA}.converters.{name}Converter"] = f"{simple}:{name}Converter"
     for name, where in places.items():

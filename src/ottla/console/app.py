@@ -35,12 +35,26 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from ottla.admin.settings import ClusterSettings
+    from ottla.console.services import Service
     from ottla.console.settings import ConsoleSettings
+    from ottla.schemas.show import Shower
 
 _logger = logging.getLogger(__name__)
 
 _FIRST_ROUND_S: Final = 5.0
+_REGISTRY_TIMEOUT_S: Final = 3.0
 _STREAM: Final = "text/event-stream"
+
+
+def _shower(service: Service | None) -> Shower | None:
+    """What decodes the records of a cluster with a schema registry."""
+    if service is None:
+        return None
+    from ottla.schemas.client import Registry
+    from ottla.schemas.show import Shower
+
+    user, _, password = service.user_info.partition(":")
+    return Shower(Registry(service.url, user, password, timeout_s=_REGISTRY_TIMEOUT_S))
 
 
 class Console:
@@ -54,6 +68,8 @@ class Console:
             for each in settings.targets
         }
         self.clusters = OpenClusters(targets, services)
+        for name, cluster in self.clusters.by_name.items():
+            cluster.reader.shower = _shower(services[name].registry if name in services else None)
         self.sessions = Sessions(users, settings.read_only)
         self.audit = Audit(settings.audit)
         self.masks = Masks.load(settings.masks)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import hmac
+import re
 from typing import Final, NoReturn
 
 HIDDEN: Final = "[hidden]"
 """What Kafka prints in the place of a secret."""
+_LOGIN: Final = re.compile(r"(?<=://)[^/\s@]+@")
+
+
+def hide_login(text: str) -> str:
+    """A text in which addresses have no user and password: `http://ann:secret@host` is `http://[hidden]@host`."""
+    return _LOGIN.sub(f"{HIDDEN}@", text)
 
 
 class Secret:

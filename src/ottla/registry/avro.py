@@ -34,7 +34,7 @@ class AvroSchema:
 
 
 def parse(text: str, references: Iterable[AvroSchema] = (), *, lenient: bool = False) -> AvroSchema:
-    """Parse a schema. `lenient` accepts defaults that do not fit, as topics of older registries have them."""
+    """Parse a schema. `lenient` accepts defaults and names that are not valid, as older registries did."""
     if len(text) > MAX_SCHEMA_BYTES:
         raise InvalidSchema(f"the schema has {len(text)} characters; the limit is {MAX_SCHEMA_BYTES}")
     document = read_json(text)
@@ -147,7 +147,7 @@ class _Parser:
                 inner.props.update(extra)
             return inner
         if kind in PRIMITIVES:
-            props = {key: value for key, value in given.items() if key != "type"}
+            props = {key: value for key, value in given.items() if key not in _TYPE_WORDS}
             return AvroType(kind, props=props) if props else self._by_name(kind, space, path)
         if kind == "array" or kind == "map":
             word = "items" if kind == "array" else "values"
@@ -155,7 +155,7 @@ class _Parser:
                 raise InvalidSchema(f"{path or '/'}: an {kind} needs '{word}'" if kind == "array" else
                                     f"{path or '/'}: a map needs 'values'")  # fmt: skip
             inside = self.type(given[word], space, f"{path}/{word}", depth + 1)
-            props = {key: value for key, value in given.items() if key not in ("type", word)}
+            props = {key: value for key, value in given.items() if key not in _TYPE_WORDS}
             return AvroType(kind, items=inside, props=props)
         if kind in NAMED:
             return self._named(kind, given, space, path, depth)
@@ -190,6 +190,10 @@ class _Parser:
         one.props = {key: value for key, value in given.items() if key not in words}
         return one
 
+    def _valid(self, name: str) -> bool:
+        # Registries before Avro 1.12 took other names in: what is stored stays readable.
+        return bool(name) if self._lenient else _NAME.match(name) is not None
+
     def _full_name(self, given: dict[str, Any], space: str, path: str) -> str:
         name, own = given.get("name"), given.get("namespace")
         if not isinstance(name, str) or not name:
@@ -200,7 +204,7 @@ class _Parser:
             chosen = space if own is None else own
             name = f"{chosen}.{name}" if chosen else name
         for part in name.lstrip(".").split("."):
-            if not _NAME.match(part):
+            if not self._valid(part):
                 raise InvalidSchema(f"{path}/name: {_short(name)} is not a valid name")
         if name.lstrip(".") in PRIMITIVES:
             raise InvalidSchema(f"{path}/name: {name} is the name of a primitive type")
@@ -209,7 +213,7 @@ class _Parser:
     def _enum(self, one: AvroType, given: dict[str, Any], path: str) -> None:
         symbols = _strings(given.get("symbols"), f"{path}/symbols")
         for number, symbol in enumerate(symbols):
-            if not _NAME.match(symbol):
+            if not self._valid(symbol):
                 raise InvalidSchema(f"{path}/symbols/{number}: {_short(symbol)} is not a valid symbol")
         if len(set(symbols)) != len(symbols):
             raise InvalidSchema(f"{path}/symbols: {one.name} has a symbol twice")
@@ -229,7 +233,7 @@ class _Parser:
             if not isinstance(raw, dict) or not isinstance(raw.get("name"), str):
                 raise InvalidSchema(f"{where}: a field of {one.name} is an object with a name")
             name = raw["name"]
-            if not _NAME.match(name):
+            if not self._valid(name):
                 raise InvalidSchema(f"{where}/name: {_short(name)} is not a valid name")
             if name in seen:
                 raise InvalidSchema(f"{where}/name: {one.name} has the field {name} twice")

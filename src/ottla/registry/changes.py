@@ -29,6 +29,7 @@ async def delete_subject(registry: Registry, subject: str, *, permanent: bool) -
     deleted: list[int] = []
 
     def decide() -> list[records.Pair]:
+        deleted.clear()
         every = registry.state.versions(subject, deleted=True)
         if not every:
             raise subject_not_found(subject)
@@ -94,7 +95,7 @@ async def delete_version(registry: Registry, subject: str, number: int, *, perma
         return pairs
 
     await registry.write(decide)
-    return deleted[0]
+    return deleted[-1]
 
 
 def _forget_settings(registry: Registry, subject: str) -> list[records.Pair]:

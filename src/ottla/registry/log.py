@@ -1,7 +1,8 @@
 """Keeps the state up to date with `_schemas`, and writes to it, one write at a time.
 
 A write is folded into the state at its offset, like every other record, before it is answered. While the fate of a
-write is unknown no other begins: a leader gives no id twice.
+write is unknown no other begins. A leader that was paused while another took over is refused by the brokers, reads what
+the other wrote, and decides again: no id is given twice.
 """
 
 from __future__ import annotations
@@ -11,33 +12,46 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.retries import Backoff
 from ottla.errors import ApiException, ErrorCode
 from ottla.records.record import Record
 from ottla.registry.errors import store_failed, timed_out
-from ottla.registry.records import Pair
+from ottla.registry.records import NOOP_KEY, Pair
 from ottla.registry.state import State
-from ottla.registry.topic import SchemasPartition, WriteAborted, ensure_topic
+from ottla.registry.topic import Fenced, SchemasPartition, WriteAborted, ensure_topic
 
 _logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _FETCH_WAIT_MS: Final = 1_000
 _WRITE_WAIT_S: Final = 15.0
 """How long a client waits for its write; the write itself goes on until its fate is known."""
+_DECISIONS: Final = 5
+"""How often a write is decided again because another registry has taken the topic over."""
 
 
 class SchemasLog:
     """The state, the thread that reads into it, and the writer."""
 
     def __init__(
-        self, new_cluster: Callable[[], Cluster], topic: str, replication_factor: int, state: State
+        self,
+        new_cluster: Callable[[], Cluster],
+        topic: str,
+        replication_factor: int,
+        state: State,
+        fence_id: str,
     ) -> None:
         self.state = state
         self._new_cluster = new_cluster
         self._topic = topic
+        self._fence_id = fence_id
+        self._holds_fence = False
+        """Whether nobody else has written since the state was decided on, as far as this registry knows."""
         self._factor = replication_factor
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = threading.Event()
@@ -54,7 +68,7 @@ class SchemasLog:
         self._loop = asyncio.get_running_loop()
         cluster = self._new_cluster()
         await self._loop.run_in_executor(self._writer, ensure_topic, cluster, self._topic, self._factor)
-        self._partition = SchemasPartition(cluster, self._topic)
+        self._partition = SchemasPartition(cluster, self._topic, self._fence_id)
         self._reader = threading.Thread(target=self._read, name="registry-reader", daemon=True)
         self._reader.start()
 
@@ -131,29 +145,57 @@ class SchemasLog:
             raise timed_out(f"the brokers have not acknowledged the record within {_WRITE_WAIT_S:g} s")
         task.result()
 
+    async def take_over(self, may_write: Callable[[], bool]) -> None:
+        """Fence all leaders before this one, and read what they wrote."""
+        self._holds_fence = False
+        await self.change(tuple, may_write)
+
     async def _change(self, decide: Callable[[], Sequence[Pair]], may_write: Callable[[], bool]) -> None:
         async with self._writing:
-            pairs = decide()
-            if pairs:
-                await self._write(pairs, may_write)
+            for _ in range(_DECISIONS):
+                try:
+                    if not self._holds_fence:
+                        await self._fence(may_write)
+                    pairs = decide()
+                    if pairs:
+                        await self._write(pairs, may_write)
+                    return
+                except Fenced as error:
+                    _logger.warning("Another registry has written to %s: %s", self._topic, error)
+            raise store_failed(f"other registries take {self._topic} over again and again; try again")
+
+    async def _fence(self, may_write: Callable[[], bool]) -> None:
+        assert self._partition is not None
+        await self._blocking(self._partition.fence, may_write)
+        await self._write([(NOOP_KEY, None)], may_write)
+        self._holds_fence = True
 
     async def _write(self, pairs: Sequence[Pair], may_write: Callable[[], bool]) -> None:
         assert self._partition is not None
-        loop = asyncio.get_running_loop()
-
-        def may_continue() -> bool:
-            return may_write() and not self._stopped.is_set()
-
-        try:
-            base = await loop.run_in_executor(self._writer, self._partition.produce, pairs, may_continue)
-        except (ApiException, WriteAborted) as error:
-            raise store_failed(error) from None
+        base = await self._blocking(partial(self._partition.produce, pairs), may_write)
         # Without a record of another writer in between, the state takes its own records at once.
         if self.state.next_offset == base:
             for number, (key, value) in enumerate(pairs):
                 self.state.apply(base + number, key, value)
             self._wake()
         await self._until(base + len(pairs) - 1)
+
+    async def _blocking(
+        self, function: Callable[[Callable[[], bool]], T], may_write: Callable[[], bool]
+    ) -> T:
+        """The result of a function on the writer's thread. After a failure the topic has to be fenced again."""
+
+        def may_continue() -> bool:
+            return may_write() and not self._stopped.is_set()
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._writer, function, may_continue)
+        except Fenced:
+            self._holds_fence = False
+            raise
+        except (ApiException, WriteAborted) as error:
+            self._holds_fence = False
+            raise store_failed(error) from None
 
 
 def _forget(task: asyncio.Future[None]) -> None:

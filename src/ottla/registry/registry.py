@@ -16,6 +16,7 @@ from ottla.registry.errors import (
     invalid_version,
     not_permitted,
     schema_not_found,
+    store_failed,
     subject_not_found,
     version_not_found,
 )
@@ -159,9 +160,9 @@ class Registry:
                     held = self.parse_version(one)
                 except RegistryError:
                     continue
-                # Texts of Protobuf that differ in spaces and comments mean the same.
-                plain = normalize or content.type == "PROTOBUF"
-                if (held.normalized if plain else held.text) == (parsed.normalized if plain else parsed.text):
+                # Texts of Protobuf that differ in spaces and comments mean the same, and so do JSON objects whose
+                # keys stand in another order.
+                if held.normalized == parsed.normalized:
                     return one
         return None
 
@@ -243,8 +244,13 @@ class Registry:
             return [(records.schema_key(subject, one.version), one.value())]
 
         await self.log.change(decide, self.may_write)
-        one = decided[0]
-        return self.state.subjects.get(subject, {}).get(one.version, one)
+        one = decided[-1]
+        held = self.state.subjects.get(subject, {}).get(one.version, one)
+        if held.id != one.id:
+            raise store_failed(
+                f"another registry wrote version {one.version} of {subject} at the same time; try again"
+            )
+        return held
 
     def _check_mode(self, subject: str, proposal: Proposal) -> None:
         mode = self.mode(subject)
@@ -297,9 +303,9 @@ class Registry:
         """Write what a decision on the current state says."""
         await self.log.change(decide, self.may_write)
 
-    async def barrier(self) -> None:
-        """Write a NOOP and read up to it: after that the state has every record of earlier leaders."""
-        await self.log.change(lambda: [(records.NOOP_KEY, None)], self.may_write)
+    async def take_over(self) -> None:
+        """Write a NOOP and read up to it: after that the state has every record of earlier leaders, and the last."""
+        await self.log.take_over(self.may_write)
 
 
 def parse_version_number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Who leads: turns the elector's outcomes into "write here" or "send it there"; runs a new leader's barrier."""
+"""Who leads: turns the elector's outcomes into "write here" or "send it there"; a new leader takes over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Roles:
         self._loop = asyncio.get_running_loop()
         self._election: Election | None = None
         self._leading = 0
-        """The generation whose barrier has been read, if this registry leads in it."""
+        """The generation in which the topic was taken over, if this registry leads in it."""
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -58,7 +58,7 @@ class Roles:
         while self._election is outcome:
             try:
                 await self.registry.log.ready.wait()
-                await self.registry.barrier()
+                await self.registry.take_over()
                 self._leading = outcome.generation
                 _logger.info("This registry leads, generation %d", outcome.generation)
                 return

@@ -61,7 +61,8 @@ async def serve(settings: RegistrySettings, started: Callable[[str], None]) -> N
 
     roles = Roles()
     state = State()
-    log = SchemasLog(new_cluster, settings.topic, settings.replication_factor, state)
+    fence_id = f"{settings.group}-{settings.topic}"
+    log = SchemasLog(new_cluster, settings.topic, settings.replication_factor, state, fence_id)
     registry = Registry(state, log, roles.may_write)
     registry.default_level = settings.level
     roles.registry = registry

@@ -1,10 +1,13 @@
-"""The partition `_schemas`-0 over the wire: create, fetch and produce, in blocking calls for threads."""
+"""The partition `_schemas`-0 over the wire: create, fetch and produce, in blocking calls for threads.
+
+Writers share a transactional id. Each new leader takes its next epoch, so that brokers refuse a leader before it.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from ottla.admin.cluster import Cluster
 from ottla.admin.configs import describe_configs
@@ -12,12 +15,14 @@ from ottla.admin.errors import raise_for
 from ottla.admin.retries import Backoff
 from ottla.admin.topics import NewTopic, create_topics
 from ottla.errors import ApiException, ErrorCode
-from ottla.ids import BrokerId, TopicName
+from ottla.ids import BrokerId, TopicName, TransactionalId
 from ottla.records.batch import build_batch, check_crc, iter_batches, iter_records
 from ottla.records.record import Record
 from ottla.registry.records import Pair
-from ottla.wire.enums import ConfigResourceType
+from ottla.wire.enums import ConfigResourceType, CoordinatorType
 from ottla.wire.messages import FetchRequest, InitProducerIdRequest, ListOffsetsRequest, ProduceRequest
+
+T = TypeVar("T")
 
 _FETCH_BYTES: Final = 4 << 20
 _FETCH_BY_NAME: Final = 12
@@ -25,18 +30,23 @@ _PRODUCE_BY_NAME: Final = 12
 _NO_REPLICA: Final = BrokerId(-1)
 _EARLIEST: Final = -2
 _REPLICAS_TIMEOUT_MS: Final = 10_000
-_FOREIGN_SEQUENCE: Final = frozenset(
+_FENCE_TIMEOUT_MS: Final = 60_000
+_FENCED: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.PRODUCER_FENCED,
     }
 )
 _FATAL: Final = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.INVALID_RECORD,
@@ -50,6 +60,10 @@ _FATAL: Final = frozenset(
 
 class WriteAborted(Exception):
     """The writer stops before the fate of a write is known: it may still be in the log."""
+
+
+class Fenced(Exception):
+    """Another registry has taken the topic over. What was to be written has to be decided again."""
 
 
 def ensure_topic(cluster: Cluster, topic: str, replication_factor: int) -> None:
@@ -80,12 +94,13 @@ def ensure_topic(cluster: Cluster, topic: str, replication_factor: int) -> None:
 
 
 class SchemasPartition:
-    """Reads or writes the one partition. Each thread has its own."""
+    """Reads or writes the one partition. Each thread has its own. Writers share a `fence_id`."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, fence_id: str = "") -> None:
         self.cluster = cluster
         self.topic = TopicName(topic)
-        self._producer: tuple[int, int] | None = None
+        self.fence_id = TransactionalId(fence_id)
+        self._producer = (-1, -1)
         self._sequence = 0
 
     def first_offset(self) -> int:
@@ -129,9 +144,41 @@ class SchemasPartition:
             offset = header.last_offset + 1
         return records, offset, found.high_watermark
 
+    def fence(self, may_continue: Callable[[], bool]) -> None:
+        """Take the next epoch of the transactional id.
+
+        From the first record of this epoch on the brokers refuse the records of all earlier ones.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self.fence_id, transaction_timeout_ms=_FENCE_TIMEOUT_MS
+        )
+
+        def ask() -> None:
+            connection = self.cluster.coordinator_connection(self.fence_id, CoordinatorType.TRANSACTION)
+            granted = self.cluster.ask_on(connection, request, 5)
+            raise_for(granted.error_code, None, f"the epoch of the transactional id {self.fence_id}")
+            self._producer, self._sequence = (granted.producer_id, granted.producer_epoch), 0
+
+        self._until_known(ask, may_continue)
+
     def produce(self, pairs: Sequence[Pair], may_continue: Callable[[], bool]) -> int:
-        """Write records as one batch; the offset of the first. Repeats until the fate of the batch is known."""
+        """Write records as one batch; the offset of the first. Repeats until the fate of the batch is known.
+
+        Raises Fenced where another registry has taken the topic over.
+        """
         now = int(time.time() * 1000)
+        # Plain records of an idempotent producer: readers see what Confluent's registry writes.
+        batch = build_batch(
+            [Record(number, now, key, value) for number, (key, value) in enumerate(pairs)],
+            producer_id=self._producer[0],
+            producer_epoch=self._producer[1],
+            base_sequence=self._sequence,
+        )
+        base = self._until_known(lambda: self._produce(batch), may_continue)
+        self._sequence += len(pairs)
+        return base
+
+    def _until_known(self, attempt: Callable[[], T], may_continue: Callable[[], bool]) -> T:
         backoff = Backoff(0.05, 1.0)
         while True:
             if not may_continue():
@@ -139,34 +186,20 @@ class SchemasPartition:
                     f"the registry is not the leader any more; {self.topic} may hold the record"
                 )
             try:
-                return self._produce(pairs, now)
+                return attempt()
             except ApiException as error:
                 if error.code in _FATAL:
-                    self._producer = None
                     raise
-                if error.code in _FOREIGN_SEQUENCE:
-                    self._producer = None
+                if error.code in _FENCED:
+                    raise Fenced(str(error)) from None
                 self.cluster.forget_locations()
             time.sleep(backoff.next_s())
 
-    def _produce(self, pairs: Sequence[Pair], now: int) -> int:
-        if self._producer is None:
-            question = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-            granted = self.cluster.ask_on(self.cluster.any(), question, 5)
-            raise_for(granted.error_code, None, "a producer id")
-            self._producer, self._sequence = (granted.producer_id, granted.producer_epoch), 0
-        batch = build_batch(
-            [Record(number, now, key, value) for number, (key, value) in enumerate(pairs)],
-            producer_id=self._producer[0],
-            producer_epoch=self._producer[1],
-            base_sequence=self._sequence,
-        )
+    def _produce(self, batch: bytes) -> int:
         part = ProduceRequest.PartitionProduceData(index=0, records=batch)
         topic = ProduceRequest.TopicProduceData(name=self.topic, partition_data=[part])
         request = ProduceRequest(acks=-1, timeout_ms=_REPLICAS_TIMEOUT_MS, topic_data=[topic])
         response = self.cluster.ask_on(self.cluster.leader(self.topic, 0), request, _PRODUCE_BY_NAME)
         found = response.responses[0].partition_responses[0]
-        if found.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            raise_for(found.error_code, found.error_message, f"writing {self.topic}")
-        self._sequence += len(pairs)
+        raise_for(found.error_code, found.error_message, f"writing {self.topic}")
         return found.base_offset

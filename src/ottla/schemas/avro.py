@@ -10,13 +10,12 @@ from typing import Any, Literal
 
 from ottla.registry import avro
 from ottla.registry.errors import InvalidSchema
-from ottla.schemas import frames
 from ottla.schemas.avro_decode import Decoder, compile_decoder
 from ottla.schemas.avro_encode import compile_encoder
 from ottla.schemas.client import Reference, RegisteredSchema, Registry
 from ottla.schemas.dataclass_schemas import Classes, schema_of
-from ottla.schemas.errors import InvalidData, SchemaError
-from ottla.schemas.serde import RegistrySerde
+from ottla.schemas.errors import SchemaError
+from ottla.schemas.serde import RegistrySerde, resolve, schema_text
 
 Schema = type | dict[str, Any] | list[Any] | str | Path | None
 
@@ -49,8 +48,18 @@ class AvroSerde(RegistrySerde):
         references: tuple[Reference, ...] = (),
         dead_letters: Any = None,
     ) -> None:
-        super().__init__(registry, subject, key=key, strategy=strategy, ids=ids, dead_letters=dead_letters)
-        self._options = (auto_register, normalize, namespace, references)
+        super().__init__(
+            registry,
+            subject,
+            key=key,
+            strategy=strategy,
+            ids=ids,
+            auto_register=auto_register,
+            normalize=normalize,
+            references=references,
+            dead_letters=dead_letters,
+        )
+        self._namespace = namespace
         self._schema = schema
         self._classes: Classes = {}
         self._attributes = False
@@ -60,50 +69,33 @@ class AvroSerde(RegistrySerde):
             self._text = self._text_of(schema, namespace)
             self._own = self._parse(self._text, references)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (
-            (self.registry, self.subject, self._schema),
-            {
-                "key": self._key,
-                "strategy": self._strategy,
-                "ids": self._ids,
-                "auto_register": self._options[0],
-                "normalize": self._options[1],
-                "namespace": self._options[2],
-                "references": self._options[3],
-            },
-        )
+    def _pickled(self) -> dict[str, Any]:
+        return {
+            **self._options(),
+            "schema": self._schema,
+            "namespace": self._namespace,
+            "references": self._references,
+        }
 
     def _text_of(self, schema: Any, namespace: str) -> str:
         if isinstance(schema, type) and dataclasses.is_dataclass(schema):
             document, self._classes = schema_of(schema, namespace)
             self._attributes = True
             return json.dumps(document)
-        if isinstance(schema, dict | list):
-            return json.dumps(schema)
-        if isinstance(schema, Path) or (isinstance(schema, str) and schema.endswith((".avsc", ".json"))):
-            try:
-                return Path(schema).read_text()
-            except OSError as error:
-                raise SchemaError(f"the schema file {schema} cannot be read: {error.strerror}") from None
-        if isinstance(schema, str):
-            return schema
-        raise SchemaError(f"{schema!r} is not a schema: give a dataclass, a dict, JSON text or a path")
+        return schema_text(schema, (".avsc", ".json"))
 
     def _parse(self, text: str, references: tuple[Reference, ...]) -> avro.AvroSchema:
+        parsed: dict[tuple[str, int], avro.AvroSchema] = {}
+
+        def used(each: tuple[Reference, ...]) -> list[avro.AvroSchema]:
+            return [parsed[one.subject, one.version] for one in each]
+
         try:
-            return avro.parse(text, self._resolve(references), lenient=True)
+            for place, held in resolve(self.registry, references).items():
+                parsed[place] = avro.parse(held.text, used(held.references), lenient=True)
+            return avro.parse(text, used(references), lenient=True)
         except InvalidSchema as error:
             raise SchemaError(f"the Avro schema is invalid: {error}") from None
-
-    def _resolve(self, references: tuple[Reference, ...], depth: int = 0) -> list[avro.AvroSchema]:
-        if depth > 20:
-            raise SchemaError("the references of a schema are nested deeper than 20 levels")
-        found = []
-        for one in references:
-            held = self.registry.version(one.subject, one.version)
-            found.append(avro.parse(held.text, self._resolve(held.references, depth + 1), lenient=True))
-        return found
 
     # -- writing
 
@@ -114,29 +106,17 @@ class AvroSerde(RegistrySerde):
         return self._own.root.name
 
     def _encoder(self, subject: str) -> tuple[Callable[[Any], bytes], RegisteredSchema]:
-        auto_register, normalize, _, references = self._options
         if self._own is None:
             held = self.registry.latest(subject)
             own = self._parse(held.text, held.references)
         else:
-            assert self._text is not None
-            submit = self.registry.register if auto_register else self.registry.lookup
-            held = submit(subject, self._own.text, "AVRO", references, normalize=normalize)
-            own = self._own
-        prefix = frames.prefix(held.id) if self._ids == "prefix" else b""
-        return compile_encoder(own.root, attributes=self._attributes, prefix=prefix), held
+            held, own = self._held(subject, self._own.text), self._own
+        return compile_encoder(own.root, attributes=self._attributes, prefix=self._prefix(held)), held
 
     # -- reading
 
     def _decoder(self, held: RegisteredSchema) -> Decoder:
-        if held.type != "AVRO":
-            raise InvalidData(
-                f"the schema {held.id} is {held.type}, and this deserializer reads AVRO", held.id
-            )
+        self._check_type(held)
         writer = self._parse(held.text, held.references)
         reader = None if self._own is None else self._own.root
         return compile_decoder(writer.root, reader, self._classes, checked=False)
-
-
-def _rebuild(positional: tuple[Any, ...], named: dict[str, Any]) -> AvroSerde:
-    return AvroSerde(*positional, **named)

@@ -14,7 +14,7 @@ from ottla.registry.avro_types import AvroType, Field
 from ottla.registry.compat.avro import compare
 from ottla.schemas.avro_encode import python_default
 from ottla.schemas.avro_values import bad_length, block_count, logical_functions, read_long
-from ottla.schemas.errors import IncompatibleSchema, InvalidData
+from ottla.schemas.errors import IncompatibleSchema, InvalidData, SchemaError
 
 _NUMBERS: Final = {"int": 0, "long": 1, "float": 2, "double": 3}
 
@@ -249,6 +249,7 @@ class _Compiler:
             return lines, f"({''.join(f'{values[field.name]}, ' for field in reader.fields)})"
         make = self._classes.get(reader.name)
         if make is not None:
+            _check_names(reader)
             shown = ", ".join(f"{field.name}={values[field.name]}" for field in reader.fields)
             return lines, f"{self._constant(make)}({shown})"
         shown = ", ".join(f"{field.name!r}: {values[field.name]}" for field in reader.fields)
@@ -295,6 +296,13 @@ class _Compiler:
             lines += [*more, f"{pad}    {out} = {value}"]
         lines.append(f"{pad}else: raise ValueError('a union has no branch of this number')")
         return lines, out
+
+
+def _check_names(one: AvroType) -> None:
+    """Names of fields become words of the decoder's own code only if they are words."""
+    for field in one.fields:
+        if not field.name.isidentifier():
+            raise SchemaError(f"{field.name!r} of {one.name} cannot be an attribute of a dataclass")
 
 
 class _Copies:

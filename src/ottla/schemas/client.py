@@ -8,9 +8,10 @@ import json
 import ssl
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from ottla.schemas.errors import IncompatibleSchema, RegistryRefused, RegistryUnavailable, UnknownSchema
 
@@ -47,6 +48,8 @@ class RegisteredSchema:
 class Registry:
     """A schema registry: Ottla's, Confluent's, or any with Confluent's interface. All threads may share one.
 
+    A user and a password inside an address (`http://ann:secret@host:8081`) are taken out of it, and never shown.
+
     >>> registry = Registry("http://localhost:8081", user="ann", password="secret")
     >>> registry
     Registry(urls='http://localhost:8081', user='ann')
@@ -68,12 +71,29 @@ class Registry:
 
     def __post_init__(self) -> None:
         self._local = threading.local()
+        urls = []
         for url in self.urls.split(","):
-            parts = urlsplit(url.strip())
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError(
-                    f"{url.strip()!r} is not the address of a registry: expected http://host:port"
-                )
+            parts = _address(url.strip())
+            if parts.username and not self.user:
+                self.user, self.password = unquote(parts.username), unquote(parts.password or "")
+            urls.append(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
+        self.urls = ",".join(urls)
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> Registry | None:
+        """The registry that a client's properties name by Confluent's keys; None if they name none.
+
+        >>> Registry.of({"schema.registry.url": "http://localhost:8081", "basic.auth.user.info": "ann:secret"})
+        Registry(urls='http://localhost:8081', user='ann')
+        """
+        urls = properties.get("schema.registry.url", "").strip()
+        if not urls:
+            return None
+        login = properties.get("schema.registry.basic.auth.user.info") or properties.get(
+            "basic.auth.user.info", ""
+        )
+        user, _, password = login.partition(":")
+        return cls(urls, user, password, properties.get("schema.registry.ssl.ca.location"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Registry, (self.urls, self.user, self.password, self.ca_file, self.timeout_s)
@@ -177,9 +197,7 @@ class Registry:
         normalize: bool = False,
     ) -> RegisteredSchema:
         """Register a schema; the one that is there already if it is the same. It is asked for once."""
-        return self._submit(
-            f"/subjects/{quote(subject, safe='')}/versions", subject, text, kind, references, normalize
-        )
+        return self._submit("/versions", subject, text, kind, references, normalize)
 
     def lookup(
         self,
@@ -191,47 +209,34 @@ class Registry:
         normalize: bool = False,
     ) -> RegisteredSchema:
         """The registered schema that equals a text; UnknownSchema if there is none."""
-        return self._submit(
-            f"/subjects/{quote(subject, safe='')}", subject, text, kind, references, normalize
-        )
+        return self._submit("", subject, text, kind, references, normalize)
 
     def _submit(
         self,
-        path: str,
+        where: str,
         subject: str,
         text: str,
         kind: str,
         references: tuple[Reference, ...],
         normalize: bool,
     ) -> RegisteredSchema:
-        key = (path, text, kind, references, normalize)
+        key = (where, subject, text, kind, references, normalize)
         found = self._ids.get(key)
         if found is not None:
             return found
+        path = f"/subjects/{quote(subject, safe='')}{where}" + ("?normalize=true" if normalize else "")
         body: dict[str, Any] = {"schema": text, "schemaType": kind}
         if references:
-            body["references"] = [
-                {"name": one.name, "subject": one.subject, "version": one.version} for one in references
-            ]
+            body["references"] = [asdict(one) for one in references]
         try:
-            answer = self.ask(
-                "POST", path + ("?normalize=true" if normalize else ""), body, about=f"the subject {subject}"
-            )
+            answer = self.ask("POST", path, body, about=f"the subject {subject}")
         except RegistryRefused as error:
             if error.status == 404:
                 text = f"the registry at {self.urls} does not have this schema under {subject}; register it first"
                 raise UnknownSchema(text) from None
             raise
-        found = RegisteredSchema(
-            int(answer["id"]),
-            answer.get("schema", text),
-            kind,
-            references,
-            answer.get("guid", ""),
-            subject,
-            int(answer.get("version") or 0),
-        )
-        self._ids[key] = found
+        found = _registered({"schema": text, **answer, "subject": subject, "schemaType": kind}, answer["id"])
+        self._ids[key] = found = replace(found, references=references)
         return found
 
     def close(self) -> None:
@@ -317,6 +322,19 @@ class Registry:
             token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
             headers["Authorization"] = f"Basic {token}"
         return headers
+
+
+def _address(url: str) -> SplitResult:
+    """The parts of a registry's address. An error does not repeat a password that stands in it."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        valid = False
+    if not valid:
+        shown = url.rpartition("@")[2]
+        raise ValueError(f"{shown!r} is not the address of a registry: expected http://host:port")
+    return parts
 
 
 def _reason(error: Exception) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from ottla.schemas import frames
 from ottla.schemas.client import Reference, RegisteredSchema, Registry
 from ottla.schemas.errors import InvalidData, SchemaError
-from ottla.schemas.serde import Decode, Encode, RegistrySerde
+from ottla.schemas.serde import Decode, Encode, RegistrySerde, resolve, schema_text
 
 
 class JsonSchemaSerde(RegistrySerde):
@@ -38,36 +36,35 @@ class JsonSchemaSerde(RegistrySerde):
         references: tuple[Reference, ...] = (),
         dead_letters: Any = None,
     ) -> None:
-        super().__init__(registry, subject, key=key, strategy=strategy, ids=ids, dead_letters=dead_letters)
-        self._given = (schema, auto_register, normalize, validate, references)
+        super().__init__(
+            registry,
+            subject,
+            key=key,
+            strategy=strategy,
+            ids=ids,
+            auto_register=auto_register,
+            normalize=normalize,
+            references=references,
+            dead_letters=dead_letters,
+        )
+        self._schema = schema
+        self._validate = validate
         self._kind: Any = None
         self._text = None if schema is None else self._text_of(schema)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        schema, auto_register, normalize, validate, references = self._given
-        named = {
-            "key": self._key,
-            "strategy": self._strategy,
-            "ids": self._ids,
-            "auto_register": auto_register,
+    def _pickled(self) -> dict[str, Any]:
+        return {
+            **self._options(),
+            "schema": self._schema,
+            "validate": self._validate,
+            "references": self._references,
         }
-        named |= {"normalize": normalize, "validate": validate, "references": references}
-        return _rebuild, ((self.registry, self.subject, schema), named)
 
     def _text_of(self, schema: Any) -> str:
         if isinstance(schema, type) and dataclasses.is_dataclass(schema):
             self._kind = schema
             return msgspec.json.encode({"title": schema.__name__, **msgspec.json.schema(schema)}).decode()
-        if isinstance(schema, dict | bool):
-            return msgspec.json.encode(schema).decode()
-        if isinstance(schema, Path) or (isinstance(schema, str) and schema.endswith(".json")):
-            try:
-                return Path(schema).read_text()
-            except OSError as error:
-                raise SchemaError(f"the schema file {schema} cannot be read: {error.strerror}") from None
-        if isinstance(schema, str):
-            return schema
-        raise SchemaError(f"{schema!r} is not a schema: give a dataclass, a dict, JSON text or a path")
+        return schema_text(schema, (".json",))
 
     def record_name(self) -> str:
         """The title of the schema, for subjects by record name."""
@@ -77,14 +74,9 @@ class JsonSchemaSerde(RegistrySerde):
         return title
 
     def _encoder(self, subject: str) -> tuple[Encode, RegisteredSchema]:
-        _, auto_register, normalize, validate, references = self._given
-        if self._text is None:
-            held = self.registry.latest(subject)
-        else:
-            submit = self.registry.register if auto_register else self.registry.lookup
-            held = submit(subject, self._text, "JSON", references, normalize=normalize)
-        check = self._validator(held) if validate else None
-        prefix = frames.prefix(held.id) if self._ids == "prefix" else b""
+        held = self.registry.latest(subject) if self._text is None else self._held(subject, self._text)
+        check = self._validator(held) if self._validate else None
+        prefix = self._prefix(held)
 
         def encode(value: Any) -> bytes:
             try:
@@ -98,11 +90,8 @@ class JsonSchemaSerde(RegistrySerde):
         return encode, held
 
     def _decoder(self, held: RegisteredSchema) -> Decode:
-        if held.type != "JSON":
-            raise InvalidData(
-                f"the schema {held.id} is {held.type}, and this deserializer reads JSON", held.id
-            )
-        check = self._validator(held) if self._given[3] and self._kind is None else None
+        self._check_type(held)
+        check = self._validator(held) if self._validate and self._kind is None else None
         decoder: Any = msgspec.json.Decoder() if self._kind is None else msgspec.json.Decoder(self._kind)
 
         def decode(data: bytes, start: int) -> Any:
@@ -127,7 +116,7 @@ class JsonSchemaSerde(RegistrySerde):
                 "validation of JSON needs the package jsonschema: pip install 'ottla[registry]', or validate=False"
             ) from None
         documents: Any = Documents()
-        for name, text in self._texts(held.references, 0).items():
+        for name, text in self._texts(held.references).items():
             resource = Resource.from_contents(msgspec.json.decode(text), default_specification=DRAFT7)
             documents = documents.with_resource(name, resource)
         document = msgspec.json.decode(held.text)
@@ -141,16 +130,8 @@ class JsonSchemaSerde(RegistrySerde):
 
         return check
 
-    def _texts(self, references: tuple[Reference, ...], depth: int) -> dict[str, str]:
-        if depth > 20:
-            raise SchemaError("the references of a schema are nested deeper than 20 levels")
-        found: dict[str, str] = {}
-        for one in references:
-            held = self.registry.version(one.subject, one.version)
-            found[one.name] = held.text
-            found.update(self._texts(held.references, depth + 1))
-        return found
-
-
-def _rebuild(positional: tuple[Any, ...], named: dict[str, Any]) -> JsonSchemaSerde:
-    return JsonSchemaSerde(*positional, **named)
+    def _texts(self, references: tuple[Reference, ...]) -> dict[str, str]:
+        """The texts of all schemas that are referenced, by the name that the reference gives them."""
+        held = resolve(self.registry, references)
+        every = [*references, *(one for each in held.values() for one in each.references)]
+        return {one.name: held[one.subject, one.version].text for one in every}

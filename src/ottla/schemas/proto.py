@@ -5,14 +5,13 @@ from __future__ import annotations
 import base64
 from typing import Any, Literal
 
-from ottla.schemas import frames
-from ottla.schemas.avro_values import long_bytes, read_long
+from ottla.schemas.avro_values import long_bytes
 from ottla.schemas.client import Reference, RegisteredSchema, Registry
 from ottla.schemas.errors import InvalidData, SchemaError
+from ottla.schemas.proto_messages import indexes_of, parse, read_indexes
 from ottla.schemas.serde import Decode, Encode, RegistrySerde
 
 _BUILT_IN = "google/protobuf/"
-_MAX_INDEXES = 100
 
 
 class ProtobufSerde(RegistrySerde):
@@ -37,31 +36,33 @@ class ProtobufSerde(RegistrySerde):
         normalize: bool = False,
         dead_letters: Any = None,
     ) -> None:
-        super().__init__(registry, subject, key=key, strategy=strategy, ids=ids, dead_letters=dead_letters)
+        super().__init__(
+            registry,
+            subject,
+            key=key,
+            strategy=strategy,
+            ids=ids,
+            auto_register=auto_register,
+            normalize=normalize,
+            dead_letters=dead_letters,
+        )
         if message is None or not hasattr(message, "DESCRIPTOR"):
             raise SchemaError(
                 "Protobuf needs a generated message class: registry.protobuf('orders-value', Order)"
             )
         self._message = message
-        self._options = (auto_register, normalize)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        named = {"key": self._key, "strategy": self._strategy, "ids": self._ids}
-        named |= {"auto_register": self._options[0], "normalize": self._options[1]}
-        return _rebuild, ((self.registry, self.subject, self._message), named)
+    def _pickled(self) -> dict[str, Any]:
+        return {**self._options(), "message": self._message}
 
     def record_name(self) -> str:
         """The full name of the message, for subjects by record name."""
         return str(self._message.DESCRIPTOR.full_name)
 
     def _encoder(self, subject: str) -> tuple[Encode, RegisteredSchema]:
-        auto_register, normalize = self._options
         file = self._message.DESCRIPTOR.file
-        references = self._references(file)
-        submit = self.registry.register if auto_register else self.registry.lookup
-        held = submit(subject, _serialized(file), "PROTOBUF", references, normalize=normalize)
-        prefix = frames.prefix(held.id) if self._ids == "prefix" else b""
-        prefix += index_bytes(_indexes(self._message.DESCRIPTOR))
+        held = self._held(subject, _serialized(file), self._imports(file))
+        prefix = self._prefix(held) + index_bytes(indexes_of(self._message.DESCRIPTOR))
         kind = self._message
 
         def encode(value: Any) -> bytes:
@@ -72,32 +73,24 @@ class ProtobufSerde(RegistrySerde):
 
         return encode, held
 
-    def _references(self, file: Any) -> tuple[Reference, ...]:
+    def _imports(self, file: Any) -> tuple[Reference, ...]:
+        """The files that a file imports, registered under their own names."""
         found = []
         for each in file.dependencies:
             if each.name.startswith(_BUILT_IN):
                 continue
-            submit = self.registry.register if self._options[0] else self.registry.lookup
-            held = submit(each.name, _serialized(each), "PROTOBUF", self._references(each))
+            held = self._held(each.name, _serialized(each), self._imports(each))
             version = held.version or self.registry.latest(each.name).version
             found.append(Reference(each.name, each.name, version))
         return tuple(found)
 
     def _decoder(self, held: RegisteredSchema) -> Decode:
-        if held.type != "PROTOBUF":
-            raise InvalidData(
-                f"the schema {held.id} is {held.type}, and this deserializer reads PROTOBUF", held.id
-            )
-        from google.protobuf.message import DecodeError
-
+        self._check_type(held)
         kind = self._message
 
         def decode(data: bytes, start: int) -> Any:
-            start = skip_indexes(data, start)
-            try:
-                return kind.FromString(data[start:])
-            except DecodeError as error:
-                raise ValueError(f"it is not a {kind.__name__}: {error}") from None
+            _, start = read_indexes(data, start)
+            return parse(kind, data[start:])
 
         return decode
 
@@ -109,27 +102,5 @@ def index_bytes(indexes: list[int]) -> bytes:
     return b"".join([long_bytes(len(indexes)), *map(long_bytes, indexes)])
 
 
-def skip_indexes(data: bytes, start: int) -> int:
-    """The position after the indexes of a message type."""
-    count, start = read_long(data, start)
-    if not 0 <= count <= _MAX_INDEXES:
-        raise ValueError(f"the record claims {count} indexes of a message type")
-    for _ in range(count):
-        _, start = read_long(data, start)
-    return start
-
-
-def _indexes(descriptor: Any) -> list[int]:
-    found: list[int] = []
-    while descriptor.containing_type is not None:
-        found.insert(0, list(descriptor.containing_type.nested_types).index(descriptor))
-        descriptor = descriptor.containing_type
-    return [list(descriptor.file.message_types_by_name.values()).index(descriptor), *found]
-
-
 def _serialized(file: Any) -> str:
     return base64.b64encode(file.serialized_pb).decode()
-
-
-def _rebuild(positional: tuple[Any, ...], named: dict[str, Any]) -> ProtobufSerde:
-    return ProtobufSerde(*positional, **named)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from ottla.client.serializers import Deserializer, Serializer
 from ottla.client.structs import Headers
 from ottla.schemas import frames
 from ottla.schemas.avro_decode import DAMAGED, reason
-from ottla.schemas.client import RegisteredSchema, Registry
+from ottla.schemas.client import Reference, RegisteredSchema, Registry
 from ottla.schemas.errors import InvalidData, RegistryUnavailable, SchemaError
 
 Encode = Callable[[Any], bytes]
@@ -19,6 +22,8 @@ Decode = Callable[[bytes, int], Any]
 
 _STRATEGIES: Final = ("topic", "record", "topic-record")
 _MAX_DECODERS: Final = 10_000
+_MAX_REFERENCES_DEPTH: Final = 20
+_MAX_REFERENCES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,9 @@ class RegistrySerde(Serializer, Deserializer):
         key: bool,
         strategy: str,
         ids: str,
+        auto_register: bool,
+        normalize: bool,
+        references: tuple[Reference, ...] = (),
         dead_letters: DeadLetters | None,
     ) -> None:
         if strategy not in _STRATEGIES:
@@ -76,12 +84,50 @@ class RegistrySerde(Serializer, Deserializer):
         self._key = key
         self._strategy = strategy
         self._ids = ids
+        self._auto_register = auto_register
+        self._normalize = normalize
+        self._references = references
         self._dead_letters = dead_letters
         self._header = frames.KEY_HEADER if key else frames.VALUE_HEADER
         self._encoders: dict[str, tuple[Encode, RegisteredSchema]] = {}
         self._decoders: dict[int | str, Decode] = {}
         self._by_prefix: dict[bytes, Decode] = {}
         """The same by the first five bytes of a record."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self._pickled())
+
+    @abstractmethod
+    def _pickled(self) -> dict[str, Any]:
+        """The arguments to build this serde again in another process."""
+
+    def _options(self) -> dict[str, Any]:
+        """The arguments that all serdes have. Dead letters stay in the process that has their producer."""
+        return {
+            "registry": self.registry,
+            "subject": self.subject,
+            "key": self._key,
+            "strategy": self._strategy,
+            "ids": self._ids,
+            "auto_register": self._auto_register,
+            "normalize": self._normalize,
+        }
+
+    def _held(
+        self, subject: str, text: str, references: tuple[Reference, ...] | None = None
+    ) -> RegisteredSchema:
+        """A schema as the registry holds it: registered now, or before if that is asked for."""
+        submit = self.registry.register if self._auto_register else self.registry.lookup
+        used = self._references if references is None else references
+        return submit(subject, text, self.format, used, normalize=self._normalize)
+
+    def _prefix(self, held: RegisteredSchema) -> bytes:
+        return frames.prefix(held.id) if self._ids == "prefix" else b""
+
+    def _check_type(self, held: RegisteredSchema) -> None:
+        if held.type != self.format:
+            text = f"the schema {held.id} is {held.type}, and this deserializer reads {self.format}"
+            raise InvalidData(text, held.id)
 
     @abstractmethod
     def _encoder(self, subject: str) -> tuple[Encode, RegisteredSchema]:
@@ -199,3 +245,42 @@ class RegistrySerde(Serializer, Deserializer):
 
 def _streams(serde: RegistrySerde) -> Any:
     return serde.streams_serde()
+
+
+def _rebuild(kind: type[RegistrySerde], arguments: dict[str, Any]) -> RegistrySerde:
+    return kind(**arguments)
+
+
+def schema_text(schema: Any, suffixes: tuple[str, ...]) -> str:
+    """The text of a schema that is given as a document, as text or as the path of a file."""
+    if isinstance(schema, dict | list | bool):
+        return msgspec.json.encode(schema).decode()
+    if isinstance(schema, Path) or (isinstance(schema, str) and schema.endswith(suffixes)):
+        try:
+            return Path(schema).read_text()
+        except OSError as error:
+            raise SchemaError(f"the schema file {schema} cannot be read: {error.strerror}") from None
+    if isinstance(schema, str):
+        return schema
+    raise SchemaError(f"{schema!r} is not a schema: give a dataclass, a dict, JSON text or a path")
+
+
+def resolve(registry: Registry, references: tuple[Reference, ...]) -> dict[tuple[str, int], RegisteredSchema]:
+    """The schemas that others use, by subject and version: each once, and after those that it uses itself."""
+    found: dict[tuple[str, int], RegisteredSchema] = {}
+
+    def visit(each: tuple[Reference, ...], depth: int) -> None:
+        if depth > _MAX_REFERENCES_DEPTH or len(found) > _MAX_REFERENCES:
+            raise SchemaError(
+                f"a schema has references deeper than {_MAX_REFERENCES_DEPTH} levels or to more than"
+                f" {_MAX_REFERENCES} schemas"
+            )
+        for one in each:
+            place = (one.subject, one.version)
+            if place not in found:
+                held = registry.version(*place)
+                visit(held.references, depth + 1)
+                found[place] = held
+
+    visit(references, 1)
+    return found

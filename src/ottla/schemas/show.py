@@ -5,25 +5,36 @@ For tools and pages. Bytes without a schema id stay as they are.
 
 from __future__ import annotations
 
-import base64
 import decimal
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from ottla.schemas import frames
-from ottla.schemas.avro_values import read_long
 from ottla.schemas.client import RegisteredSchema, Registry
-from ottla.schemas.errors import SchemaError
+from ottla.schemas.errors import RegistryUnavailable, SchemaError
+from ottla.schemas.proto_messages import MessageTypes
 
 _logger = logging.getLogger(__name__)
 
 _MAX_KNOWN: Final = 10_000
-_MAX_INDEXES: Final = 100
+_DOWN_FOR_S: Final = 5.0
+"""A registry that does not answer is asked again after this time, not with every record."""
 
 Show = Callable[[bytes, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A key or a value as JSON text, the format that it has in the log, and the id or guid of its schema."""
+
+    text: bytes
+    format: str
+    schema: int | str
 
 
 class Shower:
@@ -31,11 +42,18 @@ class Shower:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._known: dict[int | str, Show] = {}
+        self._known: dict[int | str, tuple[str, Show]] = {}
+        self._logged: set[int | str | None] = set()
+        self._down_until = 0.0
 
     def show(self, data: bytes | None, headers: Any = None, *, key: bool = False) -> bytes | None:
         """JSON for a record with a schema id; the bytes themselves for others."""
-        if data is None:
+        found = self.decode(data, headers, key=key)
+        return data if found is None else found.text
+
+    def decode(self, data: bytes | None, headers: Any = None, *, key: bool = False) -> Decoded | None:
+        """A record with a schema id as JSON; None for others, and for those that cannot be read."""
+        if data is None or time.monotonic() < self._down_until:
             return None
         name: int | str | None = frames.schema_id_of(data)
         start = frames.PREFIX_BYTES
@@ -46,26 +64,32 @@ class Shower:
             if header is not None:
                 name, start = frames.read_header(header), 0
             if name is None:
-                return data
-            return self._by_name(name)(data, start)
+                return None
+            kind, show = self._by_name(name)
+            return Decoded(show(data, start), kind, name)
+        except RegistryUnavailable as error:
+            self._down_until = time.monotonic() + _DOWN_FOR_S
+            _logger.warning("Records are shown as they are for %g s: %s", _DOWN_FOR_S, error)
         except (SchemaError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
-            _logger.warning("A record with the schema id %s is shown as it is: %s", name, error)
-            return data
+            if name not in self._logged and len(self._logged) < _MAX_KNOWN:
+                self._logged.add(name)
+                _logger.warning("Records with the schema id %s are shown as they are: %s", name, error)
+        return None
 
-    def _by_name(self, name: int | str) -> Show:
+    def _by_name(self, name: int | str) -> tuple[str, Show]:
         found = self._known.get(name)
         if found is None:
             held = self._registry.by_guid(name) if isinstance(name, str) else self._registry.by_id(name)
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            found = self._known[name] = self._shower(held)
+            found = self._known[name] = held.type, self._shower(held)
         return found
 
     def _shower(self, held: RegisteredSchema) -> Show:
         if held.type == "JSON":
             return lambda data, start: data[start:]
         if held.type == "PROTOBUF":
-            return self._protobuf(held)
+            return _protobuf(MessageTypes(self._registry, held))
         decode = self._registry.avro("-")._decoder(held)
 
         def show(data: bytes, start: int) -> bytes:
@@ -73,54 +97,15 @@ class Shower:
 
         return show
 
-    def _protobuf(self, held: RegisteredSchema) -> Show:
-        try:
-            from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
-        except ImportError:
-            raise SchemaError("Protobuf needs the package protobuf: pip install 'ottla[registry]'") from None
-        pool = descriptor_pool.DescriptorPool()
-        file = self._add(pool, descriptor_pb2, f"/schemas/ids/{held.id}", "main.proto", 0)
 
-        def show(data: bytes, start: int) -> bytes:
-            count, start = read_long(data, start)
-            if not 0 <= count <= _MAX_INDEXES:
-                raise ValueError(f"the record claims {count} indexes of a message type")
-            path = []
-            for _ in range(count):
-                each, start = read_long(data, start)
-                path.append(each)
-            types = list(file.message_types_by_name.values())
-            kind = types[path[0] if path else 0]
-            for each in path[1:]:
-                kind = list(kind.nested_types)[each]
-            message = message_factory.GetMessageClass(kind).FromString(data[start:])
-            text: str = json_format.MessageToJson(message, indent=None)
-            return text.encode()
+def _protobuf(types: MessageTypes) -> Show:
+    from google.protobuf import json_format
 
-        return show
+    def show(data: bytes, start: int) -> bytes:
+        text: str = json_format.MessageToJson(types.read(data, start), indent=None)
+        return text.encode()
 
-    def _add(self, pool: Any, descriptors: Any, path: str, name: str, depth: int) -> Any:
-        """A file and those it imports, in a pool of descriptors."""
-        if depth > 20:
-            raise SchemaError("the imports of a schema are nested deeper than 20 levels")
-        answer = self._registry.ask("GET", f"{path}?format=serialized", about=name)
-        for one in answer.get("references") or ():
-            place = f"/subjects/{one['subject']}/versions/{one['version']}"
-            self._add(pool, descriptors, place, one["name"], depth + 1)
-        file = descriptors.FileDescriptorProto.FromString(base64.b64decode(answer["schema"]))
-        file.name = name
-        for each in file.dependency:
-            if each.startswith("google/protobuf/"):
-                self._add_built_in(pool, each)
-        pool.Add(file)
-        return pool.FindFileByName(name)
-
-    @staticmethod
-    def _add_built_in(pool: Any, name: str) -> None:
-        import importlib
-
-        module = importlib.import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
-        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    return show
 
 
 def _plain(value: Any) -> Any:

@@ -8,19 +8,25 @@ Records of several writer schemas may stand in one column: each is read with its
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any
 
 from ottla.registry import avro
 from ottla.registry.avro_types import AvroType
-from ottla.schemas import frames
-from ottla.schemas.avro_decode import DAMAGED, compile_decoder, reason
+from ottla.schemas.avro_decode import compile_decoder
 from ottla.schemas.client import Registry
 from ottla.schemas.errors import InvalidData, SchemaError
+from ottla.schemas.spark_columns import Mode, arrow_function, cached, check_mode, read_rows
+from ottla.schemas.spark_json import from_json_schema, to_json_schema
+from ottla.schemas.spark_proto import from_protobuf, to_protobuf
 
-_DECODERS: Final[dict[Any, Any]] = {}
-"""Decoders of this Python worker, by registry, reader's schema and id: Spark sends a function again with every task."""
-_MAX_DECODERS: Final = 10_000
+__all__ = [
+    "from_avro",
+    "from_json_schema",
+    "from_protobuf",
+    "to_avro",
+    "to_json_schema",
+    "to_protobuf",
+]
 
 
 def from_avro(
@@ -29,20 +35,22 @@ def from_avro(
     subject: str | None = None,
     schema: Any = None,
     *,
-    mode: Literal["failfast", "permissive"] = "failfast",
+    mode: Mode = "failfast",
 ) -> Any:
     """A column of records with schema ids as a column of structs.
 
     The type is that of `schema` (a dataclass, a dict, JSON text or a path), else of the subject's latest version. A
     record that cannot be read fails the query with its schema id; it is null with `mode="permissive"`.
     """
-    if mode not in ("failfast", "permissive"):
-        raise SchemaError(f"there is no mode {mode!r}: use 'failfast' or 'permissive'")
+    permissive = check_mode(mode)
     text = _reader_text(registry, subject, schema)
     reader = avro.parse(text, lenient=True).root
     kind = spark_type(reader)
-    read = _reader(registry, text, permissive=mode == "permissive")
-    return _arrow_udf(read, kind)(column)
+
+    def read(values: Any) -> Any:
+        return read_column(values, registry, text, permissive=permissive)
+
+    return arrow_function(read, kind)(column)
 
 
 def to_avro(column: Any, registry: Registry, subject: str, schema: Any = None, **options: Any) -> Any:
@@ -51,7 +59,13 @@ def to_avro(column: Any, registry: Registry, subject: str, schema: Any = None, *
     if serde._attributes:
         # Rows come as dicts: a dataclass gives its schema only.
         serde = registry.avro(subject, serde._text, **options)
-    return _arrow_udf(_writer(serde), "binary")(column)
+
+    def write(values: Any) -> Any:
+        import pyarrow as pa
+
+        return pa.array([serde.serialize("", [], value) for value in values.to_pylist()], pa.binary())
+
+    return arrow_function(write, "binary")(column)
 
 
 def _reader_text(registry: Registry, subject: str | None, schema: Any) -> str:
@@ -190,45 +204,22 @@ def _spark_unit(kind: Any) -> Any:
 # -- functions of the workers
 
 
-def _arrow_udf(function: Any, kind: Any) -> Any:
-    from pyspark.sql import functions
-
-    # It is missing in the types of the package.
-    module: Any = functions
-    return module.arrow_udf(function, returnType=kind)
-
-
-def _reader(registry: Registry, text: str, *, permissive: bool) -> Callable[[Any], Any]:
-    def read(values: Any) -> Any:
-        return read_column(values, registry, text, permissive=permissive)
-
-    import pyarrow as pa
-
-    read.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    return read
-
-
-def _writer(serde: Any) -> Callable[[Any], Any]:
-    import pyarrow as pa
-
-    def write(values: Any) -> Any:
-        return pa.array([serde.serialize("", [], value) for value in values.to_pylist()], pa.binary())
-
-    write.__annotations__ = {"values": pa.Array, "return": pa.Array}
-    return write
-
-
 def read_column(values: Any, registry: Registry, text: str, *, permissive: bool) -> Any:
     """An Arrow column of records as a column of their values."""
     import pyarrow as pa
 
-    reader = _cached(("reader", text), lambda: avro.parse(text, lenient=True).root)
-    decoders: dict[bytes, Any] = _cached(("ids", registry.urls, text), dict)
+    reader = cached(("reader", text), lambda: avro.parse(text, lenient=True).root)
+    decoders: dict[bytes, Any] = cached(("ids", registry.urls, text), dict)
     collecting = gc.isenabled()
     # A batch makes many rows and no cycles: the collector would only walk over them.
     gc.disable()
     try:
-        rows = _rows(values.to_pylist(), decoders, registry, reader, permissive=permissive)
+        rows = read_rows(
+            values.to_pylist(),
+            decoders,
+            lambda number: _decoder(registry, number, reader),
+            permissive=permissive,
+        )
     finally:
         if collecting:
             gc.enable()
@@ -236,31 +227,6 @@ def read_column(values: Any, registry: Registry, text: str, *, permissive: bool)
     found = _columns(rows, kind, reader) if reader.kind in ("record", "error") else pa.array(rows, kind)
     wanted = _spark_unit(kind)
     return found if wanted == kind else found.cast(wanted)
-
-
-def _rows(
-    values: list[Any], decoders: dict[bytes, Any], registry: Registry, reader: AvroType, *, permissive: bool
-) -> list[Any]:
-    """The records of a batch, each read with the schema that its first five bytes name."""
-    rows: list[Any] = []
-    known = decoders.get
-    for data in values:
-        if data is None:
-            rows.append(None)
-            continue
-        try:
-            decode = known(data[:5])
-            if decode is None:
-                number = frames.check_prefix(data)
-                decode = decoders[data[:5]] = _decoder(registry, number, reader)
-            rows.append(decode(data, 5))
-        except DAMAGED as error:
-            if not permissive:
-                schema_id = frames.schema_id_of(data)
-                text = f"a record with the schema id {schema_id} cannot be read: {reason(error)}"
-                raise InvalidData(text, schema_id) from None
-            rows.append(None)
-    return rows
 
 
 def _columns(rows: list[Any], kind: Any, reader: AvroType) -> Any:
@@ -283,12 +249,3 @@ def _decoder(registry: Registry, number: int, reader: AvroType) -> Any:
         raise InvalidData(f"the schema {number} is {held.type}, and from_avro reads AVRO", number)
     writer = registry.avro("-")._parse(held.text, held.references)
     return compile_decoder(writer.root, reader, checked=False, rows=True)
-
-
-def _cached(key: Any, make: Callable[[], Any]) -> Any:
-    found = _DECODERS.get(key)
-    if found is None:
-        if len(_DECODERS) >= _MAX_DECODERS:
-            _DECODERS.clear()
-        found = _DECODERS[key] = make()
-    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 import click
@@ -284,14 +284,16 @@ def _starts(session: Session, flags: ConsumeFlags) -> dict[Partition, int]:
     return {each: max(end - count, firsts[each]) for each, end in ends.items()}
 
 
-def _shower(url: str) -> Shower:
+def _shower(properties: Mapping[str, str], url: str | None) -> Shower | None:
+    """What shows records by the registry of the flag, else of the properties."""
     from ottla.schemas.client import Registry
     from ottla.schemas.show import Shower
 
     try:
-        return Shower(Registry(url))
+        registry = Registry.of({**properties, "schema.registry.url": url} if url else properties)
     except ValueError as error:
         raise UsageProblem(str(error)) from None
+    return None if registry is None else Shower(registry)
 
 
 class _Reading:
@@ -315,7 +317,7 @@ class _Reading:
         self._ended: set[Partition] = set()
         self._limit = -1 if flags.max_messages is None else flags.max_messages
         self._count = 0
-        self._shower = _shower(flags.schema_registry) if flags.schema_registry else None
+        self._shower = _shower(session.properties, flags.schema_registry)
 
     def run(self) -> int:
         """Print records; their number."""

@@ -36,6 +36,7 @@ _RENAMED: Final = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "ssl.truststore.location": "ssl.ca.location",
 }
+_OF_REGISTRIES: Final = ("schema.registry.", "basic.auth.")
 _WITHOUT_MEANING: Final = frozenset(
     {
         "allow.auto.create.topics",
@@ -88,7 +89,7 @@ def settings(session: Session, properties: Mapping[str, str], **more: object) ->
             merged |= {"ssl.certificate.location": value, "ssl.key.location": value}
         elif key == "ssl.endpoint.identification.algorithm":
             merged[key] = value.strip() or "none"
-        elif key not in _WITHOUT_MEANING and value != "":
+        elif key not in _WITHOUT_MEANING and not key.startswith(_OF_REGISTRIES) and value != "":
             merged[_RENAMED.get(key, key)] = value
     if _uses_tokens(merged):
         merged = _with_tokens(merged, {**session.properties, **properties})

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.connect.config.definitions import HIDDEN
+from ottla.credentials.secret import hide_login
 from ottla.credentials.secret_keys import holds_secret
 
 _SHORTEST: Final = 4
@@ -15,7 +16,9 @@ _SHORTEST: Final = 4
 
 def masked(config: Mapping[str, str]) -> dict[str, str]:
     """A configuration for logs and pages."""
-    return {key: HIDDEN if holds_secret(key) and value else value for key, value in config.items()}
+    return {
+        key: HIDDEN if holds_secret(key) and value else hide_login(value) for key, value in config.items()
+    }
 
 
 class Redactor:

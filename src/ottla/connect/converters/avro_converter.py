@@ -6,17 +6,15 @@ Names and logical types follow Confluent's converter, so that connectors here an
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
-from ottla.connect.converters.base import Converter, SchemaAndValue
+from ottla.connect.converters.registry_converter import RegistryConverter, connect_value, plain_value
 from ottla.connect.data import schema as data
-from ottla.connect.data.schema import Schema, Struct, Type
+from ottla.connect.data.schema import Schema, Type
 from ottla.connect.failures import DataError
 from ottla.registry.avro_types import AvroType
 from ottla.schemas.avro_encode import python_default
-from ottla.schemas.client import Registry
-from ottla.schemas.errors import SchemaError
 
 _PLAIN: Final = {
     Type.INT8: "int",
@@ -49,55 +47,26 @@ _PRECISION: Final = 64
 _DEFAULT_NAME: Final = "ConnectDefault"
 
 
-class AvroConverter(Converter):
-    """Reads and writes Avro. `schema.registry.url` is required; `basic.auth.user.info` is user:password."""
+class AvroConverter(RegistryConverter):
+    """`io.confluent.connect.avro.AvroConverter`: see `RegistryConverter` for its settings."""
 
-    def __init__(self, configs: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
-        super().__init__(configs, is_key=is_key)
-        url = self.configs.get("schema.registry.url")
-        if not url:
-            raise DataError("AvroConverter needs the setting schema.registry.url")
-        user, _, password = self.configs.get("basic.auth.user.info", "").partition(":")
-        self._registry = Registry(url, user, password)
-        self._reader = self._registry.avro(key=is_key)
-        self._writers: dict[tuple[str, Schema], Any] = {}
-        self._schemas: dict[int, Schema] = {}
+    format = "Avro"
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """The record of a value; null without a value."""
-        if value is None:
-            return None
-        if schema is None:
-            raise DataError(
-                "AvroConverter writes data with a schema only; use a source or transform that gives one"
-            )
-        try:
-            writer = self._writers.get((topic, schema))
-            if writer is None:
-                text = json.dumps(avro_of(schema, set()))
-                register = self.flag("auto.register.schemas", True)
-                writer = self._registry.avro(None, text, key=self.is_key, auto_register=register)
-                self._writers[topic, schema] = writer
-            written: bytes = writer.serialize(topic, [], plain_value(value))
+    def _writer(self, topic: str, schema: Schema) -> Callable[[Any], bytes]:
+        text = json.dumps(avro_of(schema, set()))
+        serde = self.registry.avro(None, text, key=self.is_key, auto_register=self._registers)
+
+        def write(value: Any) -> bytes:
+            written: bytes = serde.serialize(topic, [], plain_value(value))
             return written
-        except SchemaError as error:
-            raise DataError(f"Failed to serialize Avro data from topic {topic}: {error}") from error
 
-    def to_connect(self, topic: str, data_: bytes | None) -> SchemaAndValue:
-        """The value of a record with its schema."""
-        if data_ is None:
-            return None, None
-        try:
-            value = self._reader.deserialize(topic, [], data_)
-            number = int.from_bytes(data_[1:5], "big")
-            schema = self._schemas.get(number)
-            if schema is None:
-                held = self._registry.by_id(number)
-                root = self._reader._parse(held.text, held.references).root
-                schema = self._schemas[number] = schema_of(root)
-            return schema, connect_value(schema, value)
-        except SchemaError as error:
-            raise DataError(f"Failed to deserialize data for topic {topic} to Avro: {error}") from error
+        return write
+
+    def _reader(self, schema_id: int) -> tuple[Schema, Callable[[bytes], Any]]:
+        serde = self.registry.avro(key=self.is_key)
+        held = self.registry.by_id(schema_id)
+        schema = schema_of(serde._parse(held.text, held.references).root)
+        return schema, lambda data: connect_value(schema, serde.deserialize("", [], data))
 
 
 def avro_of(schema: Schema, seen: set[str]) -> Any:
@@ -158,17 +127,6 @@ def _record(schema: Schema, seen: set[str]) -> Any:
     return {**out, "namespace": space} if space else out
 
 
-def plain_value(value: Any) -> Any:
-    """A Connect value as the Avro writer takes it: structs become dicts."""
-    if isinstance(value, Struct):
-        return {one.name: plain_value(value.get(one.name)) for one in value.schema.fields}
-    if isinstance(value, list | tuple):
-        return [plain_value(each) for each in value]
-    if isinstance(value, dict):
-        return {key: plain_value(each) for key, each in value.items()}
-    return value
-
-
 def schema_of(one: AvroType, *, optional: bool = False, default: Any = None) -> Schema:
     """The Connect schema of an Avro type."""
     more: dict[str, Any] = {"optional": optional, "default": default}
@@ -203,21 +161,3 @@ def schema_of(one: AvroType, *, optional: bool = False, default: Any = None) -> 
     if one.kind not in _FROM_AVRO:
         raise DataError(f"AvroConverter has no Connect type for the Avro type {one.kind}")
     return Schema(_FROM_AVRO[one.kind], **more)
-
-
-def connect_value(schema: Schema, value: Any) -> Any:
-    """A decoded value with structs in place of dicts."""
-    if value is None:
-        return None
-    if schema.type is Type.STRUCT:
-        found = Struct(schema)
-        for one in schema.fields:
-            found.put(one.name, connect_value(one.schema, value.get(one.name)))
-        return found
-    if schema.type is Type.ARRAY:
-        assert schema.value_schema is not None
-        return [connect_value(schema.value_schema, each) for each in value]
-    if schema.type is Type.MAP:
-        assert schema.value_schema is not None
-        return {key: connect_value(schema.value_schema, each) for key, each in value.items()}
-    return value

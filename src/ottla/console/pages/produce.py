@@ -123,9 +123,10 @@ async def plan_resend(view: View, form: Form) -> Plan:
         raise BadInput(f"There is no record at {name} {partition}:{offset:,}.")
     if view.console.masks.for_reader(name, view.principal):
         raise BadInput("Records of this topic are masked for you: they cannot be sent again.")
-    record = Record(0, int(time.time() * 1000), found.key, found.value, found.headers)
+    key, value = found.stored or (found.key, found.value)
+    record = Record(0, int(time.time() * 1000), key, value, found.headers)
     count = view.state.topics[target].partitions
-    number = partition if target == name else partition_for(found.key, count)
+    number = partition if target == name else partition_for(key, count)
 
     async def apply() -> str:
         written = await view.cluster.call(produce, target, number, [record])

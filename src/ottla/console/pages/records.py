@@ -53,14 +53,16 @@ class Row:
 
     @property
     def size(self) -> int:
-        return len(self.seen.key or b"") + len(self.seen.value or b"")
+        key, value = self.seen.stored or (self.seen.key, self.seen.value)
+        return len(key or b"") + len(value or b"")
 
 
 def row(seen: Seen, how: str = "auto") -> Row:
     """A record, decoded."""
     if seen.control:
         return Row(seen, Shown("control", f"{seen.control} marker"), Shown("control", ""), [])
-    key, value = show_record(seen.topic, seen.key, seen.value, how)
+    stored = seen.stored if how == "hex" and seen.stored is not None else (seen.key, seen.value)
+    key, value = show_record(seen.topic, *stored, how)
     headers = [(name, show(data)) for name, data in seen.headers[:100]]
     return Row(seen, key, value, headers)
 
@@ -131,7 +133,8 @@ def condition(view: View, topic: str, given: Mapping[str, str] | None = None) ->
             return False
         return fits is None or fits(_AsMessage(looked_at))
 
-    usable = spellings if len(text.encode()) >= _MIN_NEEDLE and not masks else ()
+    plain = not masks and view.cluster.reader.shower is None
+    usable = spellings if len(text.encode()) >= _MIN_NEEDLE and plain else ()
     return Condition(wanted, usable, masks)
 
 

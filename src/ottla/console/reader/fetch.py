@@ -17,6 +17,7 @@ from ottla.wire.messages import FetchRequest, ListOffsetsRequest, MetadataReques
 
 if TYPE_CHECKING:
     from ottla.admin.settings import ClusterSettings
+    from ottla.schemas.show import Shower
     from ottla.wire.messages import FetchResponse
 
 MAX_READERS: Final = 32
@@ -67,6 +68,8 @@ class Reader:
         self._shared: dict[Node, AsyncConnection] = {}
         self._leaders: dict[str, tuple[float, dict[int, Node]]] = {}
         self._slots = asyncio.Semaphore(MAX_READERS)
+        self.shower: Shower | None = None
+        """Decodes keys and values with schema ids, where the cluster has a schema registry."""
 
     @property
     def slots(self) -> asyncio.Semaphore:

@@ -21,6 +21,7 @@ from ottla.records.record import Header
 
 if TYPE_CHECKING:
     from ottla.records.batch import BatchHeader
+    from ottla.schemas.show import Decoded, Shower
 
 MAX_COUNT: Final = 1_000
 MAX_PARTITIONS: Final = 1_000
@@ -50,6 +51,10 @@ class Seen:
     """Beyond the last stable offset: its transaction has not ended."""
     control: str = ""
     """The name of a control record's type."""
+    stored: tuple[bytes | None, bytes | None] | None = field(default=None, repr=False)
+    """Key and value as they stand in the log, where a schema registry has decoded them."""
+    schemas: tuple[str, str] = ("", "")
+    """The formats and schema ids of a decoded key and value, in words."""
 
 
 @dataclass(slots=True)
@@ -117,6 +122,39 @@ def unpack(
     return found
 
 
+def decode(records: list[Seen], shower: Shower | None) -> list[Seen]:
+    """Keys and values with schema ids become JSON. May ask the registry, and wait for it."""
+    if shower is None:
+        return records
+    for seen in records:
+        if seen.control or seen.topic.startswith("__"):
+            continue
+        key = shower.decode(seen.key, seen.headers, key=True)
+        value = shower.decode(seen.value, seen.headers)
+        if key is not None or value is not None:
+            seen.stored = (seen.key, seen.value)
+            seen.key = seen.key if key is None else key.text
+            seen.value = seen.value if value is None else value.text
+            seen.schemas = (_schema(key), _schema(value))
+    return records
+
+
+def _schema(found: Decoded | None) -> str:
+    return "" if found is None else f"{found.format.capitalize()}, schema {found.schema}"
+
+
+def unpack_decoded(
+    topic: str,
+    fetched: Fetched,
+    low: int,
+    aborted: Sequence[tuple[int, int]] | None,
+    needles: Sequence[bytes],
+    shower: Shower | None,
+) -> list[Seen]:
+    """The records of fetched batches, decoded by the schema registry if there is one. May take long: not for a loop."""
+    return decode(unpack(topic, fetched, low, aborted, needles), shower)
+
+
 async def read_at(
     reader: Reader,
     topic: str,
@@ -136,7 +174,9 @@ async def read_at(
             topic, {partition: offset}, partition_bytes=partition_bytes, committed=True
         )
         aborted = committed[partition].aborted
-    return fetched, await asyncio.to_thread(unpack, topic, fetched, offset, aborted, needles)
+    return fetched, await asyncio.to_thread(
+        unpack_decoded, topic, fetched, offset, aborted, needles, reader.shower
+    )
 
 
 async def bounds(

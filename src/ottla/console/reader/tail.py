@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from ottla.admin.partitions import LATEST
-from ottla.console.reader.records import Seen, unpack
+from ottla.console.reader.records import Seen, unpack_decoded
 from ottla.errors import ApiException
 
 if TYPE_CHECKING:
@@ -130,7 +130,8 @@ class Tail:
             # Nobody can read so many: they are counted, and not unpacked.
             return
         aborted = None if self._committed else ()
-        for seen in await asyncio.to_thread(unpack, self._topic, fetched, low, aborted):
+        shower = self._reader.shower
+        for seen in await asyncio.to_thread(unpack_decoded, self._topic, fetched, low, aborted, (), shower):
             if seen.control or not self._wanted(seen):
                 continue
             self._frame.matched += 1

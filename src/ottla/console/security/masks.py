@@ -97,7 +97,7 @@ class Masks:
                     inside.append((path, mask.how))
         if inside and value is not None:
             value = self._inside(value, inside)
-        return replace(record, key=key, value=value, headers=headers)
+        return replace(record, key=key, value=value, headers=headers, stored=None)
 
     def _inside(self, value: bytes, inside: Sequence[tuple[tuple[str, ...], str]]) -> bytes:
         try:

@@ -17,6 +17,7 @@ from ottla.registry.rest.http import (
     Request,
     answer_type,
     check_content_type,
+    in_utf8,
     split_path,
     split_query,
 )
@@ -89,7 +90,7 @@ class App:
             self._users.authorize(user, method, request.segments, request.context)
         if method in ("POST", "PUT"):
             check_content_type(headers.get("content-type", ""))
-            request.body = await _body(receive)
+            request.body = in_utf8(await _body(receive), headers.get("content-type", ""))
         if handler in self.api.writes:
             found = await self._write(request, handler, words)
         else:

@@ -16,6 +16,8 @@ MEDIA_TYPES: Final = (
     "application/vnd.schemaregistry+json",
     "application/json",
 )
+_MAX_ACCEPTED: Final = 50
+_CHARSETS: Final = ("utf-16", "utf-16le", "utf-16be", "utf-32", "iso-8859-1")
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -123,15 +125,53 @@ def split_query(raw: bytes) -> list[tuple[str, str]]:
 
 def answer_type(accept: str) -> str:
     """The media type of the answer for an Accept header; 406 where none of ours will do."""
-    if not accept or "*/*" in accept or MEDIA_TYPES[0] in accept:
+    if not accept or accept == "*/*":
         return MEDIA_TYPES[0]
-    for part in accept.split(","):
-        kind = part.split(";")[0].strip().lower()
-        if kind in MEDIA_TYPES:
-            return kind
-        if kind == "application/*":
-            return MEDIA_TYPES[0]
-    raise RegistryError(406, 406, "HTTP 406 Not Acceptable")
+    found: list[tuple[float, int, str]] = []
+    for part in accept.split(",", _MAX_ACCEPTED)[:_MAX_ACCEPTED]:
+        kind, *parameters = (word.strip().lower() for word in part.split(";"))
+        weight = _weight(parameters)
+        if weight > 0:
+            wanted = MEDIA_TYPES[0] if kind == "application/*" or kind.split("/")[0] == "*" else kind
+            if wanted in MEDIA_TYPES:
+                found.append((-weight, MEDIA_TYPES.index(wanted), wanted))
+    if not found:
+        raise RegistryError(406, 406, "HTTP 406 Not Acceptable")
+    return min(found)[2]
+
+
+def _weight(parameters: list[str]) -> float:
+    """The weight of a part of an Accept header: 1 without a valid one."""
+    for one in parameters:
+        name, _, text = one.partition("=")
+        if name.strip() == "q":
+            try:
+                return min(1.0, max(0.0, float(text)))
+            except ValueError:
+                return 1.0
+    return 1.0
+
+
+def charset(content_type: str) -> str:
+    """The character set that a Content-Type header names; UTF-8 where it names none."""
+    for part in content_type.lower().split(";")[1:]:
+        name, _, value = part.partition("=")
+        if name.strip() == "charset":
+            return value.strip().strip('"')
+    return "utf-8"
+
+
+def in_utf8(body: bytes, content_type: str) -> bytes:
+    """A body in UTF-8, whatever the character set of its header; 415 for one that is unknown here."""
+    given = charset(content_type)
+    if given in ("utf-8", "utf8", "us-ascii"):
+        return body
+    if given not in _CHARSETS:
+        raise RegistryError(415, 415, f"The character set {given[:40]} is not known; use UTF-8.")
+    try:
+        return body.decode(given).encode()
+    except UnicodeDecodeError:
+        raise RegistryError(400, 400, f"The body is not a text in {given}.") from None
 
 
 def check_content_type(given: str) -> None:

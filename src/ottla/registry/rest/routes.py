@@ -198,8 +198,11 @@ class Api:
         out["guid"] = content.guid()
         if request.flag("fetchMaxId"):
             out["maxId"] = self.registry.state.contexts[context].max_id
+        users = sorted(self.registry.state.contexts[context].users.get(number, ()))
+        if request.flag("includeSubjects"):
+            # Karapace's clients ask so.
+            out["subjects"] = sorted({subject for subject, _ in users})
         if request.query.get("subject"):
-            users = sorted(self.registry.state.contexts[context].users.get(number, ()))
             wanted = names.split(request.query["subject"])[1]
             mine = [place for place in users if names.split(place[0])[1] == wanted] or users
             if mine:

@@ -1,0 +1,88 @@
+"""What Spark's functions of all formats share: Arrow functions, caches of a worker, and the rows of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from ottla.schemas import frames
+from ottla.schemas.avro_decode import DAMAGED, reason
+from ottla.schemas.errors import InvalidData, SchemaError
+
+Mode = Literal["failfast", "permissive"]
+Decode = Callable[[bytes, int], Any]
+
+_CACHED: Final[dict[Any, Any]] = {}
+"""Decoders of this Python worker: Spark sends a function again with every task."""
+_MAX_CACHED: Final = 10_000
+
+
+def cached(key: Any, make: Callable[[], Any]) -> Any:
+    """What this worker made before for a key, or makes now."""
+    found = _CACHED.get(key)
+    if found is None:
+        if len(_CACHED) >= _MAX_CACHED:
+            _CACHED.clear()
+        found = _CACHED[key] = make()
+    return found
+
+
+def check_mode(mode: str) -> bool:
+    """Whether a mode passes over records that cannot be read."""
+    if mode not in ("failfast", "permissive"):
+        raise SchemaError(f"there is no mode {mode!r}: use 'failfast' or 'permissive'")
+    return mode == "permissive"
+
+
+def arrow_function(function: Callable[[Any], Any], kind: Any) -> Any:
+    """A function of Arrow arrays for columns."""
+    import pyarrow as pa
+    from pyspark.sql import functions
+
+    function.__annotations__ = {"values": pa.Array, "return": pa.Array}
+    # It is missing in the types of the package.
+    module: Any = functions
+    return module.arrow_udf(function, returnType=kind)
+
+
+def read_rows(
+    values: list[Any], decoders: dict[bytes, Decode], make: Callable[[int], Decode], *, permissive: bool
+) -> list[Any]:
+    """The records of a batch, each read with the schema that its first five bytes name."""
+    rows: list[Any] = []
+    known = decoders.get
+    for data in values:
+        if data is None:
+            rows.append(None)
+            continue
+        try:
+            decode = known(data[:5])
+            if decode is None:
+                decode = decoders[data[:5]] = make(frames.check_prefix(data))
+            rows.append(decode(data, 5))
+        except DAMAGED as error:
+            if not permissive:
+                schema_id = frames.schema_id_of(data)
+                text = f"a record with the schema id {schema_id} cannot be read: {reason(error)}"
+                raise InvalidData(text, schema_id) from None
+            rows.append(None)
+    return rows
+
+
+def array_of(rows: list[Any], kind: Any, *, permissive: bool) -> Any:
+    """Rows of plain values as an Arrow array; what does not fit is null where that is allowed."""
+    import pyarrow as pa
+
+    try:
+        return pa.array(rows, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if not permissive:
+            raise InvalidData(f"a record does not fit the type of the column: {error}") from None
+    fitting = []
+    for row in rows:
+        try:
+            pa.array([row], kind)
+            fitting.append(row)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            fitting.append(None)
+    return pa.array(fitting, kind)

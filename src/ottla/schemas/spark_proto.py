@@ -1,0 +1,149 @@
+"""Protobuf columns with schema ids in Spark: `from_protobuf` and `to_protobuf`, by the schemas of the registry.
+
+df.select(from_protobuf("value", registry, "orders-value").alias("order"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.schemas import frames
+from ottla.schemas.client import Registry
+from ottla.schemas.errors import InvalidData, SchemaError
+from ottla.schemas.proto import index_bytes
+from ottla.schemas.proto_messages import (
+    TIMESTAMP,
+    WRAPPERS,
+    MessageTypes,
+    from_python,
+    indexes_of,
+    is_map,
+    parse,
+    read_indexes,
+    repeated,
+    to_python,
+)
+from ottla.schemas.spark_columns import Mode, array_of, arrow_function, cached, check_mode, read_rows
+
+
+def from_protobuf(
+    column: Any, registry: Registry, subject: str, message: str | None = None, *, mode: Mode = "failfast"
+) -> Any:
+    """A column of Protobuf records with schema ids as a column of structs.
+
+    The type is that of `message` in the subject's latest version: its name, or the first message of the file. Records
+    of other versions are read by the numbers of their fields, as Protobuf does. A record that cannot be read, or that
+    is another message, fails the query with its schema id; it is null with `mode="permissive"`.
+    """
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    permissive = check_mode(mode)
+    held = registry.latest(subject)
+    kind = spark_type(MessageTypes(registry, held).named(message).DESCRIPTOR)
+    arrow = to_arrow_type(kind, timezone="UTC")
+    number = held.id
+
+    def read(values: Any) -> Any:
+        reader = _message_class(registry, number, message)
+        decoders = cached(("proto ids", registry.urls, number, message), dict)
+        rows = read_rows(
+            values.to_pylist(),
+            decoders,
+            lambda each: _decoder(MessageTypes(registry, registry.by_id(each)), reader),
+            permissive=permissive,
+        )
+        return array_of(rows, arrow, permissive=permissive)
+
+    return arrow_function(read, kind)(column)
+
+
+def _decoder(types: MessageTypes, reader: Any) -> Callable[[bytes, int], Any]:
+    wanted = reader.DESCRIPTOR.full_name
+
+    def decode(data: bytes, start: int) -> Any:
+        path, start = read_indexes(data, start)
+        found = types.at(path).DESCRIPTOR.full_name
+        if found != wanted:
+            raise InvalidData(f"it is a {found}, and {wanted} is wanted")
+        return to_python(parse(reader, data[start:]))
+
+    return decode
+
+
+def to_protobuf(column: Any, registry: Registry, subject: str, message: str | None = None) -> Any:
+    """A column of structs as Protobuf records with a schema id.
+
+    The schema is the subject's latest version, which must be registered before; `message` is the name of one of its
+    messages, else it is the first. Fields that are null stay absent.
+    """
+    number = registry.latest(subject).id
+    _message_class(registry, number, message)
+
+    def write(values: Any) -> Any:
+        import pyarrow as pa
+
+        kind = _message_class(registry, number, message)
+        prefix = frames.prefix(number) + index_bytes(indexes_of(kind.DESCRIPTOR))
+        written = [
+            None if value is None else prefix + from_python(kind, value).SerializeToString()
+            for value in values.to_pylist()
+        ]
+        return pa.array(written, pa.binary())
+
+    return arrow_function(write, "binary")(column)
+
+
+def _message_class(registry: Registry, number: int, message: str | None) -> Any:
+    """The class of a message of a registered file, made once in each worker."""
+    place = ("proto", registry.urls, number, message)
+    return cached(place, lambda: MessageTypes(registry, registry.by_id(number)).named(message))
+
+
+def spark_type(descriptor: Any, above: tuple[str, ...] = ()) -> Any:
+    """Spark's type of a message."""
+    from pyspark.sql import types
+
+    if descriptor.full_name in above:
+        raise SchemaError(f"the message {descriptor.full_name} contains itself, which no type in Spark does")
+    path = (*above, descriptor.full_name)
+    fields = [types.StructField(field.name, _field_type(field, path)) for field in descriptor.fields]
+    return types.StructType(fields)
+
+
+def _field_type(field: Any, above: tuple[str, ...]) -> Any:
+    from pyspark.sql import types
+
+    if is_map(field):
+        entry = field.message_type.fields_by_name
+        return types.MapType(_plain_type(entry["key"], above), _plain_type(entry["value"], above))
+    found = _plain_type(field, above)
+    return types.ArrayType(found) if repeated(field) else found
+
+
+def _plain_type(field: Any, above: tuple[str, ...]) -> Any:
+    """The type of one value, by the numbers of `FieldDescriptorProto.Type`."""
+    from pyspark.sql import types
+
+    kind = field.message_type
+    if kind is not None:
+        if kind.full_name == TIMESTAMP:
+            return types.TimestampType()
+        return (
+            _plain_type(kind.fields_by_name["value"], above)
+            if kind.full_name in WRAPPERS
+            else spark_type(kind, above)
+        )
+    numbers: dict[int, Any] = {
+        1: types.DoubleType(),
+        2: types.FloatType(),
+        8: types.BooleanType(),
+        9: types.StringType(),
+        12: types.BinaryType(),
+        14: types.StringType(),
+        # Unsigned numbers of 64 bits do not fit into Spark's long.
+        **dict.fromkeys((4, 6), types.DecimalType(20, 0)),
+        **dict.fromkeys((3, 7, 13, 16, 18), types.LongType()),
+        **dict.fromkeys((5, 15, 17), types.IntegerType()),
+    }
+    return numbers[field.type]
