@@ -105,16 +105,13 @@ def check_group(config: BrokerConfig, wanted: Mapping[str, str]) -> None:
         values[name] = value
         low, high = (config.int(key) if key in BROKER_KEYS else None for key in _bounds(name))
         if low is not None and value < low:
-            raise ConfigError.bad_value(name, text, f"at least {_bounds(name)[0]}, {low}")
+            raise ConfigError(f"{name} must be greater than or equal to {_bounds(name)[0]}", key=name)
         if high is not None and value > high:
-            raise ConfigError.bad_value(name, text, f"at most {_bounds(name)[1]}, {high}")
+            raise ConfigError(f"{name} must be less than or equal to {_bounds(name)[1]}", key=name)
     most = config.int("group.streams.max.standby.replicas")
     if values["streams.num.standby.replicas"] > most:
-        raise ConfigError.bad_value(
-            "streams.num.standby.replicas",
-            values["streams.num.standby.replicas"],
-            f"at most group.streams.max.standby.replicas, {most}",
-        )
+        name, most_key = "streams.num.standby.replicas", "group.streams.max.standby.replicas"
+        raise ConfigError(f"{name} must be less than or equal to {most_key}", key=name)
     reset = wanted.get("share.auto.offset.reset")
     if reset is not None and not is_offset_reset(reset):
         raise ConfigError.bad_value(

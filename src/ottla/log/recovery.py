@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from ottla.config.topic import TopicConfig
 from ottla.log.checkpoints import read_partition_metadata, write_partition_metadata
@@ -35,8 +35,9 @@ from ottla.log.log_segments import LogSegments
 from ottla.log.partition_log import PartitionLog
 from ottla.log.producer_state import ProducerStateManager
 from ottla.log.rolling import roll_jitter_ms, segment_settings
-from ottla.log.segment import Segment
+from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
 from ottla.log.segment_recovery import Place, recover_segment
+from ottla.log.segment_split import pieces_of, split
 from ottla.log.txn_index import CorruptIndexError
 from ottla.log.types import TopicPartition
 from ottla.wire.uuid import ZERO_UUID
@@ -54,6 +55,7 @@ class Recovered:
     truncated_bytes: int = 0
     recovered_segments: int = 0
     deleted_segments: int = 0
+    split_segments: int = 0
     removed_files: list[str] = field(default_factory=list)
 
 
@@ -159,7 +161,11 @@ class _Loader:
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
             names = self._settle_leftovers(names)
         tp = _topic_partition(self.path)
-        segments = LogSegments(self._find_segments(names))
+        found = self._find_segments(names)
+        if self._split_overflowing(found):
+            names = set(self.fs.listdir(self.path))
+            found = self._find_segments(names)
+        segments = LogSegments(found)
         # Segments below the start were deleted; a crash may bring some of them back.
         self._drop(segments, [s for s, after in pairwise(segments) if after.base_offset <= self.log_start])
         snapshots = [
@@ -275,6 +281,22 @@ class _Loader:
             if name + TIME_INDEX_SUFFIX not in names:
                 segment.time_index.start_empty()
             found.append(segment)
+        return found
+
+    def _split_overflowing(self, segments: Sequence[Segment]) -> bool:
+        """Split segments that reach further than an index can. Of unsynced data, recovery cuts what is out of place."""
+        found = False
+        for segment, following in zip_longest(segments, segments[1:]):
+            if following is not None:
+                end = following.base_offset
+            else:
+                end = segment.next_offset() if self.foreign else self.recovery_point
+            if end - 1 - segment.base_offset > MAX_RELATIVE_OFFSET:
+                pieces = pieces_of(segment)
+                if pieces != [(segment.base_offset, 0)]:
+                    split(self.fs, self.path, segment, pieces)
+                    self.report.split_segments += 1
+                    found = True
         return found
 
     def _rebuild_damaged_indexes(

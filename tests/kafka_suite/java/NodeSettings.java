@@ -56,6 +56,10 @@ final class NodeSettings {
         for (String kind : new String[] {"consumer", "share", "streams"}) {
             settings.putIfAbsent("group." + kind + ".heartbeat.interval.ms", "5000");
         }
+        // Many tests choose a persister of share groups that keeps nothing; Ottla has one, which needs its topic.
+        settings.putIfAbsent("share.coordinator.state.topic.replication.factor", "1");
+        settings.putIfAbsent("share.coordinator.state.topic.min.isr", "1");
+        settings.putIfAbsent("share.coordinator.state.topic.num.partitions", "1");
         addLogin(settings, config, client, control);
         if (broker) {
             settings.remove("controller.quorum.auto.join.enable");
