@@ -34,7 +34,8 @@ PAGES = (
     "/", "/topics", "/topics/new", "/t/orders", "/t/orders/live", "/t/orders/partitions", "/t/orders/groups",
     "/t/orders/settings", "/t/orders/log", "/t/orders/change", "/t/orders/produce", "/t/orders/0/3", "/groups",
     "/group?id=nightly-report", "/group/reset?id=nightly-report", "/nodes", "/nodes/1", "/nodes/1/settings",
-    "/quorum", "/transactions", "/moves", "/access", "/nothing-is-here",
+    "/quorum", "/transactions", "/moves", "/access", "/t/orders/numbers", "/t/users/time", "/compare",
+    "/replay?id=nightly-report", "/pipelines", "/quarantine", "/schemas", "/connect", "/nothing-is-here",
 )  # fmt: skip
 
 

@@ -109,13 +109,17 @@ def _topics(here: Mapping[str, Any], there: Mapping[str, Any], bootstrap: str) -
                 f"{tool} --create --topic {quoted} --partitions {int(other['partitions'])}"
                 f" --replication-factor {int(other['replication'])}{settings}"
             )
-            found.append(Difference("topic", name, "topic", "", f"{other['partitions']} partitions", command))
+            found.append(Difference("topic", name, "topic", "", _count(other), command))
         elif one is not None and other is None:
             command = f"{tool} --delete --topic {quoted}"
-            found.append(Difference("topic", name, "topic", f"{one['partitions']} partitions", "", command))
+            found.append(Difference("topic", name, "topic", _count(one), "", command))
         elif one is not None and other is not None:
             found += _topic(name, one, other, bootstrap)
     return found
+
+
+def _count(topic: Mapping[str, Any]) -> str:
+    return "1 partition" if topic["partitions"] == 1 else f"{topic['partitions']} partitions"
 
 
 def _held(topic: Mapping[str, Any]) -> dict[str, str]:

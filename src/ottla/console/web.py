@@ -88,6 +88,12 @@ class View:
     def may(self, verb: str, resource: str = "cluster") -> bool:
         return self.principal.may(verb, self.cluster.name, resource)
 
+    def seer(self, kind: str) -> Callable[[str], bool]:
+        """Whether the principal may see a topic or group by its name; quick for lists of thousands."""
+        if self.principal.may_everywhere(SEE, self.cluster.name):
+            return lambda name: True
+        return lambda name: self.may(SEE, f"{kind}:{name}")
+
     def require(self, verb: str, resource: str = "cluster") -> None:
         self.principal.require(verb, self.cluster.name, resource)
 

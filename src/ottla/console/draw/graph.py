@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 232, 44, 28, 46, 12
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 268, 44, 28, 46, 12
 _MOST_BOXES: Final = 300
 _CHARS: Final = 30
 _KINDS: Final = ("topic", "store", "plain")

@@ -22,9 +22,12 @@ _GROUPS = 8
 async def overview(view: View) -> Values:
     """The first page of a cluster."""
     state = view.state
-    findings = cluster_findings(state, lambda resource: view.may(SEE, resource))
+    everything = view.principal.may_everywhere(SEE, view.cluster.name)
+    findings = cluster_findings(state, lambda resource: everything or view.may(SEE, resource))
     worst = next((each for each in findings if each.severity in ("bad", "warn")), None)
-    seen = [group for group in state.groups.values() if view.may(SEE, f"group:{group.group_id}")]
+    seen = [
+        group for group in state.groups.values() if everything or view.may(SEE, f"group:{group.group_id}")
+    ]
     behind = sorted(seen, key=lambda group: -group.lag)
     headless, lacking = state.trouble()
     return {

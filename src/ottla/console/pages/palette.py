@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import JSONResponse
 
 from ottla.console import frame
-from ottla.console.security.roles import SEE
 from ottla.console.web import View, answer
 
 if TYPE_CHECKING:
@@ -40,18 +39,32 @@ def rank(needle: str, name: str) -> int | None:
 
 
 def _everything(view: View) -> Iterator[tuple[int, str, str, str]]:
-    """(preference, name, kind, address)"""
+    """(preference, name, kind, address of a page or id of a node)"""
     shown = frame.values(view)
     for entry in [*shown["main_entries"], *shown["cluster_entries"]]:
         yield 0, entry.title, "page", entry.url
+    sees = view.seer("topic")
     for name in view.state.topics:
-        if view.may(SEE, f"topic:{name}"):
-            yield 1, name, "topic", view.url("t", name)
+        if sees(name):
+            yield 1, name, "topic", ""
+    sees = view.seer("group")
     for name in view.state.groups:
-        if view.may(SEE, f"group:{name}"):
-            yield 2, name, "group", view.url("group", id=name)
+        if sees(name):
+            yield 2, name, "group", ""
     for node in view.state.nodes:
-        yield 3, f"Broker {node}", "node", view.url("nodes", node)
+        yield 3, f"Broker {node}", "node", str(node)
+
+
+def _address(view: View, name: str, kind: str, hint: str) -> str:
+    """Addresses are made for what is shown only: quoting thousands of names takes longer than finding them."""
+    match kind:
+        case "topic":
+            return view.url("t", name)
+        case "group":
+            return view.url("group", id=name)
+        case "node":
+            return view.url("nodes", hint)
+    return hint
 
 
 @answer("/palette")
@@ -59,9 +72,16 @@ async def palette(view: View) -> Response:
     """The names that fit best."""
     needle = view.text("q")[:_MAX_FIND].lower().replace(" ", "")
     ranked = (
-        (fit, preference, len(name), name, kind, url)
-        for preference, name, kind, url in _everything(view)
+        (fit, preference, len(name), name, kind, hint)
+        for preference, name, kind, hint in _everything(view)
         if (fit := rank(needle, name.lower())) is not None
     )
     best = heapq.nsmallest(_FOUND, ranked)
-    return JSONResponse({"found": [{"name": each[3], "kind": each[4], "url": each[5]} for each in best]})
+    return JSONResponse(
+        {
+            "found": [
+                {"name": name, "kind": kind, "url": _address(view, name, kind, hint)}
+                for _, _, _, name, kind, hint in best
+            ]
+        }
+    )

@@ -66,7 +66,7 @@ async def pipeline(view: View) -> Values:
         "value": value,
         "problem": problem,
         "may_read": may_read,
-        "may_replay": view.may(RESET, "group:*"),
+        "may_replay": name in view.state.groups and view.may(RESET, "group:*"),
         "crumbs": [("Pipelines", view.url("pipelines"))],
         "commands": [f"ottla streams status --application-id {name}"],
     }

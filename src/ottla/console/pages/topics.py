@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from ottla.console.security.roles import CHANGE, SEE
+from ottla.console.security.roles import CHANGE
 from ottla.console.web import Values, View, page
 
 if TYPE_CHECKING:
@@ -55,10 +55,11 @@ def find(view: View) -> tuple[list[TopicState], int]:
     state = view.state
     needle = view.text("q")[:_MAX_FIND].lower()
     facet = view.text("show")
+    sees = view.seer("topic")
     found = [
         topic
         for topic in state.topics.values()
-        if fits(topic, facet) and needle in topic.name.lower() and view.may(SEE, f"topic:{topic.name}")
+        if fits(topic, facet) and needle in topic.name.lower() and sees(topic.name)
     ]
     sort = view.text("sort", "rate")
     keys = _sort_keys(state)

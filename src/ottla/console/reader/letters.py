@@ -27,6 +27,7 @@ _FAMILIES: Final = (
     ("schemas", "__errors.", "exception", "message"),
 )
 _MAX_TEXT: Final = 400
+_NUMBERS: Final = re.compile(r"\b[0-9]+\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class Letter:
         """The exception's short name, and the message's first line without the numbers that differ."""
         name = self.exception.rpartition(".")[2]
         line = self.message.strip().partition("\n")[0]
-        return f"{name}: {re.sub(r'[0-9]+', '#', line)}".strip(": ")[:_MAX_TEXT]
+        plain = _NUMBERS.sub("#", line)
+        return f"{name}: {plain}".strip(": ")[:_MAX_TEXT]
 
 
 def letter(headers: Sequence[Header]) -> Letter | None:

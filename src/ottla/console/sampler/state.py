@@ -72,11 +72,15 @@ class TopicState:
     @property
     def headless(self) -> list[int]:
         """Partitions without a leader."""
+        if min(self.leaders, default=0) >= 0:
+            return []
         return [number for number, leader in enumerate(self.leaders) if leader < 0]
 
     @property
     def lacking(self) -> list[int]:
         """Partitions with a leader that lack an in-sync replica."""
+        if list(map(len, self.isr)) == list(map(len, self.replicas)):
+            return []
         return [
             number
             for number, leader in enumerate(self.leaders)

@@ -40,8 +40,8 @@ class Role:
     def allows(self, verb: str, cluster: str, resource: str) -> bool:
         return (
             verb in self.verbs
-            and any(fnmatchcase(cluster, pattern) for pattern in self.clusters)
-            and any(fnmatchcase(resource, pattern) for pattern in self.resources)
+            and ("*" in self.clusters or any(fnmatchcase(cluster, pattern) for pattern in self.clusters))
+            and ("*" in self.resources or any(fnmatchcase(resource, pattern) for pattern in self.resources))
         )
 
     @classmethod
@@ -84,6 +84,12 @@ class Principal:
         if self.read_only and verb not in _HARMLESS:
             return False
         return any(role.allows(verb, cluster, resource) for role in self.roles)
+
+    def may_everywhere(self, verb: str, cluster: str) -> bool:
+        """Whether it may on every resource of a cluster, so that lists need not ask for each."""
+        if self.read_only and verb not in _HARMLESS:
+            return False
+        return any("*" in role.resources and role.allows(verb, cluster, "*") for role in self.roles)
 
     def may_somewhere(self, verb: str, cluster: str) -> bool:
         """Whether there is any resource of a cluster on which it may."""
