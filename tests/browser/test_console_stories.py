@@ -128,6 +128,28 @@ def test_follow_the_end_of_a_topic_filter_it_and_pause(console, open_page, creat
     assert page.locator("#tail-rows tr").count() == before
 
 
+def test_live_leaves_aborted_transactions_out(console, broker, open_page, create, produce, topic):
+    create(topic)
+    page = open_page(console.url)
+    see_topic(page, console.url, topic)
+    with page.expect_response(lambda answer: "/tail" in answer.url):
+        page.goto(f"{console.url}/t/{topic}/live")
+    for _ in range(60):
+        produce(topic, ["begin"])
+        if page.locator("#tail-rows tr").count():
+            break
+        page.wait_for_timeout(250)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions()
+    for value, end in (("undone", producer.abort_transaction), ("done", producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush()
+        end()
+    expect(page.locator("#tail-rows td.value", has_text=re.compile("^done$"))).to_be_visible(timeout=SOON)
+    assert "undone" not in page.locator("#tail-rows").inner_text()
+
+
 def test_search_by_text_and_by_condition(console, open_page, create, produce, topic):
     create(topic, 3)
     produce(topic, [{"id": number, "city": "Zürich" if number == 777 else "Bern"} for number in range(2000)])

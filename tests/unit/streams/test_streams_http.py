@@ -46,6 +46,9 @@ class App:
     def status(self) -> dict[str, Any]:
         return {"running": True, "batch": 7, "rows_per_second": 1234.5}
 
+    def picture(self) -> dict[str, Any]:
+        return {"boxes": [{"name": "topic in", "label": "in", "kind": "topic"}], "arrows": []}
+
 
 @pytest.fixture
 def endpoint() -> Iterator[HttpEndpoint]:
@@ -84,3 +87,8 @@ def test_status_and_metrics_tell_how_it_goes(endpoint: HttpEndpoint) -> None:
         output = answer.read().decode()
     assert 'ottla_streams_running{application_id="wordcount"} 1' in output
     assert 'ottla_streams_rows_per_second{application_id="wordcount"} 1234.5' in output
+
+
+def test_the_topology_is_for_programs_that_draw(endpoint: HttpEndpoint) -> None:
+    assert ask(endpoint, "/topology")["boxes"][0]["label"] == "in"
+    assert ask(endpoint, "/plan") == {}
