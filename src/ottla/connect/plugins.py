@@ -114,6 +114,16 @@ def _connectors() -> Iterable[PluginSpec]:
         "ottla.connect.sources.datagen:Datagen",
         version="0.1.0",
     )
+    for vendor in ("confluent", "aiven"):
+        name = f"io.{vendor}.connect.jdbc.JdbcSourceConnector"
+        yield PluginSpec(name, "source", "ottla.connect.sources.jdbc:JdbcSource", version="10.8.0")
+    yield PluginSpec(
+        "io.debezium.connector.postgresql.PostgresConnector",
+        "source",
+        "ottla.connect.sources.changes.postgres:PostgresChanges",
+        version="3.6.0",
+        extra="postgres",
+    )
 
 
 class Plugins:

@@ -11,8 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+import pyarrow as pa
+
 from ottla.connect.converters.base import Converter, SchemaAndValue
+from ottla.connect.converters.json_columns import json_column
 from ottla.connect.data import schema as schemas
+from ottla.connect.data.arrow import schema_of_field
 from ottla.connect.data.java_text import Float32, Ordered, java_keys, to_json
 from ottla.connect.data.logical import (
     date_of,
@@ -105,6 +109,13 @@ class JsonConverter(Converter):
         if not self._with_schemas:
             return payload.encode("utf-8", "replace")
         return f'{{"schema":{self._schema_text(schema)},"payload":{payload}}}'.encode("utf-8", "replace")
+
+    def from_column(self, field: pa.Field, column: pa.Array) -> pa.Array | None:
+        """The bytes of a whole Arrow column; None if its values must be taken one by one."""
+        head, tail = "", ""
+        if self._with_schemas:
+            head, tail = f'{{"schema":{self._schema_text(schema_of_field(field))},"payload":', "}"
+        return json_column(field, column, head, tail, lambda schema, one: to_json(self._json(schema, one)))
 
     def _schema_text(self, schema: Schema | None) -> str:
         if schema is None:

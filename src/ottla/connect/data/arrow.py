@@ -41,8 +41,11 @@ _LARGEST_PRECISION: Final = 38
 
 
 def schema_of_field(field: pa.Field) -> Schema:
-    """The Connect schema of an Arrow field."""
+    """The Connect schema of an Arrow field. Its metadata may have the schema's name (`connect.name`)."""
     found = schema_of_type(field.type)
+    name = (field.metadata or {}).get(b"connect.name")
+    if name is not None:
+        found = schemas.changed(found, name=name.decode())
     return schemas.optional(found) if field.nullable else found
 
 
@@ -66,6 +69,11 @@ def schema_of_type(kind: pa.DataType) -> Schema:
         fields = [kind.field(at) for at in range(kind.num_fields)]
         return schemas.struct([(one.name, schema_of_field(one)) for one in fields])
     raise DataError(f"Connect has no type for Arrow's {kind}")
+
+
+def arrow_field(name: str, schema: Schema) -> pa.Field:
+    """The Arrow field of a Connect schema."""
+    return pa.field(name, arrow_type(schema), schema.optional)
 
 
 def arrow_type(schema: Schema) -> pa.DataType:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ottla.connect.config.definitions import kafka_keys
 from ottla.connect.converters.base import Converter
+from ottla.connect.converters.json_converter import JsonConverter
 from ottla.connect.converters.simple import ByteArrayConverter, StringConverter
 from ottla.connect.data.record import ConnectRecord, Headers, SinkRecord
 from ottla.connect.errors.tolerance import Stage, Tolerance
@@ -92,7 +93,7 @@ class Chain:
             yield rows_batch(waiting)
 
     def _as_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """The batch itself where conversion changes nothing: text or bytes, and no transforms."""
+        """The batch as columns for Kafka: text or bytes as they are, JSON by columns; None if there are transforms."""
         if self._transforms.stages:
             return None
         arrays, fields = [], []
@@ -100,9 +101,14 @@ class Chain:
             column, kind = batch.column(name), batch.schema.field(name).type
             if name in ("key", "value"):
                 converter = self._key if name == "key" else self._value
-                if not _passes(converter, kind):
+                if _passes(converter, kind):
+                    column = column.cast(pa.binary())
+                elif isinstance(converter, JsonConverter):
+                    column = converter.from_column(batch.schema.field(name), column)
+                else:
+                    column = None
+                if column is None:
                     return None
-                column = column.cast(pa.binary())
             arrays.append(column)
             fields.append(pa.field(name, column.type))
         if "topic" not in batch.schema.names:

@@ -1,0 +1,472 @@
+"""Reads a snapshot table by table, then the stream of a replication slot, in cycles of bounded size.
+
+A temporary slot exports the snapshot of a table and its position S in the log. The stream comes from the connector's
+own slot; of that table, transactions that committed before S are in the snapshot and are left out. So a connector
+that ends in the middle of its snapshot goes on with the next table. A transaction larger than a cycle is split:
+`ottla_events` counts the events of it that are in Kafka.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import select
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ottla.connect.databases.dialect import FETCH_ROWS, TableId
+from ottla.connect.failures import ConnectError, TaskFailed
+from ottla.connect.sources.changes import pgoutput
+from ottla.connect.sources.changes.envelope import (
+    DELETE,
+    READ,
+    TRUNCATE,
+    UPDATE,
+    VERSION,
+    Change,
+    heartbeat,
+    records_of_change,
+)
+from ottla.connect.sources.changes.pg_server import PgServer, PgTable, lsn_number, lsn_text
+from ottla.connect.sources.changes.pg_types import unavailable
+from ottla.connect.spi import Offsets, Read, ReadLimit, SourceReader, partition_key
+
+_logger = logging.getLogger(__name__)
+
+_FEEDBACK_S: Final = 1.0
+_LAG_S: Final = 5.0
+_NO_SNAPSHOT: Final = ("no_data", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """A change that waits to be written: its table as it was then, and where it stands in the log."""
+
+    table: PgTable
+    op: str
+    old: pgoutput.Values | None
+    new: pgoutput.Values | None
+    old_is_key: bool
+    lsn: int
+    begin: pgoutput.Begin
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """An exported snapshot, which lives as long as its two connections."""
+
+    lsn: int
+    slot: Any
+    rows: Any
+    at_us: int
+
+
+@dataclass(slots=True)
+class _Drained:
+    """What was taken from the stream for one cycle."""
+
+    events: list[_Event] = field(default_factory=list)
+    bytes: int = 0
+    offset: dict[str, Any] = field(default_factory=dict)
+
+
+class PostgresReader(SourceReader):
+    """Reads one database for one connector."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+        self._server = PgServer(values)
+        self._key = partition_key({"server": values["topic.prefix"]})
+        self._mode: str = values["snapshot.mode"]
+        self._tombstones: bool = values["tombstones.on.delete"]
+        self._skipped = set(values["skipped.operations"])
+        self._ready = False
+        self._snapshot: _Snapshot | None = None
+        self._stream: Any = None
+        self._stream_connection: Any = None
+        self._relations: dict[int, PgTable | None] = {}
+        self._begin: pgoutput.Begin | None = None
+        self._begun_events = 0
+        self._skip_events = 0
+        self._drained = _Drained()
+        self._finished_lsn = 0
+        """The end of the last transaction that was taken from the stream."""
+        self._confirmed_lsn = 0
+        self._fed_back = 0.0
+        self._beaten = time.monotonic()
+        self._lag: tuple[float, str | None] = (0.0, None)
+
+    def describe(self) -> list[str]:
+        """What `ottla connect validate` shows."""
+        self._server.check_settings()
+        tables = self._server.tables()
+        if not tables:
+            raise TaskFailed("no table is chosen: look at table.include.list")
+        slot = "is there" if self._server.has_slot() else "is made at the start"
+        return [f"reads {', '.join(map(str, tables))}", f"slot {self._server.slot} {slot}"]
+
+    # -- planning
+
+    def latest_offsets(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        stored = start.get(self._key, {})
+        if not self._ready:
+            self._prepare(stored)
+        if not _is_complete(stored):
+            return {**start, self._key: self._plan_table(stored)}
+        if self._mode == "initial_only":
+            return start
+        if self._stream is None:
+            self._open_stream(stored)
+        with self._server.dialect.errors(f"the stream of slot {self._server.slot} ended"):
+            self._drain(stored, limit)
+        if not self._drained.events:
+            self._feed_back(idle=True)
+            return {**start, self._key: self._beat(stored)} if self._beat_is_due() else start
+        return {**start, self._key: self._drained.offset}
+
+    def _prepare(self, stored: Mapping[str, Any]) -> None:
+        server = self._server
+        server.check_settings()
+        tables = server.tables()
+        server.ensure_publication(tables)
+        there = server.has_slot()
+        if not there and stored and _is_complete(stored) and self._mode != "initial_only":
+            position = lsn_text(int(stored.get("lsn", 0)))
+            raise TaskFailed(
+                f"slot {server.slot} is gone: the changes since {position} cannot be read. Reset the connector's "
+                "offsets for a new snapshot, or make the slot again and accept that those changes are missing"
+            )
+        if not there and self._mode != "initial_only":
+            server.ask("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [server.slot])
+            _logger.info("made the replication slot %s", server.slot)
+        self._ready = True
+
+    def _plan_table(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """The next table of the snapshot; the offset says with which position it was read."""
+        done: dict[str, int] = json.loads(stored.get("ottla_snapshot", "{}"))
+        if self._mode in _NO_SNAPSHOT:
+            rows = self._server.ask(
+                "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s",
+                [self._server.slot],
+            )
+            return _snapshot_offset(lsn_number(rows[0][0]), {}, last=True)
+        waiting = [one for one in self._server.tables() if str(one) not in done]
+        snapshot = self._exported()
+        if waiting:
+            done[str(waiting[0])] = snapshot.lsn
+        return _snapshot_offset(snapshot.lsn, done, last=len(waiting) <= 1)
+
+    def _exported(self) -> _Snapshot:
+        if self._snapshot is not None:
+            return self._snapshot
+        dialect = self._server.dialect
+        slot = dialect.replication()
+        with dialect.errors("cannot export a snapshot"), slot.cursor() as cursor:
+            cursor.execute(
+                f'CREATE_REPLICATION_SLOT "ottla_{time.time_ns():x}" TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT'
+            )
+            _, position, name, _ = cursor.fetchone()
+            rows = dialect.connect()
+            with rows.cursor() as other:
+                other.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                other.execute("SET TRANSACTION SNAPSHOT %s", (name,))
+        self._snapshot = _Snapshot(lsn_number(position), slot, rows, time.time_ns() // 1000)
+        return self._snapshot
+
+    def _open_stream(self, stored: Mapping[str, Any]) -> None:
+        self._close_snapshot()
+        dialect = self._server.dialect
+        self._stream_connection = dialect.replication()
+        cursor = self._stream_connection.cursor()
+        with dialect.errors(f"cannot read slot {self._server.slot}"):
+            cursor.start_replication(
+                slot_name=self._server.slot,
+                decode=False,
+                start_lsn=int(stored.get("lsn_commit") or 0),
+                status_interval=5,
+                options={"proto_version": "1", "publication_names": self._server.publication},
+            )
+        self._stream = cursor
+
+    # -- the stream
+
+    def _drain(self, stored: Mapping[str, Any], limit: ReadLimit) -> None:
+        """Takes whole transactions until the limit; one that is larger is cut."""
+        self._drained = _Drained()
+        passed = {str(key): int(lsn) for key, lsn in json.loads(stored.get("ottla_snapshot", "{}")).items()}
+        while True:
+            message = self._stream.read_message()
+            if message is None:
+                if not self._drained.events or self._begin is None:
+                    return
+                # The rest of a transaction is under way.
+                select.select([self._stream], [], [], 1.0)
+                continue
+            self._take(message, stored, passed)
+            drained = self._drained
+            full = len(drained.events) >= limit.records or drained.bytes >= limit.bytes
+            if full and drained.events:
+                if self._begin is not None:
+                    drained.offset = self._offset(drained.events[-1], stored, partial=True)
+                return
+
+    def _take(self, message: Any, stored: Mapping[str, Any], passed: Mapping[str, int]) -> None:
+        found = pgoutput.decode(message.payload)
+        if isinstance(found, pgoutput.Begin):
+            self._begin, self._begun_events = found, 0
+            again = found.lsn == int(stored.get("ottla_tx", -1))
+            self._skip_events = int(stored.get("ottla_events", 0)) if again else 0
+        elif isinstance(found, pgoutput.Commit):
+            begin, self._begin = self._begin, None
+            self._finished_lsn = found.end_lsn
+            events = self._drained.events
+            if events and begin is not None and events[-1].begin is begin:
+                self._drained.offset = self._offset(events[-1], stored, partial=False)
+        elif isinstance(found, pgoutput.Relation):
+            self._relations[found.oid] = self._relation(found)
+        elif isinstance(found, pgoutput.RowChange):
+            self._add(
+                found.relation, found.op, found.old, found.new, found.old_is_key, message, stored, passed
+            )
+        elif isinstance(found, pgoutput.Truncated):
+            for oid in found.relations:
+                self._add(oid, TRUNCATE, None, None, False, message, stored, passed)
+
+    def _add(
+        self,
+        oid: int,
+        op: str,
+        old: pgoutput.Values | None,
+        new: pgoutput.Values | None,
+        old_is_key: bool,
+        message: Any,
+        stored: Mapping[str, Any],
+        passed: Mapping[str, int],
+    ) -> None:
+        begin = self._begin
+        if begin is None:
+            raise TaskFailed("PostgreSQL sent a change outside of a transaction")
+        self._begun_events += 1
+        table = self._relations.get(oid)
+        if table is None or op in self._skipped:
+            return
+        lsn_commit = int(stored.get("lsn_commit") or 0)
+        if begin.lsn <= lsn_commit or self._begun_events <= self._skip_events:
+            return
+        if begin.lsn < passed.get(str(table.table), 0):
+            return
+        self._drained.events.append(_Event(table, op, old, new, old_is_key, message.data_start, begin))
+        self._drained.bytes += len(message.payload)
+
+    def _relation(self, found: pgoutput.Relation) -> PgTable | None:
+        table = TableId(found.name, found.schema)
+        if not self._server.wanted(table):
+            return None
+        required = self._server.not_null(table)
+        rows = [(one.name, one.oid, one.modifier, one.name in required) for one in found.columns]
+        return self._server.shape_table(table, rows)
+
+    def _offset(self, last: _Event, stored: Mapping[str, Any], *, partial: bool) -> dict[str, Any]:
+        begin = last.begin
+        offset: dict[str, Any] = {
+            "lsn": last.lsn,
+            "lsn_proc": last.lsn,
+            "lsn_commit": int(stored.get("lsn_commit") or 0) if partial else begin.lsn,
+            "txId": begin.xid,
+            "ts_usec": begin.time_us,
+            "messageType": {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}.get(last.op, "TRUNCATE"),
+        }
+        if partial:
+            offset |= {"ottla_tx": begin.lsn, "ottla_events": self._begun_events}
+            before = [one for one in self._drained.events if one.begin is not begin]
+            if before:
+                offset["lsn_commit"] = before[-1].begin.lsn
+        passed = json.loads(stored.get("ottla_snapshot", "{}"))
+        left = {key: lsn for key, lsn in passed.items() if lsn > begin.lsn}
+        if left:
+            offset["ottla_snapshot"] = json.dumps(left)
+        return offset
+
+    # -- heartbeats and feedback
+
+    def _beat_is_due(self) -> bool:
+        every_ms = self._values["heartbeat.interval.ms"]
+        return bool(every_ms) and time.monotonic() - self._beaten >= every_ms / 1000
+
+    def _beat(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        self._beaten = time.monotonic()
+        if query := self._values["heartbeat.action.query"]:
+            self._server.ask(query)
+        return {**stored, "ts_usec": time.time_ns() // 1000}
+
+    def _feed_back(self, *, idle: bool) -> None:
+        """Tells the server which part of the log it may remove."""
+        if idle and self._begin is None and self._stream is not None:
+            # Nothing of ours is pending: the slot need not hold what other tables wrote.
+            self._confirmed_lsn = max(self._confirmed_lsn, self._finished_lsn, self._stream.wal_end)
+        now = time.monotonic()
+        if self._stream is None or not self._confirmed_lsn or now - self._fed_back < _FEEDBACK_S:
+            return
+        self._fed_back = now
+        with self._server.dialect.errors(f"the stream of slot {self._server.slot} ended"):
+            self._stream.send_feedback(flush_lsn=self._confirmed_lsn, force=True)
+
+    def commit(self, end: Offsets) -> None:
+        self._drained.events = []
+        if self._begin is None:
+            self._confirmed_lsn = max(self._confirmed_lsn, self._finished_lsn)
+        self._feed_back(idle=False)
+
+    # -- reading
+
+    def splits(self, start: Offsets, end: Offsets, max_splits: int) -> Sequence[str]:
+        """A table of the snapshot, or what was drained; one connection gives them in order."""
+        if self._drained.events:
+            return ["stream"]
+        before = json.loads(start.get(self._key, {}).get("ottla_snapshot", "{}"))
+        after = json.loads(end[self._key].get("ottla_snapshot", "{}"))
+        if not _is_complete(start.get(self._key, {})):
+            return [f"table {name}" for name in after if name not in before]
+        return ["heartbeat"]
+
+    def read(self, split: str) -> Iterator[Read]:
+        if split == "stream":
+            for event in self._drained.events:
+                yield from records_of_change(self._change(event), tombstones=self._tombstones)
+        elif split == "heartbeat":
+            yield heartbeat(self._server.prefix, self._values["topic.heartbeat.prefix"])
+        else:
+            schema, _, name = split.removeprefix("table ").partition(".")
+            yield from self._read_table(TableId(name, schema))
+
+    def _read_table(self, table: TableId) -> Iterator[Read]:
+        snapshot = self._exported()
+        described = self._server.describe_table(table)
+        dialect = self._server.dialect
+        wanted = [one for one, kind in zip(described.names, described.types, strict=True) if kind is not None]
+        listed = ", ".join(f"{dialect.quote(one)}::text" for one in wanted) or "1::text"
+        parsers = [kind.parse for kind in described.types if kind is not None]
+        source = self._source(table, snapshot.at_us, "true", snapshot.lsn, None)
+        with (
+            dialect.errors(f"cannot read {table}"),
+            contextlib.closing(snapshot.rows.cursor(f"ottla_{time.time_ns():x}")) as cursor,
+        ):
+            cursor.itersize = FETCH_ROWS
+            cursor.execute(f"SELECT {listed} FROM {dialect.table(table)}")
+            for row in cursor:
+                values = {
+                    name: None if text is None else parse(text)
+                    for name, parse, text in zip(wanted, parsers, row, strict=False)
+                }
+                yield from records_of_change(
+                    Change(described.shape, READ, None, values, source), tombstones=False
+                )
+
+    def _change(self, event: _Event) -> Change:
+        table, begin = event.table, event.begin
+        old = None if event.old is None else self._row(table, event.old, None)
+        new = None if event.new is None else self._row(table, event.new, None if event.old_is_key else old)
+        source = self._source(table.table, begin.time_us, "false", event.lsn, begin)
+        moved = None
+        before = old
+        if event.op == UPDATE and old is not None:
+            keys = table.shape.key_names
+            if keys and new is not None and any(old.get(one) != new.get(one) for one in keys):
+                moved = old
+            if event.old_is_key:
+                before = None
+        if event.op == DELETE and old is None:
+            before = {}
+        return Change(table.shape, event.op, before, new, source, moved)
+
+    def _row(self, table: PgTable, values: pgoutput.Values, old: Mapping[str, Any] | None) -> dict[str, Any]:
+        row: dict[str, Any] = {}
+        for name, kind, value in zip(table.names, table.types, values, strict=True):
+            if kind is None:
+                continue
+            if value is pgoutput.UNCHANGED:
+                row[name] = old[name] if old is not None else unavailable(kind.schema)
+            else:
+                row[name] = None if value is None else kind.parse(value)
+        return row
+
+    def _source(
+        self, table: TableId, at_us: int, snapshot: str, lsn: int, begin: pgoutput.Begin | None
+    ) -> dict[str, Any]:
+        commit = "null" if begin is None else f'"{begin.lsn}"'
+        return {
+            "version": VERSION,
+            "connector": "postgresql",
+            "name": self._server.prefix,
+            "ts_ms": at_us // 1000,
+            "snapshot": snapshot,
+            "db": self._server.dialect.address.database,
+            "sequence": f'[{commit},"{lsn}"]',
+            "ts_us": at_us,
+            "ts_ns": at_us * 1000,
+            "schema": table.schema,
+            "table": table.name,
+            "txId": begin.xid if begin is not None else None,
+            "lsn": lsn,
+        }
+
+    # -- the rest
+
+    def lag(self, start: Offsets) -> str | None:
+        """Bytes of the log that the slot holds."""
+        asked, shown = self._lag
+        if time.monotonic() - asked < _LAG_S:
+            return shown
+        try:
+            rows = self._server.ask(
+                "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::int8 "
+                "FROM pg_replication_slots WHERE slot_name = %s",
+                [self._server.slot],
+            )
+        except ConnectError as error:
+            _logger.debug("lag is not known: %s", error)
+            return shown
+        self._lag = (time.monotonic(), f"{rows[0][0]} bytes of WAL" if rows else None)
+        return self._lag[1]
+
+    def wait(self, timeout_s: float, stopping: Callable[[float], bool]) -> None:
+        if self._stream is None:
+            stopping(timeout_s)
+        else:
+            select.select([self._stream], [], [], timeout_s)
+
+    def _close_snapshot(self) -> None:
+        if self._snapshot is not None:
+            self._snapshot.rows.close()
+            self._snapshot.slot.close()
+            self._snapshot = None
+
+    def stop(self) -> None:
+        self._close_snapshot()
+        if self._stream_connection is not None:
+            self._stream_connection.close()
+            self._stream_connection = self._stream = None
+        if self._values["slot.drop.on.stop"] and self._ready:
+            with contextlib.suppress(ConnectError):
+                self._server.ask("SELECT pg_drop_replication_slot(%s)", [self._server.slot])
+        self._server.close()
+
+
+def _is_complete(stored: Mapping[str, Any]) -> bool:
+    """Whether the snapshot is done: Debezium marks its last record, and leaves `snapshot` out of the stream."""
+    if not stored:
+        return False
+    return "snapshot" not in stored or bool(stored.get("last_snapshot_record"))
+
+
+def _snapshot_offset(lsn: int, tables: Mapping[str, int], *, last: bool) -> dict[str, Any]:
+    return {
+        "lsn": lsn,
+        "ts_usec": time.time_ns() // 1000,
+        "snapshot": "INITIAL",
+        "last_snapshot_record": last,
+        "ottla_snapshot": json.dumps(dict(tables)),
+    }
