@@ -93,17 +93,30 @@ def changes(broker, topic):
     ]
 
 
+def arrived(rest, broker, name, topic, count):
+    """Waits for so many records of a connector that does not fail."""
+
+    def enough():
+        _, status = rest.call("GET", f"/connectors/{name}/status")
+        assert all(one["state"] != "FAILED" for one in status.get("tasks", [])), status
+        return len(events(broker, topic)) >= count
+
+    eventually(enough)
+    found = changes(broker, topic)
+    assert len(found) == count
+    return found
+
+
 def test_snapshot_then_every_change_in_debezium_s_shape(rest, broker, server, sql):
     sql.execute("CREATE TABLE orders (id INT PRIMARY KEY, item TEXT NOT NULL, note TEXT)")
     sql.execute("INSERT INTO orders VALUES (1, 'pen', NULL), (2, 'true', 'x')")
     create(rest, "shape", config(server, "shape", table_include_list=r"public\.orders"))
-    eventually(lambda: len(changes(broker, "shape.public.orders")) == 2)
+    arrived(rest, broker, "shape", "shape.public.orders", 2)
     sql.execute("INSERT INTO orders VALUES (3, 'nib', 'y')")
     sql.execute("UPDATE orders SET note = 'z' WHERE id = 1")
     sql.execute("UPDATE orders SET id = 30 WHERE id = 3")
     sql.execute("DELETE FROM orders WHERE id = 2")
-    eventually(lambda: len(changes(broker, "shape.public.orders")) == 9)
-    assert changes(broker, "shape.public.orders") == [
+    assert arrived(rest, broker, "shape", "shape.public.orders", 9) == [
         ("r", None, {"id": 1, "item": "pen", "note": None}),
         ("r", None, {"id": 2, "item": "true", "note": "x"}),
         ("c", None, {"id": 3, "item": "nib", "note": "y"}),
@@ -152,11 +165,10 @@ def test_types_are_debezium_s_and_full_identity_has_the_old_row(rest, broker, se
     )
     sql.execute(f"INSERT INTO kinds VALUES {row}", (1,))
     create(rest, "kinds", config(server, "kinds", table_include_list=r"public\.kinds"))
-    eventually(lambda: len(changes(broker, "kinds.public.kinds")) == 1)
+    arrived(rest, broker, "kinds", "kinds.public.kinds", 1)
     sql.execute(f"INSERT INTO kinds VALUES {row}", (2,))
     sql.execute("UPDATE kinds SET b = false WHERE id = 2")
-    eventually(lambda: len(changes(broker, "kinds.public.kinds")) == 3)
-    read, created, updated = changes(broker, "kinds.public.kinds")
+    read, created, updated = arrived(rest, broker, "kinds", "kinds.public.kinds", 3)
     assert created[2] == {
         "id": 2,
         "b": True,
@@ -222,7 +234,7 @@ def test_a_missing_slot_never_becomes_a_silent_new_snapshot(rest, broker, server
     create(
         rest, "gone", config(server, "gone", table_include_list=r"public\.gone", heartbeat_interval_ms="100")
     )
-    eventually(lambda: len(changes(broker, "gone.public.gone")) == 1)
+    arrived(rest, broker, "gone", "gone.public.gone", 1)
     key, value, _ = eventually(lambda: events(broker, "__debezium-heartbeat.gone", 1))[0]
     assert key["payload"] == {"serverName": "gone"} and value["payload"]["ts_ms"] > 0
     sql.execute("SELECT active FROM pg_replication_slots WHERE slot_name = 'gone_slot'")

@@ -117,6 +117,15 @@ def _connectors() -> Iterable[PluginSpec]:
     for vendor in ("confluent", "aiven"):
         name = f"io.{vendor}.connect.jdbc.JdbcSourceConnector"
         yield PluginSpec(name, "source", "ottla.connect.sources.jdbc:JdbcSource", version="10.8.0")
+    for package in ("io.confluent.connect", "io.aiven.connect", "io.debezium.connector"):
+        name = f"{package}.jdbc.JdbcSinkConnector"
+        yield PluginSpec(name, "sink", "ottla.connect.sinks.jdbc:JdbcSink", version="10.8.0")
+    for name in (
+        "ottla.connect.FilesSink",
+        "io.confluent.connect.s3.S3SinkConnector",
+        "io.confluent.connect.hdfs.HdfsSinkConnector",
+    ):
+        yield PluginSpec(name, "sink", "ottla.connect.sinks.files:FilesSink", version="10.5.0", extra="s3")
     yield PluginSpec(
         "io.debezium.connector.postgresql.PostgresConnector",
         "source",

@@ -93,7 +93,7 @@ class Dialect(ABC):
         except (ConnectError, ModuleNotFoundError):
             raise
         except Exception as error:
-            if not self._is_database_error(error):
+            if not self.is_error(error):
                 raise
             words = " ".join(self._words(error).split())
             kind = Retriable if self.passes(error) else TaskFailed
@@ -103,7 +103,8 @@ class Dialect(ABC):
     def _connect(self) -> Any: ...
 
     @abstractmethod
-    def _is_database_error(self, error: BaseException) -> bool: ...
+    def is_error(self, error: BaseException) -> bool:
+        """Whether an error is one of the driver."""
 
     def _words(self, error: BaseException) -> str:
         return str(error)

@@ -64,7 +64,7 @@ class MySql(Dialect):
             cursor.execute("SET time_zone = '+00:00'")
         return connection
 
-    def _is_database_error(self, error: BaseException) -> bool:
+    def is_error(self, error: BaseException) -> bool:
         import pymysql
 
         return isinstance(error, pymysql.err.Error)

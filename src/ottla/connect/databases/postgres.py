@@ -96,7 +96,7 @@ class Postgres(Dialect):
             connection.commit()
         return connection
 
-    def _is_database_error(self, error: BaseException) -> bool:
+    def is_error(self, error: BaseException) -> bool:
         import psycopg2
 
         return isinstance(error, psycopg2.Error)

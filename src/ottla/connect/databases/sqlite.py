@@ -43,7 +43,7 @@ class Sqlite(Dialect):
             raise TaskFailed(f"cannot open {path}: its folder does not exist")
         return sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
 
-    def _is_database_error(self, error: BaseException) -> bool:
+    def is_error(self, error: BaseException) -> bool:
         import sqlite3
 
         return isinstance(error, sqlite3.Error)

@@ -13,7 +13,7 @@ import logging
 import re
 import time
 import zoneinfo
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -381,7 +381,7 @@ def _ending(connection: Any) -> Iterator[None]:
             connection.rollback()
 
 
-def _numbered(table: TableId, columns: Any) -> str:
+def _numbered(table: TableId, columns: Iterable[Column]) -> str:
     found = [one.name for one in columns if one.generated] or [
         one.name for one in columns if one.key and one.schema is not None and one.schema.type is Type.INT64
     ]

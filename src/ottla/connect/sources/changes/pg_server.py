@@ -182,7 +182,7 @@ class PgServer:
         """The shape of columns: name, type's number, modifier, and whether it may not be null."""
         keys = self.key_names(table)
         enums = self._labels([row[1] for row in rows])
-        types = []
+        types: list[PgType | None] = []
         columns = []
         for name, oid, modifier, not_null in rows:
             found = pg_type(
@@ -195,10 +195,10 @@ class PgServer:
             if found is None or not (name in keys or self.choice.column(table, name)):
                 types.append(None)
                 continue
+            if not (not_null or name in keys):
+                found = found.nullable()
             types.append(found)
-            columns.append(
-                (name, found.schema if not_null or name in keys else schemas.optional(found.schema))
-            )
+            columns.append((name, found.schema))
         shape = TableShape.of(f"{self.prefix}.{table}", columns, keys, SOURCE)
         return PgTable(table, tuple(row[0] for row in rows), tuple(types), shape)
 

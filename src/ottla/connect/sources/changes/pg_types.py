@@ -39,6 +39,19 @@ class PgType:
     schema: Schema
     parse: Parse
 
+    def nullable(self) -> PgType:
+        """The type of a column that may be null. A struct carries its schema, so it changes too."""
+        schema, parse = schemas.optional(self.schema), self.parse
+        if schema.type is not Type.STRUCT:
+            return PgType(schema, parse)
+        names = [at.name for at in schema.fields]
+
+        def made(text: str) -> Struct:
+            found = parse(text)
+            return Struct(schema, {name: found.get(name) for name in names})
+
+        return PgType(schema, made)
+
 
 def _bytes(text: str) -> bytes:
     return bytes.fromhex(text[2:]) if text.startswith("\\x") else text.encode()
@@ -171,9 +184,8 @@ def pg_type(oid: int, modifier: int, decimals: str, times: str, labels: Mapping[
     if oid in _ELEMENTS:
         inner = pg_type(_ELEMENTS[oid], -1, decimals, times, labels)
         assert inner is not None
-        return PgType(
-            schemas.array(schemas.optional(inner.schema)), lambda text: array_values(text, inner.parse)
-        )
+        item = inner.nullable()
+        return PgType(schemas.array(item.schema), lambda text: array_values(text, item.parse))
     return _PLAIN.get(oid)
 
 

@@ -1,0 +1,268 @@
+"""Writes the rows of a cycle in one transaction with its offsets; refused rows are found by halving.
+
+Tables are made and changed before that transaction, because some databases end a transaction with each such
+statement.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ottla.connect.data.record import SinkRecord
+from ottla.connect.data.schema import Schema
+from ottla.connect.databases.dialect import Dialect, TableId
+from ottla.connect.databases.keys import dialect_for
+from ottla.connect.failures import ConnectError, DataError, Retriable, TaskFailed
+from ottla.connect.sinks.jdbc_rows import RowMaker, RowWrite
+from ottla.connect.spi import Place, Refuse, SinkCycle, SinkWriter
+
+_logger = logging.getLogger(__name__)
+
+_OFFSETS: Final = TableId("ottla_connect_offsets")
+_OFFSET_KEYS: Final = ("connector", "topic", "kafka_partition")
+
+
+class JdbcWriter(SinkWriter):
+    """One connection of one connector."""
+
+    idempotent = True  # the table of offsets tells what was written
+
+    def __init__(self, connector: str, values: Mapping[str, Any]) -> None:
+        self._connector = connector
+        self._values = dict(values)
+        self._dialect: Dialect = dialect_for(values)
+        self._maker = RowMaker(values)
+        self._connection: Any = None
+        self._columns: dict[TableId, set[str]] = {}
+
+    # -- connection and offsets
+
+    def _connected(self) -> Any:
+        if self._connection is None:
+            self._connection = self._dialect.connect()
+            if self._dialect.address.kind == "sqlite":
+                self._connection.isolation_level = None
+            self._make_offsets()
+        return self._connection
+
+    def _make_offsets(self) -> None:
+        dialect = self._dialect
+        text = dialect.text_key
+        with dialect.errors(f"cannot make the table {_OFFSETS}"):
+            if dialect.columns(self._connection, _OFFSETS):
+                self._connection.rollback()
+                return
+            cursor = self._connection.cursor()
+            cursor.execute(
+                f"CREATE TABLE IF NOT EXISTS {_OFFSETS} (connector {text} NOT NULL, topic {text} NOT NULL, "
+                "kafka_partition INTEGER NOT NULL, lineage BIGINT NOT NULL, next_offset BIGINT NOT NULL, "
+                "PRIMARY KEY (connector, topic, kafka_partition))"
+            )
+            self._connection.commit()
+
+    def positions(self, places: Iterable[Place], lineage: int) -> Mapping[Place, int]:
+        """The offsets that the tables stand for."""
+        connection = self._connected()
+        wanted = set(places)
+        with self._dialect.errors(f"cannot read the table {_OFFSETS}"):
+            found = self._stored(connection, lineage, lock=False)
+            connection.rollback()
+        return {place: offset for place, offset in found.items() if place in wanted}
+
+    def _stored(self, connection: Any, lineage: int, *, lock: bool) -> dict[Place, int]:
+        cursor = connection.cursor()
+        ending = " FOR UPDATE" if lock and self._dialect.address.kind != "sqlite" else ""
+        self._dialect.execute(
+            cursor,
+            f"SELECT topic, kafka_partition, lineage, next_offset FROM {_OFFSETS} "
+            f"WHERE connector = {self._dialect.mark}{ending}",
+            [self._connector],
+        )
+        rows = cursor.fetchall()
+        cursor.close()
+        return {
+            Place(topic, int(partition)): int(offset)
+            for topic, partition, of, offset in rows
+            if of == lineage
+        }
+
+    # -- a cycle
+
+    def write(self, cycle: SinkCycle, records: Iterator[SinkRecord], refuse: Refuse) -> None:
+        """Applies the rows in an open transaction."""
+        rows: list[RowWrite] = []
+        for record in records:
+            try:
+                row = self._maker.row(record)
+            except DataError as error:
+                refuse(record, error)
+                continue
+            if row is not None:
+                rows.append(row)
+        connection = self._connected()
+        with self._dialect.errors(f"cannot write to {self._dialect.address}"):
+            self._prepare_tables(connection, rows)
+            if self._dialect.address.kind == "sqlite":
+                connection.execute("BEGIN IMMEDIATE")
+            self._check_owner(connection, cycle)
+            for batch in self._batches(rows):
+                self._apply(connection, batch, refuse)
+
+    def _check_owner(self, connection: Any, cycle: SinkCycle) -> None:
+        """Refuses a run whose rows were written by a newer one."""
+        stored = self._stored(connection, cycle.lineage, lock=True)
+        for one in cycle.ranges:
+            there = stored.get(Place(one.topic, one.partition))
+            if there is not None and there > one.start:
+                raise Retriable(
+                    f"the table {_OFFSETS} is at offset {there} of {one.topic}-{one.partition}, but this run is at "
+                    f"{one.start}: another run of connector {self._connector} has written"
+                )
+
+    def _batches(self, rows: Sequence[RowWrite]) -> Iterator[list[RowWrite]]:
+        """Neighbours with the same statement; of one key only the last counts, unless rows are only inserted."""
+        size: int = self._values["batch.size"]
+        last_wins = self._values["insert.mode"] != "insert"
+        batch: dict[Any, RowWrite] = {}
+        kind: Any = None
+        for number, row in enumerate(rows):
+            own = (row.table, row.others is None, tuple(row.columns()))
+            if batch and (own != kind or len(batch) >= size):
+                yield list(batch.values())
+                batch = {}
+            kind = own
+            key: Any = tuple(one[1] for one in row.keys.values()) if last_wins and row.keys else number
+            batch.pop(key, None)
+            batch[key] = row
+        if batch:
+            yield list(batch.values())
+
+    def _apply(self, connection: Any, batch: list[RowWrite], refuse: Refuse) -> None:
+        """Runs a batch; if the database refuses it, its halves, down to the rows that are at fault."""
+        sql, parameters = self._statement(batch)
+        cursor = connection.cursor()
+        cursor.execute("SAVEPOINT ottla_rows")
+        try:
+            self._dialect.execute_many(cursor, sql, parameters)
+        except Exception as error:
+            if not self._dialect.is_error(error) or self._dialect.passes(error):
+                raise
+            cursor.execute("ROLLBACK TO SAVEPOINT ottla_rows")
+            if len(batch) == 1:
+                words = " ".join(str(error.args[-1] if error.args else error).split())
+                refuse(batch[0].record, DataError(f"table {batch[0].table} refuses a row: {words}"))
+                return
+            middle = len(batch) // 2
+            self._apply(connection, batch[:middle], refuse)
+            self._apply(connection, batch[middle:], refuse)
+            return
+        finally:
+            cursor.close()
+
+    def _statement(self, batch: list[RowWrite]) -> tuple[str, list[list[Any]]]:
+        first = batch[0]
+        keys = list(first.keys)
+        dialect = self._dialect
+
+        def values(row: RowWrite, part: str) -> list[Any]:
+            found = row.keys if part == "keys" else row.others or {}
+            return [dialect.parameter(schema, one) for schema, one in found.values()]
+
+        if first.others is None:
+            return dialect.delete(first.table, keys), [values(row, "keys") for row in batch]
+        others = list(first.others)
+        if self._values["insert.mode"] == "update":
+            rows = [[*values(row, "others"), *values(row, "keys")] for row in batch]
+            return dialect.update(first.table, keys, others), rows
+        rows = [[*values(row, "keys"), *values(row, "others")] for row in batch]
+        if self._values["insert.mode"] == "upsert":
+            return dialect.upsert(first.table, keys, others), rows
+        return dialect.insert(first.table, [*keys, *others]), rows
+
+    def commit(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+        """The offsets, and the end of the transaction."""
+        sql = self._dialect.upsert(_OFFSETS, _OFFSET_KEYS, ("lineage", "next_offset"))
+        rows = [(self._connector, one.topic, one.partition, cycle.lineage, one.end) for one in cycle.ranges]
+        with self._dialect.errors(f"cannot commit to {self._dialect.address}"):
+            cursor = self._connection.cursor()
+            self._dialect.execute_many(cursor, sql, rows)
+            cursor.close()
+            if self._dialect.address.kind == "sqlite":
+                self._connection.execute("COMMIT")
+            else:
+                self._connection.commit()
+
+    def abort(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
+        """Takes the rows back."""
+        self._columns.clear()
+        if self._connection is not None:
+            try:
+                self._connection.rollback()
+            except Exception as error:  # noqa: BLE001 - a lost connection rolls back by itself
+                _logger.debug("rollback failed: %s", error)
+
+    # -- tables
+
+    def _prepare_tables(self, connection: Any, rows: Sequence[RowWrite]) -> None:
+        """Makes and widens tables where that is allowed."""
+        seen: set[tuple[TableId, tuple[str, ...]]] = set()
+        for row in rows:
+            columns = row.columns()
+            known = (row.table, tuple(columns))
+            if known in seen or row.others is None:
+                continue
+            seen.add(known)
+            if row.table not in self._columns:
+                self._columns[row.table] = {one.name for one in self._dialect.columns(connection, row.table)}
+            there = self._columns[row.table]
+            if not there:
+                self._create(connection, row)
+            elif missing := {name: one for name, one in columns.items() if name not in there}:
+                self._evolve(connection, row.table, missing)
+            self._columns[row.table] |= set(columns)
+        connection.rollback()
+
+    def _create(self, connection: Any, row: RowWrite) -> None:
+        if not self._values["auto.create"]:
+            raise TaskFailed(f"there is no table {row.table}: create it, or set auto.create=true")
+        columns = [
+            self._definition(name, schema, key=name in row.keys) for name, schema in row.columns().items()
+        ]
+        if row.keys:
+            columns.append(f"PRIMARY KEY ({', '.join(map(self._dialect.quote, row.keys))})")
+        self._run(connection, f"CREATE TABLE {self._dialect.table(row.table)} ({', '.join(columns)})")
+
+    def _evolve(self, connection: Any, table: TableId, missing: Mapping[str, Schema]) -> None:
+        names = ", ".join(missing)
+        if not self._values["auto.evolve"]:
+            raise TaskFailed(f"table {table} has no columns {names}: add them, or set auto.evolve=true")
+        for name, schema in missing.items():
+            if not schema.optional:
+                raise TaskFailed(
+                    f"table {table} has no column {name}, and the field is not optional, so that old rows have no "
+                    "value for it: add the column with a default"
+                )
+            added = self._definition(name, schema, key=False)
+            self._run(connection, f"ALTER TABLE {self._dialect.table(table)} ADD COLUMN {added}")
+
+    def _definition(self, name: str, schema: Schema, *, key: bool) -> str:
+        kind = self._dialect.column_type(schema, key=key)
+        return f"{self._dialect.quote(name)} {kind}{'' if schema.optional and not key else ' NOT NULL'}"
+
+    def _run(self, connection: Any, sql: str) -> None:
+        _logger.info("%s", sql)
+        cursor = connection.cursor()
+        cursor.execute(sql)
+        cursor.close()
+        connection.commit()
+
+    def stop(self) -> None:
+        """Closes the connection."""
+        if self._connection is not None:
+            try:
+                self._connection.close()
+            except Exception as error:
+                raise ConnectError(f"the connection did not close: {error}") from error
+            self._connection = None
