@@ -68,8 +68,9 @@ def _shown_lines(printed: Path) -> list[str]:
 class PageRun:
     """One page, from its first block to its last."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, postgres_port: int | None = None) -> None:
         self._directory = directory
+        self._postgres_port = postgres_port
         self._work = directory / "work"
         self._work.mkdir()
         # A local cluster takes twice as many ports as it has nodes.
@@ -205,6 +206,8 @@ class PageRun:
         """The page's text with the ports of this run."""
         for offset, port in enumerate(PORTS):
             text = re.sub(rf"(?<=localhost:){port}\b", str(self._port + offset), text)
+        if self._postgres_port is not None:
+            text = re.sub(r"(?<=port=)5432\b", str(self._postgres_port), text, flags=re.IGNORECASE)
         return text
 
     def _there(self, text: str) -> str:

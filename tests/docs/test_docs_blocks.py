@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from docs.doc_blocks import PAGES, ROOT, RUNNABLE, SHOWN, Block, all_fences, blocks, needs
 from docs.doc_page import PageRun, matches
+from integration.servers import running_postgres
 
 MAX_NOT_RUN = 16
 
@@ -36,7 +38,9 @@ def _pages() -> list[object]:
 def test_a_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     if "spark" in needs(page):
         pytest.importorskip("pyspark", reason="the pipeline needs Spark: make setup-spark")
-    with PageRun(tmp_path) as run:
+    with contextlib.ExitStack() as stack:
+        postgres = stack.enter_context(running_postgres()) if "postgres" in needs(page) else None
+        run = stack.enter_context(PageRun(tmp_path, postgres.port if postgres is not None else None))
         if "broker" in needs(page):
             run.start_broker()
         for block in blocks(page):

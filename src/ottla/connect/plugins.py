@@ -126,6 +126,11 @@ def _connectors() -> Iterable[PluginSpec]:
         "io.confluent.connect.hdfs.HdfsSinkConnector",
     ):
         yield PluginSpec(name, "sink", "ottla.connect.sinks.files:FilesSink", version="10.5.0", extra="s3")
+    for name in (
+        "com.github.jcustenborder.kafka.connect.redis.RedisSinkConnector",
+        "com.redis.kafka.connect.RedisSinkConnector",
+    ):
+        yield PluginSpec(name, "sink", "ottla.connect.sinks.redis:RedisSink", version="0.0.9", extra="redis")
     yield PluginSpec(
         "io.debezium.connector.postgresql.PostgresConnector",
         "source",
