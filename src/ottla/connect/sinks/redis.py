@@ -98,7 +98,7 @@ class RedisWriter(SinkWriter):
         if self._client is None:
             import redis
 
-            shared = {"socket_timeout": _TIMEOUT_S, "socket_connect_timeout": _TIMEOUT_S}
+            shared: dict[str, Any] = {"socket_timeout": _TIMEOUT_S, "socket_connect_timeout": _TIMEOUT_S}
             if self._values["redis.uri"]:
                 self._client = redis.Redis.from_url(self._values["redis.uri"], **shared)
             else:
@@ -214,6 +214,7 @@ def _bytes(schema: Schema | None, value: Any) -> bytes:
 
 def _fields(record: SinkRecord, place: str) -> list[Any]:
     value = record.value
+    named: dict[str, tuple[Schema | None, Any]]
     if isinstance(value, Struct):
         named = {at.name: (at.schema, value.get(at.name)) for at in value.schema.fields}
     elif isinstance(value, dict):
