@@ -87,7 +87,10 @@ def allowed(
     authorizer = node.authorizer
     if authorizer is None:
         return True
-    return authorizer.authorize(ctx.grants, Action(operation, kind, name, log_denied=log_denied), ctx.api_key)
+    grants = ctx.grants
+    if authorizer.has_granted(grants, operation, kind, name):
+        return True
+    return authorizer.authorize(grants, Action(operation, kind, name, log_denied=log_denied), ctx.api_key)
 
 
 def cluster_allowed(
