@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from oracle.rights_group_requests import GROUP_REQUESTS
 from oracle.rights_names import Build, Names
@@ -34,6 +34,13 @@ _RESOURCES = {
     ResourceType.GROUP: "group",
     ResourceType.TRANSACTIONAL_ID: "transactional_id",
 }
+
+
+class HasUser(Protocol):
+    """One who logs in."""
+
+    @property
+    def user(self) -> str: ...
 
 
 class Right(NamedTuple):
@@ -101,7 +108,7 @@ def all_cases() -> list[Case]:
     return cases
 
 
-def properties(cases: list[Case], data: Path, port: int, controller: int) -> dict[str, object]:
+def properties(cases: Sequence[HasUser], data: Path, port: int, controller: int) -> dict[str, object]:
     """The same for both systems: users with passwords on both listeners, and an authorizer."""
     users = " ".join(f'user_{name}="{_PASSWORD}"' for name in (ADMIN, *(case.user for case in cases)))
     login = f'{_PLAIN} required username="{ADMIN}" password="{_PASSWORD}" {users};'
@@ -265,20 +272,20 @@ def comparable(value: Any, names_by_id: dict[bytes, str], field: str = "") -> An
     return value
 
 
-def start_apache(folder: Path, cases: list[Case]) -> System:
+def start_apache(folder: Path, cases: Sequence[HasUser], more: Mapping[str, object] | None = None) -> System:
     port, controller = free_ports(2)
     node = ApacheKafka(folder, properties(cases, folder / "data", port, controller))
-    node.settings = properties(cases, folder / "data", port, controller)
+    node.settings = {**properties(cases, folder / "data", port, controller), **(more or {})}
     node.port = port
     node.format()
     return System(node.start(), port, controller)
 
 
-def start_ottla(folder: Path, cases: list[Case]) -> System:
+def start_ottla(folder: Path, cases: Sequence[HasUser], more: Mapping[str, object] | None = None) -> System:
     port, controller = free_ports(2)
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "server.properties"
-    settings = properties(cases, folder / "data", port, controller)
+    settings = {**properties(cases, folder / "data", port, controller), **(more or {})}
     config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     process = BrokerProcess(folder / "data", config=config, arguments=["--log-level", "warning"])
     return System(process.start(), port, controller)

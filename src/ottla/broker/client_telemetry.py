@@ -131,6 +131,10 @@ class ClientTelemetry:
         instance.last_error = ErrorCode.NONE
         return instance
 
+    def forget(self, instance_id: bytes) -> None:
+        """The client has disconnected."""
+        self._instances.pop(instance_id, None)
+
     def check_push(
         self,
         client: Client,

@@ -5,6 +5,7 @@ Tells a client which of its metrics to send, how often, and under which id. A cl
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.api.base import NOTHING, Api, RequestContext
@@ -30,6 +31,8 @@ def handle(
         instance_id = broker.clock.random_uuid()
     telemetry = broker.telemetry
     instance = telemetry.subscribe(client_of(ctx, instance_id), broker.image, _now_ms(broker))
+    # As in Kafka, a client that comes back need not wait for the rest of its interval.
+    ctx.on_disconnect("telemetry", partial(telemetry.forget, instance_id))
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance_id,
         subscription_id=instance.subscription_id,

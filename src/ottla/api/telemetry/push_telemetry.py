@@ -6,7 +6,7 @@ Takes a client's metrics, as OTLP and possibly compressed. They are unpacked and
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.api.base import NOTHING, PARKED, Api, Outcome, RequestContext
 from ottla.api.telemetry.clients import client_of
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 _MOST_UNPACKED = 10
 """A push may unpack to this many times `telemetry.max.bytes`."""
+_RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\1")
+"""Kafka's ids for no instance, and for the topic of the metadata."""
 
 
 def handle(
     broker: Broker, ctx: RequestContext, request: PushTelemetryRequest
 ) -> PushTelemetryResponse | Outcome:
+    if request.client_instance_id in _RESERVED_IDS:
+        raise ApiException(ErrorCode.INVALID_REQUEST, "Invalid request: Client instance id is reserved")
     max_bytes = broker.config.int("telemetry.max.bytes")
     telemetry = broker.telemetry
     client = client_of(ctx, request.client_instance_id)
