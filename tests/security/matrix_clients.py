@@ -23,7 +23,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 
 from oracle.kafka_tools import run_tool
 from ottla.testing.apache import java_is_here
-from security.matrix_node import Way
+from security.matrix_node import SECRETS, Way
 
 VALUES = [b"0", b"1", b"2", b"3", b"4", b"5"]
 PLAIN_VALUES, COMMITTED = VALUES[:3], VALUES[3:]
@@ -135,12 +135,15 @@ class KafkaPython:
         from kafka import KafkaProducer
         from kafka.errors import KafkaError as Failure
 
+        # It tries a wrong login again until it gives up; a right one needs its time.
+        patience_ms = 60_000 if way.password in SECRETS.values() else 2_000
+        limits = {"bootstrap_timeout_ms": patience_ms, "max_block_ms": patience_ms}
         try:
-            producer = KafkaProducer(**self.settings(way), bootstrap_timeout_ms=2_000, max_block_ms=2_000)
+            producer = KafkaProducer(**self.settings(way), **limits)
         except Failure as error:
             return f"{type(error).__name__}: {sentence(str(error))}"
         try:
-            producer.send(topic, b"x").get(20)
+            producer.send(topic, b"x").get(60)
         except Failure as error:
             return f"{type(error).__name__}: {sentence(str(error))}"
         finally:
