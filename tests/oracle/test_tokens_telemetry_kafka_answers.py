@@ -158,7 +158,7 @@ def push(**fields: Any) -> Any:
 
 
 def about_telemetry(talk: Dialogue, version: int) -> None:
-    """Without a subscription: who asks is told so, and what was not asked for is refused."""
+    """Without a subscription: a client learns that nothing is wanted, and what it sends all the same is refused."""
     hello = talk.ask("alice", m.GetTelemetrySubscriptionsRequest(client_instance_id=bytes(16)), version)
     own = hello.client_instance_id
     talk.ask("alice", m.GetTelemetrySubscriptionsRequest(client_instance_id=own), version)

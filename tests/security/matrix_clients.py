@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import functools
 import json
-import os
 import re
 import shutil
 import ssl
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -391,9 +392,9 @@ def sentence(text: str) -> str:
 def _franz() -> str:
     """The program in Go; the build and its modules are cached by Go itself."""
     source = Path(__file__).parent / "franz"
-    folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ottla"
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / f"franz-{os.getpid()}"
+    folder = Path(tempfile.mkdtemp(prefix="franz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    program = folder / "franz"
     done = subprocess.run(
         ["go", "build", "-o", str(program), "."], cwd=source, capture_output=True, text=True, timeout=500
     )
