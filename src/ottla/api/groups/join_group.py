@@ -51,7 +51,7 @@ def handle(broker: Broker, ctx: RequestContext, request: JoinGroupRequest) -> Jo
         request.group_id,
         lambda shard, now_ms: shard.classic.join(info, request, now_ms),
         lambda response: ctx.respond(_fit(ctx, response)),
-        lambda error: ctx.respond(on_error(ctx, request, error)),
+        lambda error: ctx.respond(_refused(ctx, error, "")),
     )
     return PARKED
 
@@ -64,6 +64,12 @@ def _fit(ctx: RequestContext, response: JoinGroupResponse) -> JoinGroupResponse:
 
 
 def on_error(ctx: RequestContext, request: JoinGroupRequest, error: ApiException) -> JoinGroupResponse:
+    # As in Kafka, only a request that is invalid by itself is answered with its member.
+    denied = error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return _refused(ctx, error, "" if denied else request.member_id)
+
+
+def _refused(ctx: RequestContext, error: ApiException, member_id: str) -> JoinGroupResponse:
     return _fit(
         ctx,
         JoinGroupResponse(
@@ -71,8 +77,7 @@ def on_error(ctx: RequestContext, request: JoinGroupRequest, error: ApiException
             generation_id=-1,
             protocol_name=None,
             leader="",
-            # As in Kafka, a refusal names no member.
-            member_id="" if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED else request.member_id,
+            member_id=member_id,
             members=[],
         ),
     )

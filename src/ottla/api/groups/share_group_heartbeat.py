@@ -11,7 +11,7 @@ from ottla.api.authorization import require
 from ottla.api.base import BY_HANDLER, PARKED, Api, Outcome, RequestContext
 from ottla.api.data.topic_rights import NOT_AUTHORIZED, denied_topics
 from ottla.api.groups.requests import info_of
-from ottla.api.share.requests import is_member_id, require_share_groups
+from ottla.api.share.requests import is_member_id, require_share_groups_silently
 from ottla.broker.services import Broker
 from ottla.coordinator.group.share.heartbeat import validate
 from ottla.errors import ApiException, ErrorCode
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def handle(
     broker: Broker, ctx: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse | Outcome:
-    require_share_groups(broker)
+    require_share_groups_silently(broker)
     require(broker, ctx, AclOperation.READ, ResourceType.GROUP, request.group_id)
     if denied_topics(broker, ctx, AclOperation.DESCRIBE, request.subscribed_topic_names or ()):
         raise NOT_AUTHORIZED

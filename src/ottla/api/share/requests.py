@@ -37,6 +37,12 @@ def require_share_groups(broker: Broker) -> None:
         )
 
 
+def require_share_groups_silently(broker: Broker) -> None:
+    """The same without a message: ShareGroupHeartbeat and ShareGroupDescribe have none in Kafka."""
+    if broker.image.features.get(_FEATURE, 0) < 1:
+        raise ApiException(ErrorCode.UNSUPPORTED_VERSION)
+
+
 def require_member(group_id: GroupId | None, member_id: str | None) -> tuple[GroupId, str]:
     """Group and member id of a request; raises INVALID_REQUEST when one is missing or malformed."""
     if group_id is None:
