@@ -6,6 +6,7 @@ Every length is checked against the bytes that are there. Resolution of the two 
 from __future__ import annotations
 
 import copy
+import dataclasses
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
@@ -155,11 +156,18 @@ class _Compiler:
         return self._converted(writer, reader, lines, value, pad)
 
     def _number(self, out: str, pad: str) -> list[str]:
+        # Numbers of up to three bytes are read in place: a call costs as much as the rest of a field.
         return [
             f"{pad}{out} = d[p]",
             f"{pad}if {out} < 128:",
             f"{pad}    p += 1",
             f"{pad}    {out} = ({out} >> 1) ^ -({out} & 1)",
+            f"{pad}elif (y := d[p + 1]) < 128:",
+            f"{pad}    p += 2",
+            f"{pad}    {out} = ({out} & 127 | y << 7) >> 1 ^ -({out} & 1)",
+            f"{pad}elif (z := d[p + 2]) < 128:",
+            f"{pad}    p += 3",
+            f"{pad}    {out} = ({out} & 127 | (y & 127) << 7 | z << 14) >> 1 ^ -({out} & 1)",
             f"{pad}else: {out}, p = RL(d, p)",
         ]
 
@@ -183,7 +191,7 @@ class _Compiler:
                     f"{pad}if p > end: raise BAD()",
                 ]
             case _:
-                shown = "str(d[p:e], 'utf-8')" if writer.kind == "string" else "d[p:e]"
+                shown = "d[p:e].decode()" if writer.kind == "string" else "d[p:e]"
                 lines = [
                     *self._number(out, pad),
                     f"{pad}e = p + {out}",
@@ -250,7 +258,11 @@ class _Compiler:
         make = self._classes.get(reader.name)
         if make is not None:
             _check_names(reader)
-            shown = ", ".join(f"{field.name}={values[field.name]}" for field in reader.fields)
+            plain = _takes_in_order(make, reader)
+            shown = ", ".join(
+                values[field.name] if plain else f"{field.name}={values[field.name]}"
+                for field in reader.fields
+            )
             return lines, f"{self._constant(make)}({shown})"
         shown = ", ".join(f"{field.name!r}: {values[field.name]}" for field in reader.fields)
         return lines, f"{{{shown}}}"
@@ -296,6 +308,14 @@ class _Compiler:
             lines += [*more, f"{pad}    {out} = {value}"]
         lines.append(f"{pad}else: raise ValueError('a union has no branch of this number')")
         return lines, out
+
+
+def _takes_in_order(make: Any, one: AvroType) -> bool:
+    """Whether a dataclass takes the fields of a record as positional arguments, which is faster."""
+    if not dataclasses.is_dataclass(make):
+        return False
+    names = [field.name for field in dataclasses.fields(make) if field.init and not field.kw_only]
+    return names == [field.name for field in one.fields] and "__init__" in vars(make)
 
 
 def _check_names(one: AvroType) -> None:

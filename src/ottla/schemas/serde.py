@@ -173,7 +173,10 @@ class RegistrySerde(Serializer, Deserializer):
         if not headers and self._dead_letters is None:
             decode = self._by_prefix.get(data[:5])
             if decode is not None:
-                return decode(data, 5)
+                try:
+                    return decode(data, 5)
+                except DAMAGED as error:
+                    raise _unreadable(error, frames.check_prefix(data)) from None
         try:
             return self._read(headers, data)
         except RegistryUnavailable:
@@ -200,27 +203,17 @@ class RegistrySerde(Serializer, Deserializer):
                 if isinstance(name, str)
                 else self.registry.by_id(name, self.subject or "")
             )
-            decode = self._named(self._decoder(held), name)
+            decode = self._decoder(held)
             if len(self._decoders) >= _MAX_DECODERS:
                 self._decoders.clear()
                 self._by_prefix.clear()
             self._decoders[name] = decode
             if isinstance(name, int):
                 self._by_prefix[frames.prefix(name)] = decode
-        return decode(data, start)
-
-    @staticmethod
-    def _named(decode: Decode, name: int | str) -> Decode:
-        """The decoder, whose errors name the schema id."""
-
-        def decode_named(data: bytes, start: int) -> Any:
-            try:
-                return decode(data, start)
-            except DAMAGED as error:
-                text = f"a record with the schema id {name} cannot be read: {reason(error)}"
-                raise InvalidData(text, name if isinstance(name, int) else None) from None
-
-        return decode_named
+        try:
+            return decode(data, start)
+        except DAMAGED as error:
+            raise _unreadable(error, name) from None
 
     def streams_serde(self) -> Any:
         """This serde for `StreamsBuilder`, which knows no topic when it writes: it needs a subject for that."""
@@ -241,6 +234,12 @@ class RegistrySerde(Serializer, Deserializer):
         return Serde(
             f"{self.format.lower()} {self.subject or ''}".strip(), encode, decode, (_streams, (self,))
         )
+
+
+def _unreadable(error: Exception, name: int | str) -> InvalidData:
+    """An error that names the schema id."""
+    text = f"a record with the schema id {name} cannot be read: {reason(error)}"
+    return InvalidData(text, name if isinstance(name, int) else None)
 
 
 def _streams(serde: RegistrySerde) -> Any:
