@@ -145,7 +145,7 @@ def test_a_processor_is_called_by_the_clock_and_stops_when_asked(
     ).start()
     output: list[int] = []
     while not output:
-        assert not app.wait(timeout_s=2)
+        assert not app.wait(timeout_s=0.2)
         output = [int.from_bytes(one.value(), "big") for one in ottla_kafka.read(target)]
     assert output[-1] == 3
     request_stop(tmp_path / app_id)
