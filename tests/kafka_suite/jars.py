@@ -57,6 +57,7 @@ def suite_classpath() -> str:
         "org.mockito:mockito-core:5.18.0",
         "org.mockito:mockito-junit-jupiter:5.18.0",
         "org.hamcrest:hamcrest:3.0",
+        "junit:junit:4.13.2",
         "org.slf4j:slf4j-simple:1.7.36",
     )
 
