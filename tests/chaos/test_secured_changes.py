@@ -179,7 +179,11 @@ def test_nothing_is_lost_and_no_right_outlives_its_end(secured: SecureCluster) -
                 delete_acls(cluster, [MAY_WRITE])
                 everywhere(cluster, secured, allowed=False)
                 refused = [error and error.code() for error in write_to_each_leader(eve)]
-                assert refused == [KafkaError.TOPIC_AUTHORIZATION_FAILED] * 3
+                # librdkafka may have learned before it wrote that there is no such topic for this user.
+                assert set(refused) <= {
+                    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                    KafkaError._UNKNOWN_PARTITION,
+                }
                 rounds += 1
                 note_certificates(cluster, shown)
             # Each node has shown three certificates at least.

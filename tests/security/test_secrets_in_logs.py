@@ -80,7 +80,7 @@ def test_every_security_api_leaves_no_secret_behind(tmp_path: Path) -> None:
             ):
                 answers.append(alter(client, key, DYNAMIC))
             plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
-            jaas = f'{plain} required user_alice="{DYNAMIC}";'
+            jaas = f'{plain} required user_admin="{ADMIN[1]}" user_alice="{DYNAMIC}";'
             answers.append(alter(client, "listener.name.passwords.plain.sasl.jaas.config", jaas))
             users = m.AlterUserScramCredentialsRequest
             credential = users.ScramCredentialUpsertion(

@@ -40,6 +40,7 @@ from ottla.log.segment_recovery import Place, recover_segment
 from ottla.log.segment_split import pieces_of, split
 from ottla.log.txn_index import CorruptIndexError
 from ottla.log.types import TopicPartition
+from ottla.records.batch import CorruptBatchError
 from ottla.wire.uuid import ZERO_UUID
 
 ANYWHERE = 2**63 - 1
@@ -290,7 +291,7 @@ class _Loader:
             if following is not None:
                 end = following.base_offset
             else:
-                end = segment.next_offset() if self.foreign else self.recovery_point
+                end = _end_of(segment) if self.foreign else self.recovery_point
             if end - 1 - segment.base_offset > MAX_RELATIVE_OFFSET:
                 pieces = pieces_of(segment)
                 if pieces != [(segment.base_offset, 0)]:
@@ -433,3 +434,11 @@ def _offset(name: str) -> int:
     if offset is None:
         raise ValueError(f"{name} does not begin with an offset")
     return offset
+
+
+def _end_of(segment: Segment) -> int:
+    """The offset after a segment's last batch; its base offset if it ends in a batch that recovery has to cut."""
+    try:
+        return segment.next_offset()
+    except CorruptBatchError:
+        return segment.base_offset

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from ottla.log.files import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, stem
 from ottla.log.fs import Fs
 from ottla.log.segment import MAX_RELATIVE_OFFSET, Segment
+from ottla.records.batch import CorruptBatchError
 
 _logger = logging.getLogger(__name__)
 
@@ -30,7 +31,12 @@ class Piece(NamedTuple):
 def pieces_of(segment: Segment) -> list[Piece]:
     """The segments that replace this one; a single one if its offsets do not overflow."""
     pieces = [Piece(segment.base_offset, 0)]
-    for position, header, _ in segment.batches():
+    try:
+        headers = [(position, header) for position, header, _ in segment.batches()]
+    except CorruptBatchError:
+        # Recovery decides what becomes of a damaged segment.
+        return pieces
+    for position, header in headers:
         if header.last_offset - pieces[-1].base_offset > MAX_RELATIVE_OFFSET:
             piece = Piece(header.base_offset, position)
             # The first batch of all overflows: nothing is left for a segment before it.

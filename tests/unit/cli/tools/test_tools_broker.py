@@ -186,8 +186,8 @@ def test_nobody_at_the_address_is_one_line() -> None:
     [
         ("security.protocol=BOGUS", "expected one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         (
-            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI",
-            "is not supported by this tool: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER are",
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=CRAM-MD5",
+            "is not supported by this tool: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI are",
         ),
         ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN", "needs username and password"),
     ],
