@@ -15,8 +15,14 @@ from typing import Any
 import pytest
 
 from ottla.demo.generator import click, line
-from ottla.demo.pipelines import CLICKS_APPLICATION, WINDOW, WORD_COUNT_APPLICATION, window_key
-from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, WORD_COUNTS
+from ottla.demo.pipelines import (
+    CLICKS_APPLICATION,
+    ORDERS_APPLICATION,
+    WINDOW,
+    WORD_COUNT_APPLICATION,
+    window_key,
+)
+from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, ORDERS, ORDERS_PER_ITEM, WORD_COUNTS
 from ottla.testing.process import BrokerProcess
 from spark.reading import Kafka
 
@@ -126,3 +132,9 @@ def check_results(kafka: Kafka) -> None:
     )
     assert windows
     assert last_values(kafka, CLICKS_PER_WINDOW) == windows
+
+    # Connect writes in transactions, whose markers take offsets too.
+    until = kafka.committed(ORDERS_APPLICATION, ORDERS)[0]
+    orders = [json.loads(one.value()) for one in kafka.read(ORDERS) if one.offset() < until]
+    assert set(orders[0]) == {"id", "item", "pieces", "changed"}
+    assert last_values(kafka, ORDERS_PER_ITEM) == Counter(one["item"] for one in orders)

@@ -50,7 +50,7 @@ def demo(
     console: str,
     prepare: str | None,
 ) -> None:
-    """Run a broker, records that keep coming, and two pipelines on Spark; watch their results. Ctrl-C stops all."""
+    """Run a broker, records and a table that keep coming, and pipelines on Spark. Ctrl-C stops all."""
     from ottla.demo.director import BrokerEnded, Director, Plan
 
     plan = Plan(

@@ -26,9 +26,10 @@ from typing import Final
 from ottla.client.errors import KafkaError
 from ottla.demo.children import Child
 from ottla.demo.generator import Generator
+from ottla.demo.orders import Shop, write_files
 from ottla.demo.results import Results
 from ottla.demo.screen import Screen, summary, table
-from ottla.demo.topics import CLICKS_PER_WINDOW, WORD_COUNTS, make_topics
+from ottla.demo.topics import CLICKS_PER_WINDOW, ORDERS, ORDERS_PER_ITEM, WORD_COUNTS, make_topics
 from ottla.pipeline.progress import INTERVAL_VARIABLE
 
 _READY: Final = re.compile(r"is ready on (?P<address>\S+) \(data in .*, cluster (?P<cluster>\S+)\)")
@@ -42,6 +43,7 @@ _SPARK_STOPS_S: Final = 6.0
 """After this time Spark is killed. That loses nothing: the next start repeats what was not committed."""
 _BROKER_STOPS_S: Final = 15.0
 _CONSOLE_STOPS_S: Final = 5.0
+_CONNECT_STOPS_S: Final = 5.0
 _PREPARE_STOPS_S: Final = 3.0
 _LAST_WORDS: Final = 50
 _MAX_LOG_BYTES: Final = 4 << 20
@@ -89,6 +91,7 @@ class Director:
         self._doing_since = 0.0
         self._spark: Child | None = None
         self._console: Child | None = None
+        self._connect: Child | None = None
         self._generator: Generator | None = None
         self._results = Results()
 
@@ -187,6 +190,7 @@ class Director:
     async def _run_pipelines(self) -> None:
         await asyncio.to_thread(make_topics, self._address)
         self._state_dir.mkdir(parents=True, exist_ok=True)
+        await self._open_shop()
         log = self._log
         log.unlink(missing_ok=True)
         words = [sys.executable, "-m", "ottla.demo.pipelines", self._address, str(self._state_dir)]
@@ -213,6 +217,20 @@ class Director:
                 raise _NoPipelines(f"{message['failed']} (log: {log})")
         if not self._stopping.is_set():
             raise _NoPipelines(f"their process ended with code {await spark.wait()}; its log is {log}")
+
+    async def _open_shop(self) -> None:
+        """Start a Connect worker that follows a table of SQLite. Without it the rest goes on."""
+        folder = self._state_dir.resolve()
+        shop = Shop(folder, seed=self._plan.seed)
+        shop.create()
+        words = [sys.executable, "-m", "ottla", "connect", "run", *write_files(folder, self._address)]
+        with (folder / "connect.log").open("wb") as log:
+            self._connect = await Child.start(words, stderr=log, environment=_STOP_WITH_STDIN)
+        stopping = self._no_more_records
+        self._threads.append(asyncio.create_task(self._in_thread("the shop", lambda: shop.run(stopping))))
+        self._screen.say(
+            f"Connect follows the table orders of {shop.path} into the topic {ORDERS} (log: {folder}/connect.log)"
+        )
 
     @property
     def _log(self) -> Path:
@@ -247,7 +265,7 @@ class Director:
             self._screen.say(f"Spark shows what it does at {ui}")
         flags = "--from-beginning --isolation-level read_committed --property print.key=true"
         self._screen.say("Look at the results from another terminal:")
-        for topic in (WORD_COUNTS, CLICKS_PER_WINDOW):
+        for topic in (WORD_COUNTS, CLICKS_PER_WINDOW, ORDERS_PER_ITEM):
             self._screen.say(
                 f"  {program()} consume --bootstrap-server {self._address} --topic {topic} {flags}"
             )
@@ -291,6 +309,8 @@ class Director:
             self._screen.say("Stopping ...")
         self._no_more_records.set()
         await asyncio.gather(*self._threads)
+        if self._connect is not None:
+            await self._connect.stop(_CONNECT_STOPS_S)
         if self._console is not None:
             await self._console.stop(_CONSOLE_STOPS_S)
         if self._spark is not None:

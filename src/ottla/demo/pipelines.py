@@ -1,4 +1,4 @@
-"""The process that runs both pipelines, as two Streams applications in one Spark session.
+"""The process that runs the pipelines, as three Streams applications in one Spark session.
 
 It reports to its parent in lines of JSON, and ends after SIGTERM or when its parent has ended.
 """
@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, WORD_COUNTS
+from ottla.demo.topics import CLICKS, CLICKS_PER_WINDOW, LINES, ORDERS, ORDERS_PER_ITEM, WORD_COUNTS
 from ottla.pipeline.failures import PipelineError
 from ottla.pipeline.progress import describe
 from ottla.streams import StreamsApp, StreamsBuilder, StreamsError, StreamsSettings, tumbling
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 WORD_COUNT_APPLICATION: Final = "demo-word-count"
 CLICKS_APPLICATION: Final = "demo-click-count"
+ORDERS_APPLICATION: Final = "demo-order-count"
 WINDOW: Final = timedelta(seconds=10)
 GRACE: Final = timedelta(seconds=5)
 
@@ -75,6 +76,19 @@ def clicks_per_window() -> StreamsBuilder:
     return b
 
 
+def changes_per_item() -> StreamsBuilder:
+    """Count the changes of the table `orders` per item."""
+    b = StreamsBuilder()
+    (
+        b.stream(ORDERS, value_serde="json")
+        .group_by(lambda _, order: order["item"], key_serde=str)
+        .count(store="changes-per-item")
+        .to_stream()
+        .to(ORDERS_PER_ITEM, key_serde=str, value_serde="json")
+    )
+    return b
+
+
 def window_key(page: str, start_ms: int) -> str:
     """Return a readable key of a page and the start of a window."""
     return f"{page}@{datetime.fromtimestamp(start_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -91,7 +105,7 @@ def _progress(report: Report) -> Progress:
 
 
 def run(bootstrap_servers: str, state_dir: Path, report: Report) -> None:
-    """Run both applications until SIGTERM."""
+    """Run the applications until SIGTERM."""
     from ottla.pipeline import spark_session
     from ottla.pipeline.session import session_settings
 
@@ -109,6 +123,7 @@ def run(bootstrap_servers: str, state_dir: Path, report: Report) -> None:
     apps = [
         StreamsApp(word_count(), WORD_COUNT_APPLICATION, settings).start(),
         StreamsApp(clicks_per_window(), CLICKS_APPLICATION, settings).start(),
+        StreamsApp(changes_per_item(), ORDERS_APPLICATION, settings).start(),
     ]
     report({"running": [app.application_id for app in apps]})
     stopping = threading.Event()

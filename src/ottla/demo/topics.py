@@ -11,13 +11,17 @@ LINES: Final = "demo-lines"
 CLICKS: Final = "demo-clicks"
 WORD_COUNTS: Final = "demo-word-counts"
 CLICKS_PER_WINDOW: Final = "demo-clicks-per-window"
+ORDERS: Final = "demo-orders"
+ORDERS_PER_ITEM: Final = "demo-orders-per-item"
 
 _DAY_MS: Final = str(24 * 60 * 60 * 1000)
 _SEGMENT_BYTES: Final = str(16 << 20)
 _SETTINGS: Final[dict[str, dict[str, str]]] = {
     LINES: {"retention.ms": _DAY_MS},
     CLICKS: {"retention.ms": _DAY_MS},
+    ORDERS: {"retention.ms": _DAY_MS},
     WORD_COUNTS: {"cleanup.policy": "compact"},
+    ORDERS_PER_ITEM: {"cleanup.policy": "compact"},
     CLICKS_PER_WINDOW: {"cleanup.policy": "compact,delete", "retention.ms": _DAY_MS},
 }
 
