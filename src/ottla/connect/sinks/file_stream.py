@@ -121,6 +121,8 @@ class _FileWriter(SinkWriter):
             note = json.loads(self._note.read_text())
             noted, offsets = int(note["length"]), {str(key): int(one) for key, one in note["offsets"].items()}
         except FileNotFoundError:
+            # Noted before the first line is written: a first cycle that does not end is cut off too.
+            self._save(size, lineage)
             return
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise TaskFailed(
@@ -156,15 +158,18 @@ class _FileWriter(SinkWriter):
         """Notes the new length with the offsets that it stands for."""
         for one in cycle.ranges:
             self._offsets[f"{one.topic}-{one.partition}"] = one.end
-        note = {"length": messages[0], "lineage": cycle.lineage, "offsets": self._offsets}
+        self._save(messages[0], cycle.lineage)
+        self._length = messages[0]
+        self._release()
+
+    def _save(self, length: int, lineage: int) -> None:
+        note = {"length": length, "lineage": lineage, "offsets": self._offsets}
         temporary = self._note.with_name(self._note.name + ".new")
         with temporary.open("w") as file:
             file.write(json.dumps(note))
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self._note)
-        self._length = messages[0]
-        self._release()
 
     def abort(self, cycle: SinkCycle, messages: Sequence[Any]) -> None:
         """Cuts the lines of a failed cycle off, if it is still this run that writes."""
