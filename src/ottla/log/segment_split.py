@@ -32,15 +32,14 @@ def pieces_of(segment: Segment) -> list[Piece]:
     """The segments that replace this one; a single one if its offsets do not overflow."""
     pieces = [Piece(segment.base_offset, 0)]
     try:
-        headers = [(position, header) for position, header, _ in segment.batches()]
+        for position, header, _ in segment.batches():
+            if header.last_offset - pieces[-1].base_offset > MAX_RELATIVE_OFFSET:
+                piece = Piece(header.base_offset, position)
+                # The first batch of all overflows: nothing is left for a segment before it.
+                pieces[-1:] = [piece] if pieces[-1].position == position else [pieces[-1], piece]
     except CorruptBatchError:
         # Recovery decides what becomes of a damaged segment.
-        return pieces
-    for position, header in headers:
-        if header.last_offset - pieces[-1].base_offset > MAX_RELATIVE_OFFSET:
-            piece = Piece(header.base_offset, position)
-            # The first batch of all overflows: nothing is left for a segment before it.
-            pieces[-1:] = [piece] if pieces[-1].position == position else [pieces[-1], piece]
+        return [Piece(segment.base_offset, 0)]
     return pieces
 
 
